@@ -1,0 +1,43 @@
+"""What passes between the log and its callers (partition/, handlers/, network/)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from odradek_broker.model.ids import LeaderEpoch, Offset
+
+
+class HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of a segment file that go to a socket with sendfile, never through Python.
+
+    It holds the file object itself: a segment that is deleted or evicted from the cache of
+    open files stays readable until the last range on it was sent.
+    """
+
+    file: HasFileno
+    position: int
+    length: int
+
+
+class AppendInfo(NamedTuple):
+    """The outcome of one append (all batches of one partition in one request)."""
+
+    first_offset: Offset
+    last_offset: Offset
+    log_append_time_ms: int  # -1 with CreateTime
+    duplicate: bool  # the idempotent producer sent it before; offsets are those of then
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: Offset
+    leader_epoch: LeaderEpoch  # -1 if unknown
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: Offset

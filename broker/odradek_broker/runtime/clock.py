@@ -1,0 +1,38 @@
+"""Time as a port: wall time for what goes into records, monotonic time for timeouts."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since 1970. May jump; never used for a timeout."""
+
+    def monotonic_ms(self) -> float:
+        """Never jumps; only differences have a meaning."""
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return time.monotonic() * 1000.0
+
+
+class ManualClock:
+    """For tests and the simulator: time moves when told to."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = 0.0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> float:
+        return self._monotonic_ms
+
+    def advance(self, ms: int) -> None:
+        self._now_ms += ms
+        self._monotonic_ms += ms

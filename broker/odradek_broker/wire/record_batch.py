@@ -1,0 +1,97 @@
+"""Record batches of format v2: the header, without touching the records.
+
+The broker keeps a batch as opaque bytes from socket to disk to socket. What it needs is the
+61-byte header, which this module reads and patches in place:
+
+    offset  size  field
+         0     8  base_offset             \\  outside the CRC, so the broker
+         8     4  batch_length             | may overwrite base_offset and
+        12     4  partition_leader_epoch   | partition_leader_epoch in place
+        16     1  magic (2)               /
+        17     4  crc (CRC32C of everything from byte 21 on)
+        21     2  attributes (0-2 codec, 3 timestamp type, 4 transactional, 5 control,
+                  6 delete horizon set)
+        23     4  last_offset_delta
+        27     8  base_timestamp
+        35     8  max_timestamp
+        43     8  producer_id
+        51     2  producer_epoch
+        53     4  base_sequence
+        57     4  record_count
+        61        records, compressed as one block if a codec is set
+
+`batch_length` counts the bytes after itself, so a batch takes 12 + batch_length bytes.
+Example: one record with a 1-byte value makes a batch of 69 bytes, batch_length 57.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+HEADER_BYTES = 61
+LOG_OVERHEAD = 12  # base_offset + batch_length: enough to know where the next batch starts
+CRC_FROM = 21  # the CRC covers the bytes from here to the end of the batch
+MAGIC_AT = 16
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+HEADER = Struct(">qiibIhiqqqhii")
+assert HEADER.size == HEADER_BYTES
+OFFSET_AND_LENGTH = Struct(">qi")
+OFFSET = Struct(">q")
+EPOCH = Struct(">i")
+EPOCH_AT = 12
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+
+def read_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> BatchHeader:
+    """The header that starts at byte `at`; the caller made sure that 61 bytes are there."""
+    return BatchHeader._make(HEADER.unpack_from(buffer, at))
+
+
+def crc_matches(batch: memoryview, crc: int) -> bool:
+    return crc32c(batch[CRC_FROM:]) == crc
