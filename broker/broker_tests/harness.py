@@ -1,0 +1,388 @@
+"""Starts real broker processes for tests: ours, or Apache Kafka to show that a test holds there.
+
+Callers: the fixtures in conftest.py, the CLI tests, and tests that compare with Apache Kafka's own
+tools. Every server is a context manager with its own directory and free ports; it waits for
+readiness with a deadline (never a fixed sleep) and ends only the process that it started.
+
+    with RunningBroker({"auto.create.topics.enable": "false"}) as broker:
+        kafka_tool("org.apache.kafka.tools.TopicCommand",
+                   "--bootstrap-server", broker.bootstrap, "--list").stdout
+
+Apache Kafka comes from its Maven artifacts (kafka-tools/pom.xml), copied once per version into
+$XDG_CACHE_HOME/odradek/kafka-4.3.1 (94 jars, 56 MB); ODRADEK_KAFKA_JARS names another directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+TOOLS_DIR = Path(__file__).parent / "kafka-tools"
+
+# Small heap, cheapest compiler and collector: a tool lives for a second or two on a shared core.
+JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+
+START_DEADLINE_S = 60.0  # Apache Kafka needs 8 s on an idle machine, ours well under one
+STOP_DEADLINE_S = 20.0  # a clean shutdown flushes every log
+
+
+class ToolsMissingError(Exception):
+    """Java or Maven is not installed; the message names the command that installs both."""
+
+
+class StartFailedError(Exception):
+    """The server ended, or was not ready, before the deadline."""
+
+    def __init__(self, reason: str, exit_code: int | None, log: str) -> None:
+        super().__init__(f"{reason} (exit code {exit_code})\n{log}")
+        self.exit_code = exit_code
+        self.log = log
+
+
+# -- Apache Kafka's jars and tools -----------------------------------------------------------------
+
+
+def kafka_version() -> str:
+    found = re.search(r"<kafka\.version>(.+?)</", (TOOLS_DIR / "pom.xml").read_text())
+    assert found, "kafka-tools/pom.xml names no kafka.version"
+    return found[1]
+
+
+def kafka_jars() -> Path:
+    """The directory with Apache Kafka's jars; the first caller of all test workers fetches them."""
+    if given := os.environ.get("ODRADEK_KAFKA_JARS"):
+        return Path(given)
+    missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+    if missing:
+        raise ToolsMissingError(
+            f"{' and '.join(missing)} not found: "
+            "run `apt-get install -y openjdk-17-jre-headless maven`, or `make setup` as root"
+        )
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
+    jars = cache / f"kafka-{kafka_version()}"
+    if jars.is_dir():
+        return jars
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / "kafka.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars.is_dir():
+            _fetch_jars(jars)
+    return jars
+
+
+def _fetch_jars(target: Path) -> None:
+    """Maven copies into a directory beside the target, which appears only when it is complete."""
+    partial = Path(tempfile.mkdtemp(prefix="kafka-partial-", dir=target.parent))
+    try:
+        command = ["mvn", "-q", "-B", "-f", str(TOOLS_DIR / "pom.xml")]
+        command += ["dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+        if done.returncode != 0:
+            raise ToolsMissingError(
+                f"Maven could not fetch Apache Kafka:\n{done.stdout}{done.stderr}"
+            )
+        partial.chmod(0o755)
+        partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def java_command(main_class: str, *args: str, jvm: Sequence[str] = JVM_FLAGS) -> list[str]:
+    logging = f"-Dlog4j2.configurationFile={TOOLS_DIR / 'log4j2.properties'}"
+    return ["java", *jvm, logging, "-cp", f"{kafka_jars()}/*", main_class, *args]
+
+
+def kafka_tool(
+    main_class: str,
+    *args: str,
+    stdin: str | bytes | None = None,
+    timeout_s: float = 60.0,
+    check: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of Apache Kafka's tools to its end; its words are in the error when it fails."""
+    done = subprocess.run(
+        java_command(main_class, *args),
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    # Tools print record values as they are: never fail on bytes that are not UTF-8.
+    text = subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(errors="replace"),
+        done.stderr.decode(errors="replace"),
+    )  # fmt: skip
+    if check and text.returncode != 0:
+        raise AssertionError(
+            f"{main_class} {' '.join(args)}: exit code {text.returncode}\n"
+            f"{text.stdout}{text.stderr}"
+        )
+    return text
+
+
+# -- servers ---------------------------------------------------------------------------------------
+
+
+class Server:
+    """One server process: start, stop, kill and restart on the same port and directory.
+
+    `bootstrap` is "127.0.0.1:PORT" while it runs. What it prints goes to `log_path`.
+    """
+
+    name = "server"
+    bootstrap: str
+
+    def __init__(
+        self,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        directory: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.overrides = dict(overrides or {})
+        self.env = dict(env or {})
+        self._own_directory = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix=f"{self.name}-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.log_path = self.directory / "server.out"
+        self.data_dir = self.directory / "data"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"{self.name} is not running"
+        return self.process.pid
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+    def start(self) -> None:
+        raise AssertionError("each engine has its own command and its own sign of readiness")
+
+    def stop(self) -> int:
+        """SIGTERM, then SIGKILL past the deadline; the exit code (negative = the signal)."""
+        process = self.process
+        if process is None:
+            return 0
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        self.process = None
+        return code
+
+    def kill(self) -> None:
+        """kill -9: what a power cut of the process looks like; the kernel's page cache survives."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def rss_bytes(self) -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        died = self.process.poll() if self.process is not None else None
+        code = self.stop()
+        log = self.log()
+        if self._own_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        if kind is not None:
+            return  # the test's own failure is the news; conftest.py adds the log to the report
+        if died is not None:
+            raise AssertionError(f"{self.name} died during the test (exit code {died})\n{log}")
+        if code != 0:
+            raise AssertionError(f"{self.name} did not stop cleanly (exit code {code})\n{log}")
+
+
+class RunningBroker(Server):
+    """Our broker: `python -m odradek_broker.main --override name=value …` on free ports.
+
+    Ready when it prints one JSON line on stdout, for example
+    {"event": "ready", "listeners": {"PLAINTEXT": "127.0.0.1:40123"}, "admin": "127.0.0.1:40124",
+     "node_id": 1, "cluster_id": "…", "startup_ms": 412}
+    """
+
+    name = "odradek"
+    ready: dict[str, Any]
+
+    def command(self) -> list[str]:
+        settings = {
+            "node.id": "1",
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "odradek.admin.listener": "127.0.0.1:0",
+            "log.dirs": str(self.data_dir),
+            **self.overrides,
+        }
+        flags = [f"--override={name}={value}" for name, value in settings.items()]
+        return [sys.executable, "-m", "odradek_broker.main", *flags]
+
+    def start(self, deadline_s: float = START_DEADLINE_S) -> None:
+        assert self.process is None, "already running"
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **self.env},
+            )
+        self.ready = {}
+        said = threading.Event()
+        reader = threading.Thread(target=self._follow_stdout, args=(self.process, said))
+        reader.daemon = True
+        reader.start()
+        said.wait(deadline_s)
+        if not self.ready:
+            code = self.process.poll()
+            if code is None:
+                self.kill()
+            self.process = None
+            raise StartFailedError("odradek did not become ready", code, self.log())
+        self.bootstrap = next(iter(self.ready["listeners"].values()))
+        if "listeners" not in self.overrides:  # a restart comes back where the clients look for it
+            self.overrides["listeners"] = f"PLAINTEXT://{self.bootstrap}"
+
+    def _follow_stdout(self, process: subprocess.Popen[bytes], said: threading.Event) -> None:
+        """Copies stdout to the log, and says when the ready line came or when nothing more will."""
+        assert process.stdout is not None
+        with process.stdout, open(self.log_path, "ab") as log:
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                if not said.is_set() and line.startswith(b'{"event"'):
+                    event = json.loads(line)
+                    if event["event"] == "ready":
+                        self.ready = event
+                        said.set()
+        process.wait()
+        said.set()
+
+    @property
+    def admin(self) -> str:
+        """ "127.0.0.1:PORT" of /healthz, /readyz and /metrics."""
+        return str(self.ready["admin"])
+
+
+class RunningApacheKafka(Server):
+    """Apache Kafka 4.3.1 in KRaft mode, broker and controller in one JVM."""
+
+    name = "apache-kafka"
+    cluster_id = "b2RyYWRlay10ZXN0cy0xMQ"
+
+    def _write_properties(self) -> Path:
+        if not hasattr(self, "bootstrap"):
+            self.bootstrap = f"127.0.0.1:{free_port()}"
+            self.controller = f"127.0.0.1:{free_port()}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{self.controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.controller}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data_dir),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **self.overrides,
+        }
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        return path
+
+    def start(self, deadline_s: float = START_DEADLINE_S) -> None:
+        assert self.process is None, "already running"
+        properties = self._write_properties()
+        if not (self.data_dir / "meta.properties").exists():
+            kafka_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id,
+                       "-c", str(properties))  # fmt: skip
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                java_command("kafka.Kafka", str(properties), jvm=("-Xmx512m", *JVM_FLAGS[1:])),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.env},
+            )
+        give_up = time.monotonic() + deadline_s
+        while not answers_api_versions(self.bootstrap):
+            code = self.process.poll()
+            if code is not None or time.monotonic() > give_up:
+                if code is None:
+                    self.kill()
+                self.process = None
+                raise StartFailedError("Apache Kafka did not become ready", code, self.log())
+            time.sleep(0.05)
+
+    def stop(self) -> int:
+        code = super().stop()
+        return 0 if code == 128 + signal.SIGTERM else code  # what a JVM says after a clean SIGTERM
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, for servers that cannot be given port 0."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers_api_versions(address: str, timeout_s: float = 2.0) -> bool:
+    """Whether the server answers a whole request (ApiVersions v0), not only a TCP connect."""
+    host, _, port = address.rpartition(":")
+    request = struct.pack(">hhih", 18, 0, 7, -1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            head = connection.recv(8, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    return len(head) == 8 and head[4:] == struct.pack(">i", 7)
+
+
+def engine() -> type[Server]:
+    """Which server the client suite runs against: ODRADEK_TEST_ENGINE=apache, or ours."""
+    return RunningApacheKafka if on_apache() else RunningBroker
+
+
+def on_apache() -> bool:
+    return os.environ.get("ODRADEK_TEST_ENGINE") == "apache"
