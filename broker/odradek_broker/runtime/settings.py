@@ -1,0 +1,354 @@
+"""The broker's settings under Kafka's own names, from file, environment and flags.
+
+    Settings.load(Path("server.properties"), os.environ, ["log.retention.hours=24"])
+
+Later sources win: defaults < file < environment < flags. In the environment
+`KAFKA_LOG_RETENTION_MS` is log.retention.ms (`_` is `.`, `__` is `_`, `___` is `-`). On top lie
+the dynamic values that the controller keeps (cluster-wide, then for this broker); they come and
+go at run time through `apply_dynamic`, so a long-lived reader asks again instead of keeping a
+value. Every failure is a ConfigError whose text is one line that names the setting.
+"""
+
+import builtins
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from odradek_broker.model.config_table import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    ConfigError,
+    ConfigKey,
+    ConfigValue,
+    log_config_of,
+    nearest,
+    parse_topic_configs,
+    topic_default,
+)
+from odradek_broker.model.log_config import LogConfig
+from odradek_broker.runtime.listeners import Listeners, parse_listeners
+from odradek_broker.runtime.properties import parse_properties
+
+ENVIRONMENT_PREFIX = "KAFKA_"
+
+# Variables of Kafka's start scripts and images that share the prefix and are no settings.
+_NOT_SETTINGS = frozenset(
+    [
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_OPTS",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JMX_PORT",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_VERSION",
+        "KAFKA_HOME",
+        "KAFKA_DEBUG",
+        "KAFKA_MODE",
+    ]
+)
+# Settings that plugins and single listeners take: the rest of the name is theirs.
+_OPEN_PREFIXES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.")
+
+MIN_DEDUPE_BUFFER_PER_THREAD_BYTES = 1024 * 1024
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; numbers are those of the DescribeConfigs response."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Synonym(NamedTuple):
+    name: str
+    text: str
+    source: ConfigSource
+
+
+class Settings:
+    """Typed access by name. `settings.int("num.partitions")`; unknown names are our bug."""
+
+    def __init__(self, static: Mapping[str, str] | None = None, warnings: Sequence[str] = ()):
+        self.static: Mapping[str, str] = dict(static or {})
+        self.warnings = tuple(warnings)
+        self.dynamic_default: Mapping[str, str] = {}
+        self.dynamic_broker: Mapping[str, str] = {}
+        self._defaults = {
+            name: key.default for name, key in BROKER_CONFIGS.items() if key.default is not None
+        }
+        self._values = self._resolve()
+        self._log_config_defaults = self._resolve_topic_defaults()
+        self._check()
+        self.listeners = self._parse_listeners()
+
+    @classmethod
+    def load(
+        cls, file: Path | None, env: Mapping[str, str], flags: Sequence[str] = ()
+    ) -> "Settings":
+        """`flags` are `name=value` texts. Raises ConfigError."""
+        static: dict[str, str] = {}
+        warnings: list[str] = []
+        if file is not None:
+            static.update(_read_file(file))
+        static.update(_read_environment(env, warnings))
+        static.update(_read_flags(flags))
+        warnings += _no_effect_warnings(static)
+        return cls(static, warnings)
+
+    # -- typed getters -----------------------------------------------------------------
+
+    def int(self, name: str) -> builtins.int:
+        value = self._values[name]
+        assert isinstance(value, builtins.int), name
+        return value
+
+    def optional_int(self, name: builtins.str) -> builtins.int | None:
+        return None if self._values[name] is None else self.int(name)
+
+    def float(self, name: builtins.str) -> builtins.float:
+        value = self._values[name]
+        assert isinstance(value, builtins.float), name
+        return value
+
+    def bool(self, name: builtins.str) -> builtins.bool:
+        value = self._values[name]
+        assert isinstance(value, builtins.bool), name
+        return value
+
+    def str(self, name: builtins.str) -> builtins.str:
+        value = self._values[name]
+        assert isinstance(value, builtins.str), name
+        return value
+
+    def optional_str(self, name: builtins.str) -> builtins.str | None:
+        return None if self._values[name] is None else self.str(name)
+
+    def list(self, name: builtins.str) -> tuple[builtins.str, ...]:
+        """An unset list is empty."""
+        value = self._values[name]
+        assert value is None or isinstance(value, tuple), name
+        return value or ()
+
+    # -- what several settings say together ---------------------------------------------
+
+    @property
+    def node_id(self) -> builtins.int:
+        if "node.id" not in self.static and "broker.id" in self.static:
+            return self.int("broker.id")
+        return self.int("node.id")
+
+    @property
+    def log_dirs(self) -> tuple[Path, ...]:
+        return tuple(Path(text) for text in self.list("log.dirs") or self.list("log.dir"))
+
+    @property
+    def metadata_log_dir(self) -> Path:
+        text = self.optional_str("metadata.log.dir")
+        return Path(text) if text else self.log_dirs[0]
+
+    def log_config(self, overrides: Mapping[builtins.str, builtins.str]) -> LogConfig:
+        """A topic's settings on top of this broker's defaults. Raises ConfigError.
+
+        Names in `overrides` are the topic's (`retention.ms`). They were validated when they
+        were set.
+        """
+        return log_config_of({**self._log_config_defaults, **parse_topic_configs(overrides)})
+
+    # -- where a value comes from (DescribeConfigs) --------------------------------------
+
+    def text(self, name: builtins.str) -> builtins.str | None:
+        """The value in force as text, as Kafka writes it."""
+        return BROKER_CONFIGS[name].text_of(self._values[name])
+
+    def synonyms(self, key: ConfigKey) -> "builtins.list[Synonym]":
+        """Every value given for a setting or one of its synonyms, the one in force first."""
+        layers = (
+            (ConfigSource.DYNAMIC_BROKER, self.dynamic_broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
+            (ConfigSource.STATIC_BROKER, self.static),
+            (ConfigSource.DEFAULT, self._defaults),
+        )
+        return [
+            Synonym(name, layer[name], source)
+            for source, layer in layers
+            for name in key.synonyms
+            if name in layer
+        ]
+
+    def topic_default_text(self, topic_key: ConfigKey) -> builtins.str | None:
+        """What a topic setting is while the topic does not override it."""
+        return topic_key.text_of(self._log_config_defaults[topic_key.name])
+
+    # -- changes at run time --------------------------------------------------------------
+
+    def apply_dynamic(
+        self,
+        default: Mapping[builtins.str, builtins.str],
+        broker: Mapping[builtins.str, builtins.str],
+    ) -> None:
+        """Put the controller's values (cluster-wide, this broker's) in force.
+
+        They were validated before they were recorded. A value that this version no longer
+        accepts raises ConfigError and changes nothing.
+        """
+        before = self.dynamic_default, self.dynamic_broker
+        self.dynamic_default, self.dynamic_broker = dict(default), dict(broker)
+        try:
+            values = self._resolve()
+        except ConfigError:
+            self.dynamic_default, self.dynamic_broker = before
+            raise
+        self._values = values
+        self._log_config_defaults = self._resolve_topic_defaults()
+
+    # -- inside ---------------------------------------------------------------------------
+
+    def _resolve(self) -> dict[builtins.str, ConfigValue]:
+        values = {}
+        for name, key in BROKER_CONFIGS.items():
+            text = key.default
+            for layer in (self.static, self.dynamic_default, self.dynamic_broker):
+                text = layer.get(name, text)
+            values[name] = key.parse(text)
+        return values
+
+    def _resolve_topic_defaults(self) -> dict[builtins.str, ConfigValue]:
+        values = {}
+        for name, key in TOPIC_CONFIGS.items():
+            given = self.synonyms(key)
+            text = topic_default(key, given[0].name, given[0].text) if given else key.default
+            values[name] = key.parse(text)
+        return values
+
+    def _check(self) -> None:
+        """What one setting alone cannot tell."""
+        if {"node.id", "broker.id"} <= self.static.keys() and self.int("node.id") != self.int(
+            "broker.id"
+        ):
+            raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+        for synonym in self.synonyms(BROKER_CONFIGS["log.retention.ms"]):
+            if synonym.text.strip() == "0":
+                raise ConfigError(
+                    f"{synonym.name} must be unlimited (-1) or, equal or greater than 1"
+                )
+        if not self.log_dirs or "" in map(str, self.log_dirs):
+            raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
+        if "broker" not in self.list("process.roles"):
+            raise ConfigError(
+                "process.roles: a node of Odradek is always a broker; use `broker` or "
+                "`broker,controller`"
+            )
+        queued = self.int("queued.max.request.bytes")
+        if 0 < queued < self.int("socket.request.max.bytes"):
+            raise ConfigError(
+                "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
+            )
+        threads = self.int("log.cleaner.threads")
+        per_thread = self.int("log.cleaner.dedupe.buffer.size") // max(threads, 1)
+        if threads and per_thread < MIN_DEDUPE_BUFFER_PER_THREAD_BYTES:
+            raise ConfigError(
+                "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread"
+            )
+
+    def _parse_listeners(self) -> Listeners:
+        inter_broker_name = self.optional_str("inter.broker.listener.name")
+        if inter_broker_name and "security.inter.broker.protocol" in self.static:
+            raise ConfigError(
+                "Only one of inter.broker.listener.name and security.inter.broker.protocol "
+                "should be set."
+            )
+        return parse_listeners(
+            listeners=self.list("listeners"),
+            advertised=self.list("advertised.listeners") or None,
+            protocol_map=self.str("listener.security.protocol.map"),
+            protocol_map_is_set="listener.security.protocol.map" in self.static,
+            inter_broker_name=inter_broker_name,
+            inter_broker_protocol=self.str("security.inter.broker.protocol"),
+            controller_names=self.list("controller.listener.names"),
+        )
+
+
+def _read_file(file: Path) -> dict[str, str]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: is not UTF-8: {error.reason}") from None
+    found = {}
+    for line, name, value in parse_properties(text):
+        _check_known(name, value, where=f"{file}:{line}: ")
+        found[name] = value
+    return found
+
+
+def _read_environment(env: Mapping[str, str], warnings: list[str]) -> dict[str, str]:
+    """An unknown variable is only a warning: Kubernetes itself sets some, for a Service
+    called `kafka` (KAFKA_PORT, KAFKA_SERVICE_HOST, …)."""
+    found = {}
+    for variable, value in env.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NOT_SETTINGS:
+            continue
+        name = _name_of_variable(variable)
+        if not _known(name):
+            warnings.append(f"environment: {variable}: {_unknown(name)}; ignored")
+            continue
+        _check_known(name, value, where=f"environment: {variable}: ")
+        found[name] = value
+    return found
+
+
+def _name_of_variable(variable: str) -> str:
+    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def _read_flags(flags: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for flag in flags:
+        name, equals, value = flag.partition("=")
+        name = name.strip()
+        if not equals:
+            raise ConfigError(f"flag {flag!r}: must be <setting>=<value>")
+        _check_known(name, value, where="flag: ")
+        found[name] = value
+    return found
+
+
+def _known(name: str) -> bool:
+    return name in BROKER_CONFIGS or name.startswith(_OPEN_PREFIXES)
+
+
+def _unknown(name: str) -> str:
+    near = nearest(name, BROKER_CONFIGS)
+    return f"unknown setting {name}" + (f"; did you mean {near}?" if near else "")
+
+
+def _check_known(name: str, value: str, *, where: str) -> None:
+    """Name and value are checked where they are written, so that the error can say where."""
+    if not _known(name):
+        raise ConfigError(where + _unknown(name))
+    if name in BROKER_CONFIGS:
+        try:
+            BROKER_CONFIGS[name].parse(value)
+        except ConfigError as error:
+            raise ConfigError(where + str(error)) from None
+
+
+def _no_effect_warnings(static: Mapping[str, str]) -> list[str]:
+    warnings = []
+    for name, text in static.items():
+        key = BROKER_CONFIGS.get(name)
+        if key is not None and (key.honoured or text == key.default):
+            continue
+        warnings.append(f"{name} is known but has no effect in Odradek yet")
+    return warnings
