@@ -1,0 +1,81 @@
+"""kcat (Debian's package, librdkafka 2.0): the shell user's view of a broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from broker_tests.clients.support import CODECS, DEADLINE_S, create_topic, numbered
+from broker_tests.harness import Server
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("kcat") is None and not os.environ.get("ODRADEK_REQUIRE_TOOLS"),
+    reason="needs `apt-get install -y kcat`",
+)
+
+
+def kcat(broker: Server, *args: str, stdin: bytes = b"") -> bytes:
+    done = subprocess.run(
+        ["kcat", "-b", broker.bootstrap, *args],
+        input=stdin,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return done.stdout
+
+
+def test_metadata(broker: Server, topic: str) -> None:
+    create_topic(broker, topic, partitions=3)
+    listed = json.loads(kcat(broker, "-L", "-J"))
+    assert listed["brokers"] == [{"id": 1, "name": broker.bootstrap}]
+    (found,) = [t for t in listed["topics"] if t["topic"] == topic]
+    assert [(p["partition"], p["leader"]) for p in found["partitions"]] == [(0, 1), (1, 1), (2, 1)]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_each_codec(broker: Server, topic: str, codec: str) -> None:
+    create_topic(broker, topic)
+    lines = b"\n".join(numbered(1_000, size=50))
+    kcat(broker, "-P", "-t", topic, "-p", "0", "-z", codec, stdin=lines)
+    assert kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q") == (
+        lines + b"\n"
+    )
+
+
+def test_keys_headers_and_tombstones(broker: Server, topic: str) -> None:
+    create_topic(broker, topic)
+    kcat(broker, "-P", "-t", topic, "-p", "0", "-K", ":", "-Z", "-H", "trace=abc",
+         stdin=b"k1:v1\nk2:\n")  # fmt: skip
+    out = kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "0", "-c", "2", "-J", "-q")
+    first, second = [json.loads(line) for line in out.splitlines()]
+    assert (first["key"], first["payload"], first["headers"]) == ("k1", "v1", ["trace", "abc"])
+    assert (second["key"], second["payload"], second["offset"]) == ("k2", None, 1)
+
+
+def test_offsets_from_the_end_and_by_time(broker: Server, topic: str) -> None:
+    create_topic(broker, topic)
+    kcat(broker, "-P", "-t", topic, "-p", "0", stdin=b"\n".join(numbered(20)))
+    middle_ms = int(time.time() * 1000) + 1
+    while time.time() * 1000 <= middle_ms:
+        pass
+    kcat(broker, "-P", "-t", topic, "-p", "0", stdin=b"later")
+    out = kcat(broker, "-Q", "-t", f"{topic}:0:{middle_ms}").decode()
+    assert out.split() == [topic, "[0]", "offset", "20"]
+    out = kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "-2", "-e", "-q")
+    assert out == numbered(20)[-1] + b"\nlater\n"
+    out = kcat(broker, "-C", "-t", topic, "-p", "0", "-o", f"s@{middle_ms}", "-e", "-q")
+    assert out == b"later\n"
+
+
+def test_idempotent_producer(broker: Server, topic: str) -> None:
+    create_topic(broker, topic)
+    lines = b"\n".join(numbered(500))
+    kcat(broker, "-P", "-t", topic, "-p", "0", "-X", "enable.idempotence=true", stdin=lines)
+    assert kcat(broker, "-C", "-t", topic, "-o", "beginning", "-e", "-q") == lines + b"\n"
