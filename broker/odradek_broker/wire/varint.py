@@ -1,0 +1,49 @@
+"""Variable-length integers: 7 bits per byte, low bits first, the high bit says "more follows".
+
+Unsigned ones count things in flexible messages (300 → ac 02). Signed ones are zigzag-coded
+first (-1 → 01, 1 → 02) and appear inside records.
+"""
+
+from odradek_broker.wire.errors import DecodeError
+
+Buffer = bytes | bytearray | memoryview
+
+VARINT_BYTES_MAX = 5  # 32 bits
+VARLONG_BYTES_MAX = 10  # 64 bits
+
+
+def read_uvarint(buf: Buffer, at: int) -> tuple[int, int]:
+    """The value and the position after it. IndexError at the end of the buffer."""
+    byte = buf[at]
+    at += 1
+    if byte < 0x80:
+        return byte, at
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        byte = buf[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift >= 7 * VARINT_BYTES_MAX:
+            raise DecodeError("varint longer than 5 bytes")
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def uvarint(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return ONE_BYTE[value]
+    out = bytearray()
+    write_uvarint(out, value)
+    return bytes(out)
+
+
+ONE_BYTE = [bytes([value]) for value in range(0x80)]
