@@ -1,0 +1,1 @@
+"""Sockets and frames: connections, limits, and handing requests to their handlers."""

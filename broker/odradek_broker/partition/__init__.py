@@ -1,0 +1,1 @@
+"""Partitions that this broker hosts: append, read, high watermark, and requests that wait."""

@@ -1,0 +1,196 @@
+"""/metrics: the broker's counters in Prometheus' format, under names Kafka dashboards know.
+
+The names are those that the JMX exporter rules of the common dashboards produce
+(`kafka_network_requestmetrics_totaltimems`, `kafka_server_brokertopicmetrics_bytesin_total`)
+and those of kafka_exporter (`kafka_topic_partition_current_offset`). Nothing is counted here:
+a scrape reads the plain integers of `runtime/metrics.py` and of the logs.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from odradek_broker.admin.state import Readiness
+from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.runtime.metrics import PHASES, Histogram
+
+QUANTILES = ("0.5", "0.75", "0.95", "0.99", "0.999")
+
+
+def _histogram_buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    buckets: list[tuple[str, float]] = []
+    seen = 0
+    for index, number in enumerate(histogram.buckets[:-1]):
+        seen += number
+        buckets.append((str((1 << index) / 1e6), seen))
+    buckets.append(("+Inf", histogram.count))
+    return buckets
+
+
+class BrokerCollector(Collector):
+    def __init__(self, broker: BrokerContext, readiness: Readiness) -> None:
+        self._broker = broker
+        self._readiness = readiness
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._requests()
+        yield from self._topics()
+        yield from self._partitions()
+        yield from self._broker_state()
+
+    def _requests(self) -> Iterable[Metric]:
+        total = CounterMetricFamily(
+            "kafka_network_requestmetrics_requests",
+            "Requests received (RequestsPerSec is the rate of this).",
+            labels=("request", "version"),
+        )
+        phases = {
+            phase: _QuantileFamily(
+                f"kafka_network_requestmetrics_{phase.lower()}",
+                f"{phase} per request kind, in milliseconds.",
+            )
+            for phase in PHASES
+        }
+        for metrics in self._broker.metrics.requests.values():
+            for version, number in metrics.versions.items():
+                total.add_metric((metrics.name, str(version)), number)
+            for phase, histogram in zip(PHASES, metrics.phases, strict=True):
+                if histogram.count:
+                    phases[phase].add(metrics.name, histogram)
+        return (total, *(family for pair in phases.values() for family in pair.families))
+
+    def _topics(self) -> Iterable[Metric]:
+        fields = {
+            "messages_in": ("messagesin", "Records appended."),
+            "bytes_in": ("bytesin", "Bytes of record batches appended."),
+            "bytes_out": ("bytesout", "Bytes of record batches sent to consumers."),
+            "bytes_rejected": ("bytesrejected", "Bytes of record batches refused."),
+            "total_produce_requests": ("totalproducerequests", "Partitions in produce requests."),
+            "total_fetch_requests": ("totalfetchrequests", "Partitions in fetch requests."),
+            "failed_produce_requests": ("failedproducerequests", "Refused produce partitions."),
+            "failed_fetch_requests": ("failedfetchrequests", "Refused fetch partitions."),
+        }
+        for attribute, (name, text) in fields.items():
+            family = CounterMetricFamily(
+                f"kafka_server_brokertopicmetrics_{name}", text, labels=("topic",)
+            )
+            for topic, metrics in self._broker.metrics.topics.items():
+                family.add_metric((topic,), getattr(metrics, attribute))
+            yield family
+
+    def _partitions(self) -> Iterable[Metric]:
+        labels = ("topic", "partition")
+        gauges = {
+            name: GaugeMetricFamily(name, text, labels=labels)
+            for name, text in {
+                "kafka_log_log_size": "Bytes on disk.",
+                "kafka_log_log_logstartoffset": "First offset.",
+                "kafka_log_log_logendoffset": "Next offset to be written.",
+                "kafka_log_log_numlogsegments": "Segments.",
+                "kafka_topic_partition_current_offset": "High watermark.",
+                "kafka_topic_partition_oldest_offset": "First offset.",
+                "kafka_topic_partition_leader": "Broker id of the leader.",
+                "kafka_topic_partition_leader_is_preferred": "1 if the preferred replica leads.",
+                "kafka_topic_partition_replicas": "Replicas.",
+                "kafka_topic_partition_in_sync_replica": "In-sync replicas.",
+                "kafka_topic_partition_under_replicated_partition": "1 if replicas are missing.",
+            }.items()
+        }
+        for (topic, index), partition in self._broker.partitions.by_name.items():
+            log = partition.log
+            preferred = partition.replicas[:1] == (partition.leader,)
+            values = (
+                log.size_bytes,
+                log.log_start_offset,
+                log.log_end_offset,
+                len(log.segments),
+                partition.high_watermark,
+                log.log_start_offset,
+                partition.leader,
+                int(preferred),
+                len(partition.replicas),
+                len(partition.isr),
+                int(len(partition.isr) < len(partition.replicas)),
+            )
+            for family, value in zip(gauges.values(), values, strict=True):
+                family.add_metric((topic, str(index)), value)
+        return gauges.values()
+
+    def _broker_state(self) -> Iterable[Metric]:
+        broker, metrics = self._broker, self._broker.metrics
+        partitions = broker.partitions
+        leading = sum(p.leader == broker.node_id for p in partitions.by_name.values())
+        behind = sum(len(p.isr) < len(p.replicas) for p in partitions.by_name.values())
+        image = broker.controller.image
+        simple = {
+            "kafka_server_replicamanager_partitioncount": len(partitions.by_name),
+            "kafka_server_replicamanager_leadercount": leading,
+            "kafka_server_replicamanager_underreplicatedpartitions": behind,
+            "kafka_server_socket_server_metrics_connection_count": metrics.connections,
+            "kafka_log_logmanager_offlinelogdirectorycount": len(broker.logs.offline_dirs),
+            "kafka_controller_kafkacontroller_activecontrollercount": 1,
+            "kafka_brokers": len(image.brokers),
+            "odradek_ready": int(self._readiness.ready),
+            "odradek_event_loop_lag_seconds": metrics.loop_lag_now_us / 1e6,
+        }
+        for name, value in simple.items():
+            yield GaugeMetricFamily(name, name.replace("_", " "), value=value)
+        waiting = GaugeMetricFamily(
+            "kafka_server_delayedoperationpurgatory_purgatorysize",
+            "Requests that wait.",
+            labels=("delayedOperation",),
+        )
+        waiting.add_metric(("Produce",), partitions.produce_waiting.waiting)
+        waiting.add_metric(("Fetch",), partitions.fetch_waiting.waiting)
+        yield waiting
+        closed = CounterMetricFamily(
+            "odradek_connections_closed", "Connections closed, by reason.", labels=("reason",)
+        )
+        for reason, number in metrics.connections_closed.items():
+            closed.add_metric((reason,), number)
+        yield closed
+        yield CounterMetricFamily(
+            "odradek_connections_accepted",
+            "Connections accepted.",
+            value=metrics.connections_accepted,
+        )
+        lag = HistogramMetricFamily(
+            "odradek_event_loop_lag_histogram_seconds",
+            "How late the event loop runs a timer.",
+            buckets=_histogram_buckets(metrics.loop_lag),
+            sum_value=metrics.loop_lag.total_us / 1e6,
+        )
+        yield lag
+
+
+class _QuantileFamily:
+    """One of the request times: quantiles as dashboards read them, and sum and count."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._quantiles = GaugeMetricFamily(name, text, labels=("request", "quantile"))
+        self._summary = SummaryMetricFamily(f"{name}_all", text, labels=("request",))
+        self.families: tuple[Metric, ...] = (self._quantiles, self._summary)
+
+    def add(self, request: str, histogram: Histogram) -> None:
+        for quantile in QUANTILES:
+            value_ms = histogram.quantile_us(float(quantile)) / 1000.0
+            self._quantiles.add_metric((request, quantile), value_ms)
+        self._summary.add_metric(
+            (request,), count_value=histogram.count, sum_value=histogram.total_us / 1000.0
+        )
+
+
+def registry(*collectors: Any) -> CollectorRegistry:
+    built = CollectorRegistry(auto_describe=False)
+    for collector in collectors:
+        built.register(collector)
+    return built

@@ -1,0 +1,41 @@
+"""ApiVersions (18), v0–4: which APIs and versions this broker offers.
+
+The list is that of the registry. A client that asks in a version that we do not know gets
+UNSUPPORTED_VERSION in the v0 shape together with the list, and asks again with a version it
+finds there (KIP-511). Left out: finalized features (they come with the metadata quorum).
+"""
+
+import re
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 18
+VERSIONS = range(0, 5)
+
+# What Kafka accepts as a client's name and version (KIP-511).
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+_offered: list[Struct] = []
+
+
+def offer(versions: dict[int, range]) -> None:
+    """Called once by the registry."""
+    _offered[:] = [
+        Struct(api_key=key, min_version=span.start, max_version=span.stop - 1)
+        for key, span in sorted(versions.items())
+    ]
+
+
+def handle(ctx: RequestContext, request: Struct) -> Struct:
+    if ctx.api_version >= 3 and not (
+        SOFTWARE_NAME.fullmatch(request.client_software_name)
+        and SOFTWARE_NAME.fullmatch(request.client_software_version)
+    ):
+        return Struct(error_code=ErrorCode.invalid_request)
+    return Struct(error_code=ErrorCode.none, api_keys=_offered)
+
+
+def unsupported() -> Struct:
+    return Struct(error_code=ErrorCode.unsupported_version, api_keys=_offered)

@@ -1,0 +1,163 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, then only what changed.
+
+Called by `handlers/fetch.py`. A request carries (session_id, epoch):
+
+    0, 0      all partitions; please open a session
+    0, -1     all partitions, no session
+    s, 0      close s, all partitions, open a new one
+    s, -1     close s, all partitions, no session
+    s, n > 0  only partitions that are new or changed (plus those to forget); n is the epoch
+              the broker expects next, else INVALID_FETCH_SESSION_EPOCH
+
+In a session the answer, too, holds only partitions with records, an error, or another high
+watermark or log start offset than the client was told last. A partition that had records goes
+to the end of the order, so that a small max_bytes does not starve the others.
+"""
+
+from collections import OrderedDict
+from random import Random
+
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+# A session in use is not given up for a new one before this (Kafka's
+# min.incremental.fetch.session.eviction.ms).
+EVICT_AFTER_MS = 120_000
+
+Key = tuple[str | bytes, int]
+
+
+class SessionPartition:
+    """One partition of a fetch: what is asked, and what the client was told last."""
+
+    __slots__ = ("asked", "name", "sent_high_watermark", "sent_log_start_offset", "topic_id")
+
+    def __init__(self, name: str | None, topic_id: bytes | None, asked: FetchPartition) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.asked = asked
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+
+    def remember(self, result: FetchPartitionResult) -> None:
+        if result.error_code:
+            self.sent_high_watermark = -1  # so that it is told again once the error is over
+        else:
+            self.sent_high_watermark = result.high_watermark
+            self.sent_log_start_offset = result.log_start_offset
+
+    def changed(self, result: FetchPartitionResult) -> bool:
+        return bool(
+            result.records
+            or result.error_code
+            or result.diverging_epoch
+            or result.preferred_read_replica >= 0
+            or result.high_watermark != self.sent_high_watermark
+            or result.log_start_offset != self.sent_log_start_offset
+        )
+
+
+def partitions_of(request: FetchRequest) -> dict[Key, SessionPartition]:
+    """The partitions that a request names, in its order."""
+    named: dict[Key, SessionPartition] = {}
+    for name, topic_id, asked in request.topics:
+        topic: str | bytes = name if name is not None else (topic_id or b"")
+        for one in asked:
+            named[topic, one.partition] = SessionPartition(name, topic_id, one)
+    return named
+
+
+class FetchSession:
+    __slots__ = ("epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids")
+
+    def __init__(
+        self,
+        session_id: int,
+        privileged: bool,
+        uses_topic_ids: bool,
+        partitions: dict[Key, SessionPartition],
+    ) -> None:
+        self.id = session_id
+        self.privileged = privileged  # followers are; consumers do not push them out
+        self.uses_topic_ids = uses_topic_ids
+        self.partitions = partitions
+        self.epoch = 1  # what the next request has to carry
+        self.last_used_ms = 0.0
+
+    def update(self, request: FetchRequest) -> None:
+        for key, named in partitions_of(request).items():
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = named
+            else:
+                known.asked = named.asked
+        for name, topic_id, indexes in request.forgotten_topics:
+            topic: str | bytes = name if name is not None else (topic_id or b"")
+            for index in indexes:
+                self.partitions.pop((topic, index), None)
+
+    def advance(self) -> None:
+        self.epoch = 1 if self.epoch == 2**31 - 1 else self.epoch + 1
+
+    def to_the_end(self, key: Key) -> None:
+        self.partitions[key] = self.partitions.pop(key)
+
+
+class FetchSessions:
+    """All open sessions, least recently used first; at most `slots` of them."""
+
+    def __init__(self, slots: int, rng: Random) -> None:
+        self._slots = slots
+        self._rng = rng
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resume(self, request: FetchRequest, uses_topic_ids: bool, now_ms: float) -> FetchSession:
+        """The session of an incremental request, updated by it. Raises KafkaError."""
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.fetch_session_topic_id_error)
+        session.update(request)
+        session.advance()
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        return session
+
+    def open(
+        self,
+        partitions: dict[Key, SessionPartition],
+        privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: float,
+    ) -> FetchSession | None:
+        """A new session, or None if there is no room (the client goes on without one)."""
+        if not partitions or not self._make_room(privileged, now_ms):
+            return None
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = self._rng.randrange(1, 2**31)
+        session = FetchSession(session_id, privileged, uses_topic_ids, partitions)
+        session.last_used_ms = now_ms
+        self._sessions[session_id] = session
+        return session
+
+    def close(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
+    def _make_room(self, privileged: bool, now_ms: float) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        for session in self._sessions.values():
+            unused = now_ms - session.last_used_ms > EVICT_AFTER_MS
+            if unused or (privileged and not session.privileged):
+                del self._sessions[session.id]
+                return True
+        return False

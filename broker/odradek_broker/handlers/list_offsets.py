@@ -1,0 +1,99 @@
+"""ListOffsets (2), v1–11: the offset at the start, at the end, or at a moment of a partition.
+
+Special timestamps: -1 end (high watermark, or last stable offset for read_committed), -2 start,
+-3 the record with the largest timestamp (KIP-734), -4 start of what is on local disk (all of
+it is, here), -5 end of what is in tiered storage (nothing is: -1), -6 start of what tiered
+storage still has to copy. A moment gives the first record at or after it, -1 if there is none.
+"""
+
+from collections import Counter
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.log.types import TimestampOffset
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.partition.partition import Partition
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 2
+VERSIONS = range(1, 12)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+# The version that brought each special timestamp.
+SINCE_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+NOTHING = TimestampOffset(timestamp=-1, offset=-1, leader_epoch=-1)
+
+
+def handle(ctx: RequestContext, request: Struct) -> Struct:
+    times_asked = Counter(
+        (topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
+    )
+    return Struct(
+        topics=[
+            Struct(
+                name=topic.name,
+                partitions=[
+                    _answer(
+                        ctx,
+                        topic.name,
+                        partition,
+                        request.isolation_level == 1,
+                        times_asked[topic.name, partition.partition_index] > 1,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    ctx: RequestContext,
+    topic: str,
+    asked: Struct,
+    read_committed: bool,
+    repeated: bool,
+) -> Struct:
+    answer = Struct(partition_index=asked.partition_index, error_code=ErrorCode.none)
+    try:
+        if repeated:
+            raise KafkaError(ErrorCode.invalid_request)
+        if asked.timestamp < 0 and ctx.api_version < SINCE_VERSION.get(asked.timestamp, 99):
+            raise KafkaError(ErrorCode.unsupported_version)
+        partition = ctx.broker.partitions.get(topic, asked.partition_index)
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        found = look_up(partition, asked.timestamp, read_committed)
+    except KafkaError as error:
+        answer.error_code = error.code
+        found = NOTHING
+    answer.timestamp, answer.offset, answer.leader_epoch = found
+    return answer
+
+
+def look_up(partition: Partition, timestamp: int, read_committed: bool) -> TimestampOffset:
+    log = partition.log
+    end = partition.last_fetchable_offset(read_committed)
+    if timestamp == LATEST:
+        return TimestampOffset(-1, end, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return TimestampOffset(-1, start, log.epoch_for_offset(start))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp_offset()
+    else:
+        found = log.offset_for_timestamp(timestamp)
+    return found if found is not None and found.offset < end else NOTHING

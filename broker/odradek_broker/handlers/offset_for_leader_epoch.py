@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch (23), v2–4: where a leader epoch ended, so that a reader can find out
+whether the log it read from was truncated behind its back (KIP-320).
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 23
+VERSIONS = range(2, 5)
+
+
+def handle(ctx: RequestContext, request: Struct) -> Struct:
+    return Struct(
+        topics=[
+            Struct(
+                topic=topic.topic,
+                partitions=[_answer(ctx, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(ctx: RequestContext, topic: str, asked: Struct) -> Struct:
+    answer = Struct(
+        partition=asked.partition, error_code=ErrorCode.none, leader_epoch=-1, end_offset=-1
+    )
+    try:
+        partition = ctx.broker.partitions.get(topic, asked.partition)
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        if asked.leader_epoch == partition.leader_epoch:
+            answer.leader_epoch = partition.leader_epoch
+            answer.end_offset = partition.log.log_end_offset
+        else:
+            found = partition.log.end_offset_for_epoch(asked.leader_epoch)
+            answer.leader_epoch, answer.end_offset = found
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer

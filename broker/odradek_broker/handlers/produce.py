@@ -1,0 +1,171 @@
+"""Produce (0), v3–13: append record batches to partitions.
+
+    acks  0  nothing is answered; an error closes the connection, so that the client notices
+          1  answered when this broker wrote it (page cache)
+         -1  answered when all in-sync replicas have it; waits in the purgatory without a thread
+
+Hot path: no coroutine, no copy of the records. The bytes stay in the frame's buffer, the log
+patches offsets into them, and one writev per partition takes them to the file at the end of
+the loop pass. Left out until the transactions issue: transactional batches are refused.
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.partition.partition import Partition
+from odradek_broker.partition.waiting import Ticket
+from odradek_broker.wire.produce import (
+    ProducePartitionResult,
+    ProduceRequest,
+    decode_produce,
+    encode_produce_response,
+)
+from odradek_broker.wire.record_batch import TRANSACTIONAL_BIT
+
+API_KEY = 0
+VERSIONS = range(3, 14)
+
+ACKS_ALL = -1
+# Only the broker itself writes these.
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+ATTRIBUTES_LOW_BYTE_AT = 22
+
+
+def serve(ctx: RequestContext, frame: bytearray, body_at: int) -> None:
+    ProduceCall(ctx, decode_produce(ctx.api_version, frame, body_at)).start()
+
+
+class ProduceCall(Ticket):
+    """One produce request until every partition in it is settled."""
+
+    __slots__ = ("_acks", "_ctx", "_request", "_results", "_starting", "_unsettled")
+
+    def __init__(self, ctx: RequestContext, request: ProduceRequest) -> None:
+        super().__init__(ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0))
+        self._ctx = ctx
+        self._request = request
+        self._acks = request.acks
+        # One result per partition in the order of the request. One that waits holds already
+        # what it will say if all goes well.
+        self._results: list[ProducePartitionResult] = []
+        self._unsettled: set[int] = set()
+        self._starting = True
+
+    def start(self) -> None:
+        broker = self._ctx.broker
+        valid_acks = self._acks in (0, 1, ACKS_ALL)
+        now_ms = broker.clock.now_ms()
+        partitions = broker.partitions
+        for name, topic_id, asked in self._request.topics:
+            for index, records in asked:
+                if name is not None:
+                    partition = partitions.by_name.get((name, index))
+                    missing = ErrorCode.unknown_topic_or_partition
+                else:
+                    assert topic_id is not None
+                    partition = partitions.by_id.get((topic_id, index))
+                    missing = ErrorCode.unknown_topic_id
+                try:
+                    if not valid_acks:
+                        raise KafkaError(ErrorCode.invalid_required_acks)
+                    if partition is None:
+                        raise KafkaError(missing)
+                    self._append(partition, index, records, now_ms)
+                except KafkaError as error:
+                    self._refuse(partition, index, records, error)
+        self._starting = False
+        if not self._unsettled:
+            self._answer()
+        elif self._acks == ACKS_ALL:
+            broker.partitions.park(self, broker.partitions.produce_waiting)
+
+    def _append(
+        self, partition: Partition, index: int, records: memoryview | None, now_ms: int
+    ) -> None:
+        topic = partition.topic_partition.topic
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.invalid_topic_exception)
+        if not records:
+            raise KafkaError(ErrorCode.invalid_record, "a produce request without records")
+        if len(records) > ATTRIBUTES_LOW_BYTE_AT and (
+            records[ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL_BIT
+        ):
+            raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not supported yet")
+        if self._acks == ACKS_ALL:
+            partition.check_in_sync_replicas()
+        info = partition.append(records, now_ms)
+        number = len(self._results)
+        self._results.append(
+            ProducePartitionResult(
+                index,
+                0,
+                info.first_offset,
+                info.log_append_time_ms,
+                partition.log.log_start_offset,
+            )
+        )
+        if not info.duplicate:
+            metrics = self._ctx.broker.metrics.topic(topic)
+            metrics.total_produce_requests += 1
+            metrics.bytes_in += len(records)
+            metrics.messages_in += info.last_offset - info.first_offset + 1
+        if self._acks == ACKS_ALL:
+            self._unsettled.add(number)
+            partition.when_committed(info.last_offset, self, number)
+        elif self._acks == 1:
+            self._unsettled.add(number)
+            partition.when_written(info.last_offset, self, number)
+        self._ctx.broker.partitions.mark_dirty(partition)
+
+    def _refuse(
+        self,
+        partition: Partition | None,
+        index: int,
+        records: memoryview | None,
+        error: KafkaError,
+    ) -> None:
+        if partition is not None:
+            metrics = self._ctx.broker.metrics.topic(partition.topic_partition.topic)
+            metrics.total_produce_requests += 1
+            metrics.failed_produce_requests += 1
+            metrics.bytes_rejected += len(records or b"")
+        self._results.append(ProducePartitionResult(index, error.code, error_message=error.message))
+
+    def acknowledged(self, index: int, error: ErrorCode) -> None:
+        """Called by the partition when the `index`-th append is written or committed."""
+        if self.finished:
+            return  # timed out before; the client has its answer
+        if error:
+            result = self._results[index]
+            self._results[index] = ProducePartitionResult(result.index, error)
+        self._unsettled.discard(index)
+        if not self._unsettled and not self._starting:
+            if self._acks == ACKS_ALL:
+                self._ctx.broker.partitions.produce_waiting.finish(self)
+            self._answer()
+
+    def on_expired(self) -> None:
+        """acks=all took longer than the request's timeout: written, but not known committed."""
+        for number in self._unsettled:
+            result = self._results[number]
+            self._results[number] = ProducePartitionResult(
+                result.index, ErrorCode.request_timed_out
+            )
+        self._answer()
+
+    def _answer(self) -> None:
+        ctx = self._ctx
+        if self._acks == 0:
+            if any(result.error_code for result in self._results):
+                ctx.disconnect("an error in a produce request with acks=0")
+            ctx.respond([], 0)
+            return
+        results = iter(self._results)
+        response = encode_produce_response(
+            ctx.api_version,
+            ctx.correlation_id,
+            [
+                (name, topic_id, [next(results) for _ in asked])
+                for name, topic_id, asked in self._request.topics
+            ],
+        )
+        ctx.respond([response], len(response))

@@ -1,0 +1,70 @@
+"""The table of APIs: what is in it is offered by ApiVersions, and nothing else is.
+
+A handler module has `API_KEY`, `VERSIONS` and one of
+- `handle(ctx, request) -> Struct` (or `async def`, if it awaits something): the request comes
+  decoded, the answer is encoded for it in the version that the client asked in;
+- `serve(ctx, frame, body_at)`: the hot path (Produce, Fetch), which decodes, answers through
+  `ctx.respond` and builds no coroutine.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from odradek_broker.handlers import (
+    api_versions,
+    delete_records,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.runtime.metrics import Metrics, RequestMetrics
+from odradek_broker.wire.struct import Struct
+
+MODULES: tuple[ModuleType, ...] = (
+    api_versions,
+    delete_records,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
+
+Handle = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
+Serve = Callable[[RequestContext, bytearray, int], None]
+
+
+@dataclass(slots=True)
+class Handler:
+    api_key: int
+    name: str  # as in Kafka's metrics: "Produce", "DescribeConfigs"
+    versions: range
+    metrics: RequestMetrics
+    handle: Handle | None = None
+    serve: Serve | None = None
+
+    def count(self, version: int) -> None:
+        versions = self.metrics.versions
+        versions[version] = versions.get(version, 0) + 1
+
+
+def build_handlers(metrics: Metrics) -> dict[int, Handler]:
+    handlers = {}
+    for module in MODULES:
+        name = "".join(part.capitalize() for part in module.__name__.split(".")[-1].split("_"))
+        handlers[module.API_KEY] = Handler(
+            api_key=module.API_KEY,
+            name=name,
+            versions=module.VERSIONS,
+            metrics=metrics.request(name),
+            handle=getattr(module, "handle", None),
+            serve=getattr(module, "serve", None),
+        )
+    assert len(handlers) == len(MODULES), "two handlers for one API key"
+    api_versions.offer({key: handler.versions for key, handler in handlers.items()})
+    return handlers

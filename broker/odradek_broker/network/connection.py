@@ -1,0 +1,345 @@
+"""One client connection: bytes in → frames → exchanges; answers in order → bytes out.
+
+Raw non-blocking socket, driven by the loop's reader and writer callbacks, so that nothing is
+copied by a transport on the way and log ranges go out by sendfile.
+
+In: small frames are read through one scratch buffer that all connections share and copied out
+(a produce request keeps its buffer until the end of the loop pass); a frame that does not fit
+is read straight into a buffer of its own, which grows with the bytes that really arrive, so a
+client that claims 100 MB and sends nothing costs nothing.
+
+Reading pauses (and TCP slows the client down) while one of these holds:
+- MAX_IN_FLIGHT requests of this connection are unanswered or unsent,
+- the broker's request memory is used up (`memory.py`),
+- a request that must not be overtaken (everything but produce and fetch) is being awaited.
+"""
+
+import logging
+import os
+import socket
+from collections import deque
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from odradek_broker.log.types import FileRange
+from odradek_broker.network.exchange import SIZE, Exchange
+
+if TYPE_CHECKING:
+    from odradek_broker.network.server import Server
+
+logger = logging.getLogger(__name__)
+
+# Clients keep 5 produce requests in flight by default; librdkafka up to 1,000,000. More than
+# this brings no throughput, it only moves the queue from the client into our memory.
+MAX_IN_FLIGHT = 64
+# The smallest frame: api key, version, correlation id.
+MIN_FRAME_BYTES = 8
+# Frames up to this size get their buffer at once, larger ones grow as bytes arrive.
+FIRST_BUFFER_BYTES = 1024 * 1024
+# A flush stops after this and lets other connections have their turn.
+SEND_BUDGET_BYTES = 4 * 1024 * 1024
+# Buffers per sendmsg; the kernel's limit is 1024.
+GATHER_MAX = 64
+
+
+class Connection:
+    __slots__ = (
+        "_backlog",
+        "_filled",
+        "_frame",
+        "_frame_size",
+        "_held_bytes",
+        "_muted",
+        "_out",
+        "_pending",
+        "_progress",
+        "_reading",
+        "_resuming",
+        "_writing",
+        "client_host",
+        "closed",
+        "flush_queued",
+        "last_active_ms",
+        "listener",
+        "server",
+        "sock",
+    )
+
+    def __init__(
+        self, server: "Server", sock: socket.socket, listener: str, client_host: str
+    ) -> None:
+        self.server = server
+        self.sock = sock
+        self.listener = listener
+        self.client_host = client_host
+        self.closed = False
+        self.flush_queued = False
+        self.last_active_ms = server.clock.monotonic_ms()
+        # A frame too large for the scratch buffer, being filled.
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._filled = 0
+        # Bytes read but not yet taken as frames: less than a frame, or held by a pause.
+        self._backlog = b""
+        self._pending: deque[Exchange] = deque()  # not answered, or behind one that is not
+        # An Exchange in _out marks the end of its answer.
+        self._out: deque[bytes | FileRange | Exchange] = deque()
+        self._progress = 0  # bytes of _out[0] that are sent
+        self._muted = False
+        self._held_bytes = 0  # request memory taken for a frame that is not started yet
+        self._reading = True
+        self._resuming = False
+        self._writing = False
+        server.loop.add_reader(sock.fileno(), self._on_readable)
+
+    @property
+    def awaits_answer(self) -> bool:
+        """A request of it is being worked on or waits in the purgatory."""
+        return bool(self._pending)
+
+    @property
+    def quiet(self) -> bool:
+        """All that was asked is answered and sent."""
+        return not self._pending and not self._out
+
+    # --- in ------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        try:
+            if self._frame is not None:
+                self._read_frame(self._frame)
+            else:
+                self._read_scratch()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.close(f"read failed: {error.strerror}")
+
+    def _read_scratch(self) -> None:
+        scratch = self.server.scratch
+        kept = len(self._backlog)
+        if kept:
+            scratch[:kept] = self._backlog
+        received = self.sock.recv_into(scratch[kept:])
+        if received == 0:
+            self.close("closed by the client")
+            return
+        self._backlog = b""
+        self.last_active_ms = self.server.clock.monotonic_ms()
+        self._take_frames(scratch[: kept + received])
+
+    def _read_frame(self, frame: bytearray) -> None:
+        with memoryview(frame) as view:
+            received = self.sock.recv_into(view[self._filled :])
+        if received == 0:
+            self.close("closed by the client in the middle of a request")
+            return
+        self.last_active_ms = self.server.clock.monotonic_ms()
+        self._filled += received
+        if self._filled == self._frame_size:
+            self._frame = None
+            self._start(frame)
+            if not self.closed and self._must_wait():
+                self._pause()
+        elif self._filled == len(frame):
+            frame.extend(bytes(min(len(frame), self._frame_size - len(frame))))
+
+    def _take_frames(self, data: memoryview) -> None:
+        """Starts every whole frame in `data`; what is left is kept for the next read."""
+        at, end = 0, len(data)
+        limit = self.server.frame_bytes_max
+        while end - at >= 4:
+            (size,) = SIZE.unpack_from(data, at)
+            if not MIN_FRAME_BYTES <= size <= limit:
+                self.close(
+                    f"a request of {size} bytes, outside {MIN_FRAME_BYTES}–{limit} "
+                    "(socket.request.max.bytes)"
+                )
+                return
+            if self._must_wait() or not self.server.memory.take(size, self._resume):
+                self._backlog = bytes(data[at:])
+                self._pause()
+                return
+            self._held_bytes = size
+            body = at + 4
+            if body + size > end:
+                self._begin_frame(data[body:end], size)
+                return
+            at = body + size
+            self._start(bytearray(data[body:at]))
+            if self.closed:
+                return
+        self._backlog = bytes(data[at:])
+
+    def _begin_frame(self, head: memoryview, size: int) -> None:
+        frame = bytearray(min(size, FIRST_BUFFER_BYTES))
+        frame[: len(head)] = head
+        self._frame, self._frame_size, self._filled = frame, size, len(head)
+
+    def _start(self, frame: bytearray) -> None:
+        """Hands one whole request over; its memory is given back when its answer is sent."""
+        self._held_bytes = 0
+        exchange = self.server.dispatcher.open(self, frame)
+        if exchange is None:
+            self.server.memory.give_back(len(frame))
+            return
+        self._pending.append(exchange)
+        self.server.dispatcher.start(exchange, frame)
+
+    # --- pausing -------------------------------------------------------------------------
+
+    def _must_wait(self) -> bool:
+        return self._muted or len(self._pending) + len(self._out) >= MAX_IN_FLIGHT
+
+    def mute(self) -> None:
+        """The request being started is awaited and must not be overtaken."""
+        self._muted = True
+
+    def unmute(self) -> None:
+        self._muted = False
+        if not self._reading:
+            self._resume()
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self.server.loop.remove_reader(self.sock.fileno())
+
+    def _resume(self) -> None:
+        # Starting a frame from the backlog may answer at once, which would resume again.
+        if self.closed or self._reading or self._resuming or self._must_wait():
+            return
+        self._resuming = True
+        self._reading = True
+        self.server.loop.add_reader(self.sock.fileno(), self._on_readable)
+        backlog, self._backlog = self._backlog, b""
+        if backlog:
+            self._take_frames(memoryview(backlog))
+        self._resuming = False
+
+    # --- out -----------------------------------------------------------------------------
+
+    def answered(self, exchange: Exchange) -> None:
+        if self.closed:
+            self.server.memory.give_back(exchange.request_bytes)
+            return
+        pending = self._pending
+        if pending[0] is not exchange:
+            return  # an earlier request has to be answered first
+        while pending and (chunks := pending[0].chunks) is not None:
+            self._out.extend(chunks)
+            self._out.append(pending.popleft())
+        self.server.flush_soon(self)
+
+    def flush(self) -> None:
+        """Sends as much as the socket takes; the rest follows when it is writable again."""
+        started_ns = perf_counter_ns()
+        self.last_active_ms = self.server.clock.monotonic_ms()
+        budget = SEND_BUDGET_BYTES
+        try:
+            while self._out and budget > 0:
+                head = self._out[0]
+                if isinstance(head, Exchange):
+                    self._out.popleft()
+                    self._sent(head, started_ns)
+                elif isinstance(head, bytes):
+                    self._send_bytes()
+                else:
+                    budget -= self._send_range(head)
+        except BlockingIOError:
+            self._await_writable(started_ns)
+            return
+        except OSError as error:
+            self.close(f"write failed: {error.strerror}")
+            return
+        if self._out:
+            self._await_writable(started_ns)
+            return
+        if self._writing:
+            self._writing = False
+            self.server.loop.remove_writer(self.sock.fileno())
+        if not self._reading:
+            self._resume()
+
+    def _send_bytes(self) -> None:
+        buffers: list[bytes | memoryview] = []
+        flags = 0
+        for item in self._out:
+            if isinstance(item, bytes):
+                buffers.append(item)
+                if len(buffers) == GATHER_MAX:
+                    break
+            elif isinstance(item, FileRange):
+                # The records follow by sendfile: let the kernel put them into one packet.
+                flags = socket.MSG_MORE
+                break
+        if self._progress:
+            buffers[0] = memoryview(buffers[0])[self._progress :]
+        sent = self.sock.sendmsg(buffers, (), flags)
+        done_ns = perf_counter_ns()
+        for buffer in buffers:
+            if sent < len(buffer):
+                self._progress += sent
+                return
+            sent -= len(buffer)
+            self._progress = 0
+            self._out.popleft()
+            while self._out and isinstance(self._out[0], Exchange):
+                exchange = self._out[0]
+                self._out.popleft()
+                self._sent(exchange, done_ns)
+
+    def _send_range(self, part: FileRange) -> int:
+        sent = os.sendfile(
+            self.sock.fileno(),
+            part.file.fileno(),
+            part.position + self._progress,
+            min(part.length - self._progress, SEND_BUDGET_BYTES),
+        )
+        if sent == 0:
+            raise OSError(0, "the log was truncated while a range of it was being sent")
+        self._progress += sent
+        if self._progress == part.length:
+            self._progress = 0
+            self._out.popleft()
+        return sent
+
+    def _sent(self, exchange: Exchange, started_ns: int) -> None:
+        exchange.observe_sent(exchange.sending_ns or started_ns, perf_counter_ns())
+        self.server.memory.give_back(exchange.request_bytes)
+
+    def _await_writable(self, started_ns: int) -> None:
+        for item in self._out:
+            if isinstance(item, Exchange):
+                item.sending_ns = item.sending_ns or started_ns
+                break
+        if not self._writing:
+            self._writing = True
+            self.server.loop.add_writer(self.sock.fileno(), self.flush)
+
+    # --- the end -------------------------------------------------------------------------
+
+    def close(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        loop, fd = self.server.loop, self.sock.fileno()
+        if self._reading:
+            loop.remove_reader(fd)
+        if self._writing:
+            loop.remove_writer(fd)
+        self.sock.close()
+        unsent = [item for item in self._out if isinstance(item, Exchange)]
+        for exchange in (*unsent, *(e for e in self._pending if e.chunks is not None)):
+            self.server.memory.give_back(exchange.request_bytes)
+        waiting = [e for e in self._pending if e.chunks is None]
+        self._pending.clear()
+        self._out.clear()
+        if self._held_bytes:
+            self.server.memory.give_back(self._held_bytes)
+        for exchange in waiting:
+            # One without a hook is answered some day, into the void, and gives back then.
+            if exchange.on_disconnect is not None:
+                exchange.on_disconnect()
+                self.server.memory.give_back(exchange.request_bytes)
+        self.server.connection_closed(self, reason)

@@ -1,0 +1,132 @@
+"""From a frame to its handler and back, and what happens when that goes wrong.
+
+unknown API, or a version that is not offered   connection closed (as Kafka does), except
+                                                ApiVersions: error 35 in a v0 answer
+bytes that do not decode                        connection closed
+a handler raises KafkaError                     answered with its code
+a handler raises anything else                  our bug: logged with its trace, answered
+                                                UNKNOWN_SERVER_ERROR
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from odradek_broker.handlers import api_versions
+from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.registry import Handler
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.network.exchange import Exchange
+from odradek_broker.wire import api
+from odradek_broker.wire.errors import DecodeError
+from odradek_broker.wire.struct import Struct
+
+if TYPE_CHECKING:
+    from odradek_broker.network.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    def __init__(self, broker: BrokerContext, handlers: dict[int, Handler]) -> None:
+        self._broker = broker
+        self._handlers = handlers
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self, connection: "Connection", frame: bytearray) -> Exchange | None:
+        """The exchange for a frame; None if the connection had to be closed instead."""
+        received_ns = perf_counter_ns()
+        try:
+            header = api.parse_request_header(frame)
+        except DecodeError as error:
+            connection.close(f"request header: {error}")
+            return None
+        handler = self._handlers.get(header.api_key)
+        if handler is None:
+            connection.close(f"unknown api key {header.api_key}")
+            return None
+        version = header.api_version
+        if version not in handler.versions and handler.api_key != api_versions.API_KEY:
+            connection.close(
+                f"{handler.name} version {version}, offered are "
+                f"{handler.versions.start}–{handler.versions.stop - 1}"
+            )
+            return None
+        return Exchange(
+            self._broker,
+            header.api_key,
+            version,
+            header.correlation_id,
+            header.client_id,
+            connection,
+            handler.metrics,
+            len(frame),
+            header.body_at,
+            received_ns,
+        )
+
+    def start(self, exchange: Exchange, frame: bytearray) -> None:
+        handler = self._handlers[exchange.api_key]
+        handler.count(exchange.api_version)
+        exchange.started_ns = perf_counter_ns()
+        try:
+            if handler.serve is not None:
+                handler.serve(exchange, frame, exchange.body_at)
+            elif exchange.api_version not in handler.versions:
+                self._answer(exchange, api_versions.unsupported(), version=0)
+            else:
+                assert handler.handle is not None
+                request = api.decode_request(
+                    exchange.api_key, exchange.api_version, frame, exchange.body_at
+                )
+                outcome = handler.handle(exchange, request)
+                if isinstance(outcome, Struct):
+                    self._answer(exchange, outcome)
+                else:
+                    self._await(exchange, outcome)
+        except DecodeError as error:
+            exchange.connection.close(f"{handler.name} v{exchange.api_version}: {error}")
+        except Exception as error:
+            self._failed(exchange, error)
+        exchange.local_ns = perf_counter_ns()
+
+    def _await(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
+        exchange.connection.mute()
+        task = asyncio.ensure_future(self._finish(exchange, outcome))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
+        try:
+            self._answer(exchange, await outcome)
+        except Exception as error:
+            self._failed(exchange, error)
+        exchange.connection.unmute()
+
+    def _answer(self, exchange: Exchange, answer: Struct, version: int | None = None) -> None:
+        if version is None:
+            version = exchange.api_version
+        header = api.response_header(exchange.api_key, version, exchange.correlation_id)
+        response = header + api.encode_response(exchange.api_key, version, answer)
+        exchange.respond([response], len(response))
+
+    def _failed(self, exchange: Exchange, error: Exception) -> None:
+        handler = self._handlers[exchange.api_key]
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
+        if not isinstance(error, KafkaError):
+            logger.error(
+                "%s v%d from %s failed; this is a bug in Odradek",
+                handler.name,
+                exchange.api_version,
+                exchange.client_host,
+                exc_info=error,
+            )
+        answer: dict[str, Any] = {"error_code": code}
+        if isinstance(error, KafkaError):
+            answer["error_message"] = error.message
+        try:
+            self._answer(exchange, Struct(**answer))
+        except TypeError:  # no error field at the top of this response
+            exchange.connection.close(f"{handler.name}: {code.name}")

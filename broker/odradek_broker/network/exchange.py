@@ -1,0 +1,87 @@
+"""One request and its answer on a connection, with the moments that the metrics want."""
+
+from struct import Struct as Layout
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from odradek_broker.handlers.context import BrokerContext, Chunks, RequestContext
+from odradek_broker.runtime.metrics import RequestMetrics
+
+if TYPE_CHECKING:
+    from odradek_broker.network.connection import Connection
+
+SIZE = Layout(">i")
+
+
+class Exchange(RequestContext):
+    __slots__ = (
+        "answered_ns",
+        "body_at",
+        "chunks",
+        "connection",
+        "local_ns",
+        "metrics",
+        "received_ns",
+        "request_bytes",
+        "sending_ns",
+        "started_ns",
+    )
+
+    def __init__(
+        self,
+        broker: BrokerContext,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        connection: "Connection",
+        metrics: RequestMetrics,
+        request_bytes: int,
+        body_at: int,
+        received_ns: int,
+    ) -> None:
+        super().__init__(
+            broker,
+            api_key,
+            api_version,
+            correlation_id,
+            client_id,
+            connection.listener,
+            connection.client_host,
+        )
+        self.connection = connection
+        self.metrics = metrics
+        self.request_bytes = request_bytes
+        self.body_at = body_at
+        self.received_ns = received_ns
+        self.started_ns = 0
+        self.local_ns = 0
+        self.answered_ns = 0
+        self.sending_ns = 0
+        self.chunks: Chunks | None = None
+
+    def respond(self, chunks: Chunks, size: int) -> None:
+        assert self.chunks is None, "a request is answered once"
+        if chunks:
+            head = chunks[0]
+            if isinstance(head, bytes):
+                chunks[0] = SIZE.pack(size) + head
+            else:
+                chunks.insert(0, SIZE.pack(size))
+        self.chunks = chunks
+        self.answered_ns = perf_counter_ns()
+        self.connection.answered(self)
+
+    def disconnect(self, reason: str) -> None:
+        self.connection.close(reason)
+
+    def observe_sent(self, sending_ns: int, sent_ns: int) -> None:
+        self.metrics.observe(
+            self.received_ns,
+            self.started_ns,
+            # Answered while the handler was at work: nothing was awaited.
+            self.local_ns or self.answered_ns,
+            self.answered_ns,
+            max(sending_ns, self.answered_ns),
+            sent_ns,
+        )

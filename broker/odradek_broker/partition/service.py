@@ -1,0 +1,114 @@
+"""All partitions of this broker, the deferred write at the end of each loop pass, the timers.
+
+Handlers append and read through this. The end of a pass is where everything that waits is
+told: one writev per partition that got data, then produce requests (acks), then fetches that
+waited for data, each once however many of their partitions moved.
+"""
+
+import logging
+
+from odradek_broker.log.manager import LogManager
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import TopicPartition
+from odradek_broker.partition.partition import Partition
+from odradek_broker.partition.waiting import Deadlines, FetchTicket, Ticket
+from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.tasks import Cancellable, Scheduler
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionService:
+    def __init__(self, logs: LogManager, clock: Clock, scheduler: Scheduler) -> None:
+        self.logs = logs
+        self._clock = clock
+        self._scheduler = scheduler
+        # Keyed by plain tuples (a TopicPartition equals its tuple): the hot path looks up
+        # with what it decoded, a name or the 16 bytes of a topic id, without building objects.
+        self.by_name: dict[tuple[str, int], Partition] = {}
+        self.by_id: dict[tuple[bytes, int], Partition] = {}
+        self._dirty: dict[Partition, None] = {}
+        self.produce_waiting = Deadlines()
+        self.fetch_waiting = Deadlines()
+        self._timer: Cancellable | None = None
+        self._timer_at_ms = float("inf")
+
+    # --- which partitions are here -------------------------------------------------------
+
+    def host(self, partition: Partition) -> None:
+        name, index = partition.topic_partition
+        self.by_name[name, index] = partition
+        self.by_id[partition.topic_id, index] = partition
+
+    def stop(self, topic_partition: TopicPartition) -> Partition | None:
+        """Takes a partition away; whoever waits on it learns that it is gone."""
+        partition = self.by_name.pop(topic_partition, None)
+        if partition is None:
+            return None
+        self.by_id.pop((partition.topic_id, topic_partition.partition), None)
+        self._dirty.pop(partition, None)
+        partition.refuse_waiters(ErrorCode.not_leader_or_follower)
+        for ticket in tuple(partition.fetch_waiters):
+            ticket.on_progress()
+        return partition
+
+    def get(self, topic: str, partition: int) -> Partition:
+        found = self.by_name.get((topic, partition))
+        if found is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        return found
+
+    # --- the deferred write --------------------------------------------------------------
+
+    def mark_dirty(self, partition: Partition) -> None:
+        """`partition` has queued appends; they are written at the end of this loop pass."""
+        if not self._dirty:
+            self._scheduler.call_soon(self.end_of_pass)
+        self._dirty[partition] = None
+
+    def end_of_pass(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        progressed: dict[FetchTicket, None] = {}
+        for partition in dirty:
+            try:
+                partition.log.write_pending()
+            except OSError as error:
+                self._disk_failed(partition, error)
+                continue
+            if partition.settle() and partition.fetch_waiters:
+                progressed.update(dict.fromkeys(partition.fetch_waiters))
+        for ticket in progressed:
+            ticket.on_progress()
+
+    def _disk_failed(self, partition: Partition, error: OSError) -> None:
+        logger.error("writing %s failed: %s", partition.topic_partition, error)
+        self.logs.dir_failed(partition.log.dir, error)
+        partition.refuse_waiters(ErrorCode.kafka_storage_error)
+
+    # --- waiting -------------------------------------------------------------------------
+
+    def park(self, ticket: Ticket, deadlines: Deadlines) -> None:
+        deadlines.add(ticket)
+        if ticket.deadline_ms < self._timer_at_ms:
+            self._set_timer(ticket.deadline_ms)
+
+    def _set_timer(self, at_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        delay_ms = max(0.0, at_ms - self._clock.monotonic_ms())
+        self._timer = self._scheduler.call_later(delay_ms / 1000.0, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at_ms = float("inf")
+        now_ms = self._clock.monotonic_ms()
+        upcoming = []
+        for deadlines in (self.produce_waiting, self.fetch_waiting):
+            deadlines.expire(now_ms)
+            next_ms = deadlines.next_deadline_ms()
+            if next_ms is not None:
+                upcoming.append(next_ms)
+        # A handler may have parked a new ticket from within expire().
+        if upcoming and min(upcoming) < self._timer_at_ms:
+            self._set_timer(min(upcoming))
