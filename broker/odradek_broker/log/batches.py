@@ -1,0 +1,113 @@
+"""Walk the record batches of a segment file without decoding records.
+
+`scan_headers` serves lookups: it reads a few kilobytes at a time and trusts nothing but the
+chain of lengths. `scan_batches` reads whole batches and checks their CRC; recovery and the
+rebuilding of producer state use it. `split_batches` does the same for bytes in memory.
+"""
+
+from collections.abc import Iterator
+
+from odradek_broker.log.errors import CorruptLogError
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.runtime.disk import Buffer, File
+from odradek_broker.wire.record_batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
+
+# Twice the default index interval: one read mostly covers the way from an index entry to the
+# batch that is looked for.
+HEADER_CHUNK_BYTES = 8192
+# Large sequential reads keep recovery at the speed of the disk and of the CRC.
+SCAN_CHUNK_BYTES = 1 << 20
+
+MAGIC = 2
+
+
+def header_problem(header: BatchHeader, remaining: int) -> str | None:
+    """Why these 61 bytes cannot start a batch with `remaining` bytes left in the file."""
+    if header.magic != MAGIC:
+        return f"magic {header.magic}"
+    if header.batch_length < HEADER_BYTES - LOG_OVERHEAD:
+        return f"batch length {header.batch_length}"
+    if header.size > remaining:
+        return f"batch of {header.size} bytes with {remaining} left"
+    if header.base_offset < 0 or header.last_offset_delta < 0 or header.record_count < 0:
+        return "negative offset or count"
+    return None
+
+
+def scan_headers(file: File, path: str, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch in [start, end); CorruptLogError where the chain breaks."""
+    position = start
+    chunk = b""
+    chunk_at = start
+    while position < end:
+        if position + HEADER_BYTES > chunk_at + len(chunk):
+            chunk = file.pread(min(HEADER_CHUNK_BYTES, end - position), position)
+            chunk_at = position
+            if len(chunk) < HEADER_BYTES:
+                raise CorruptLogError(path, position, f"only {len(chunk)} bytes left")
+        header = read_header(chunk, position - chunk_at)
+        problem = header_problem(header, end - position)
+        if problem:
+            raise CorruptLogError(path, position, problem)
+        yield position, header
+        position += header.size
+
+
+def scan_batches(
+    file: File, path: str, start: int, end: int
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, bytes) of each batch in [start, end), CRC checked.
+
+    CorruptLogError at the first batch that is cut off or damaged.
+    """
+    position = start
+    chunk = memoryview(b"")
+    chunk_at = start
+    while position < end:
+        at = position - chunk_at
+        if at + HEADER_BYTES > len(chunk):
+            chunk = memoryview(file.pread(min(SCAN_CHUNK_BYTES, end - position), position))
+            chunk_at, at = position, 0
+            if len(chunk) < HEADER_BYTES:
+                raise CorruptLogError(path, position, f"only {len(chunk)} bytes left")
+        header = read_header(chunk, at)
+        problem = header_problem(header, end - position)
+        if problem:
+            raise CorruptLogError(path, position, problem)
+        size = header.size
+        if at + size > len(chunk):
+            wanted = min(max(size, SCAN_CHUNK_BYTES), end - position)
+            chunk = memoryview(file.pread(wanted, position))
+            chunk_at, at = position, 0
+            if len(chunk) < size:
+                raise CorruptLogError(path, position, f"only {len(chunk)} bytes left")
+        batch = chunk[at : at + size]
+        if not crc_matches(batch, header.crc):
+            raise CorruptLogError(path, position, "CRC does not match")
+        yield position, header, batch
+        position += size
+
+
+def split_batches(records: Buffer) -> list[BatchHeader]:
+    """The headers of one or more batches that fill these bytes exactly, CRC checked."""
+    view = memoryview(records)
+    headers = []
+    at = 0
+    while at < len(view):
+        if at + HEADER_BYTES > len(view):
+            raise KafkaError(ErrorCode.corrupt_message, f"batch cut off at byte {at}")
+        header = read_header(view, at)
+        problem = header_problem(header, len(view) - at)
+        if problem:
+            raise KafkaError(ErrorCode.corrupt_message, f"at byte {at}: {problem}")
+        if not crc_matches(view[at : at + header.size], header.crc):
+            raise KafkaError(ErrorCode.corrupt_message, f"at byte {at}: CRC does not match")
+        headers.append(header)
+        at += header.size
+    return headers

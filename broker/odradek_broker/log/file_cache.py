@@ -1,0 +1,45 @@
+"""How many segment files are open at once is bounded, however many partitions there are.
+
+A segment opens its file when it is first read or written and registers it here. When more
+than `capacity` are open, the ones that were not used since the last look lose their file
+(second chance: one flag per use, no list to reorder on the hot path). Whoever still holds the
+file, for instance a range on its way to a socket, keeps it open; it closes with the last
+reference.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from odradek_broker.runtime.disk import Disk, File
+
+
+class OpensFile(Protocol):
+    used: bool  # set by the owner at each use, cleared here
+
+    def release_file(self) -> None: ...
+
+
+class FileCache:
+    """Invariant: every owner with an open file is in `_owners` (perhaps with others)."""
+
+    def __init__(self, disk: Disk, capacity: int) -> None:
+        self.disk = disk
+        self.capacity = capacity
+        self._owners: deque[OpensFile] = deque()
+
+    def open(self, owner: OpensFile, path: str, *, create: bool) -> File:
+        self._make_room()
+        file = self.disk.open(path, create=create)
+        self._owners.append(owner)
+        return file
+
+    def _make_room(self) -> None:
+        for _ in range(2 * len(self._owners)):
+            if len(self._owners) < self.capacity:
+                return
+            owner = self._owners.popleft()
+            if owner.used:
+                owner.used = False
+                self._owners.append(owner)
+            else:
+                owner.release_file()

@@ -1,0 +1,314 @@
+"""One segment of a log: a file of record batches and its indexes.
+
+The log appends to the last segment only. `size` counts queued batches, `written` what the
+kernel has; readers go no further than `written`. Lookups try the memory of recent batches
+first, then the offset index and a scan of headers.
+
+A loaded segment knows only its name and size; its file and indexes are opened when needed.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from odradek_broker.log.batches import header_problem, scan_headers
+from odradek_broker.log.errors import CorruptLogError
+from odradek_broker.log.file_cache import FileCache
+from odradek_broker.log.file_names import (
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_FILES,
+    TIME_INDEX,
+    TXN_INDEX,
+    file_name,
+)
+from odradek_broker.log.offset_index import OffsetIndex, OffsetPosition
+from odradek_broker.log.recent import RecentBatches
+from odradek_broker.log.time_index import NO_TIMESTAMP, TimeEntry, TimeIndex
+from odradek_broker.log.txn_index import TxnIndex
+from odradek_broker.model.ids import Offset
+from odradek_broker.runtime.disk import Buffer, File
+from odradek_broker.wire.record_batch import HEADER_BYTES, BatchHeader, read_header
+
+# Offsets in the index files are relative to the base offset and have 31 bits.
+RELATIVE_OFFSET_MAX = 2**31 - 1
+
+
+class Location(NamedTuple):
+    """Where a batch lies in its segment."""
+
+    base_offset: Offset
+    position: int
+    size: int
+
+
+class LogSegment:
+    """Invariants:
+    written <= size; they differ only in the active segment, between append and write
+    every indexed position is the start of a batch, every indexed offset is below the end
+    synced: sealed, and file and indexes were fsynced; never becomes False again
+    """
+
+    __slots__ = (
+        "_dir",
+        "_file",
+        "_files",
+        "_max",
+        "_offset_index",
+        "_time_index",
+        "_txn_index",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "first_timestamp",
+        "index_sizes",
+        "recent",
+        "sealed",
+        "size",
+        "suffix",
+        "synced",
+        "used",
+        "written",
+    )
+
+    def __init__(
+        self,
+        files: FileCache,
+        directory: str,
+        base_offset: Offset,
+        *,
+        size: int = 0,
+        index_sizes: tuple[int, int, int] = (0, 0, 0),
+        created_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        self._files = files
+        self._dir = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.size = size
+        self.written = size
+        self.created_ms = created_ms
+        self.index_sizes = index_sizes  # bytes of .index, .timeindex, .txnindex when loaded
+        self.sealed = False
+        self.synced = False
+        self.used = False
+        self.bytes_since_index = 0
+        self.first_timestamp: int | None = None if size else NO_TIMESTAMP
+        self.recent: RecentBatches | None = None
+        self._max: TimeEntry | None = None if size else TimeEntry(NO_TIMESTAMP, base_offset)
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._txn_index: TxnIndex | None = None
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.path()}, size={self.size})"
+
+    # Files
+
+    def path(self, kind: str = LOG) -> str:
+        return f"{self._dir}/{file_name(self.base_offset, kind, self.suffix)}"
+
+    def file(self) -> File:
+        self.used = True
+        file = self._file
+        if file is None:
+            file = self._file = self._files.open(self, self.path(), create=True)
+        return file
+
+    def release_file(self) -> None:
+        self._file = None
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            entries = self.index_sizes[0] // OffsetIndex.ENTRY.size
+            path = self.path(OFFSET_INDEX)
+            index = OffsetIndex(self._files.disk, path, self.base_offset, entries)
+            self._offset_index = index
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            entries = self.index_sizes[1] // TimeIndex.ENTRY.size
+            path = self.path(TIME_INDEX)
+            index = TimeIndex(self._files.disk, path, self.base_offset, entries)
+            self._time_index = index
+        return index
+
+    @property
+    def txn_index(self) -> TxnIndex:
+        index = self._txn_index
+        if index is None:
+            index = TxnIndex(self._files.disk, self.path(TXN_INDEX), self.index_sizes[2])
+            self._txn_index = index
+        return index
+
+    @property
+    def has_aborted_transactions(self) -> bool:
+        index = self._txn_index
+        return self.index_sizes[2] > 0 if index is None else len(index) > 0
+
+    # Appending
+
+    def add(
+        self, base: Offset, last: Offset, max_timestamp: int, size: int, index_interval: int
+    ) -> None:
+        """Account for a batch that is queued behind all others of this segment."""
+        position = self.size
+        first = self.base_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        largest = self._max or self.max_timestamp
+        if max_timestamp > largest.timestamp:
+            self._max = largest = TimeEntry(max_timestamp, last)
+        if self.bytes_since_index > index_interval:
+            self.offset_index.append(last, position)
+            self.time_index.append(largest.timestamp, largest.offset)
+            self.bytes_since_index = 0
+        self.bytes_since_index += size
+        recent = self.recent
+        if recent is None:
+            recent = self.recent = RecentBatches()
+        recent.add(base - first, last - first, position)
+        self.size = position + size
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Hand queued batches to the kernel. They are all that `add` counted since last time."""
+        self.file().pwritev(buffers, self.written)
+        self.written = self.size
+
+    def seal(self) -> None:
+        """No more appends: complete the indexes, so that retention and lookups can rely on them."""
+        self.time_index.append(*self.max_timestamp)
+        self.offset_index.save()
+        self.time_index.save()
+        self.sealed = True
+
+    def sync(self) -> None:
+        """fsync, from any thread. The indexes of the active segment need none: see recovery."""
+        sealed = self.sealed
+        self.file().fsync()
+        if sealed:
+            for kind in SEGMENT_FILES[1:]:
+                path = self.path(kind)
+                if self._files.disk.exists(path):
+                    self._files.disk.open(path).fsync()
+            self.synced = True
+
+    # Looking up
+
+    def locate(self, offset: Offset) -> Location | None:
+        """The first batch that ends at or after this offset; None if all end before it."""
+        recent = self.recent
+        if recent is not None:
+            found = recent.find(offset - self.base_offset)
+            if found >= 0:
+                positions = recent.positions
+                if found == len(positions):
+                    return None
+                position = positions[found]
+                end = positions[found + 1] if found + 1 < len(positions) else self.size
+                base = self.base_offset + recent.bases[found]
+                return Location(base, position, end - position)
+        for position, header in self.headers(self.position_before(offset)):
+            if header.last_offset >= offset:
+                return Location(header.base_offset, position, header.size)
+        return None
+
+    def position_before(self, offset: Offset) -> int:
+        """A batch border from which a scan finds this offset; damaged index entries are noticed.
+
+        An entry is only believed if a plausible batch starts there that lies at or before the
+        offset. If not, the index is rebuilt from the log.
+        """
+        if self.size == 0:
+            return 0
+        entry = self.offset_index.lookup(offset)
+        if entry.position == 0:
+            return 0
+        if not self._plausible(entry, offset):
+            self.rebuild_indexes()
+            entry = self.offset_index.lookup(offset)
+        return entry.position
+
+    def _plausible(self, entry: OffsetPosition, offset: Offset) -> bool:
+        if not self.base_offset <= entry.offset <= offset:
+            return False
+        if not 0 <= entry.position < self.written:
+            # An entry of a batch that is still queued is one of ours, from memory.
+            return self.written <= entry.position < self.size
+        raw = self.file().pread(HEADER_BYTES, entry.position)
+        if len(raw) < HEADER_BYTES:
+            return False
+        header = read_header(raw)
+        return (
+            header_problem(header, self.written - entry.position) is None
+            and self.base_offset <= header.base_offset <= entry.offset
+        )
+
+    def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        return scan_headers(self.file(), self.path(), start, self.written)
+
+    @property
+    def max_timestamp(self) -> TimeEntry:
+        """The largest timestamp of this segment and the end of the first batch that has it."""
+        if self._max is None:
+            self._max = self._load_max_timestamp()
+        return self._max
+
+    def _load_max_timestamp(self) -> TimeEntry:
+        """The last entry of the time index, checked against the batch that it names."""
+        entry = self.time_index.last()
+        found = TimeEntry(NO_TIMESTAMP, self.base_offset)
+        try:
+            for _, header in self.headers(self.position_before(entry.offset)):
+                if header.max_timestamp > found.timestamp:
+                    found = TimeEntry(header.max_timestamp, header.last_offset)
+                if header.last_offset >= entry.offset and self.sealed:
+                    break
+        except CorruptLogError:
+            return entry
+        if found.timestamp < entry.timestamp:
+            self.rebuild_indexes()
+            return self.time_index.last()
+        return found
+
+    # Maintenance
+
+    def rebuild_indexes(self) -> None:
+        """Write offset and time index anew from the batch headers (not the aborted ones)."""
+        interval = 4096
+        self.offset_index.truncate(0)
+        self.time_index.truncate(0)
+        since = 0
+        largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
+        for position, header in self.headers():
+            if header.max_timestamp > largest.timestamp:
+                largest = TimeEntry(header.max_timestamp, header.last_offset)
+            if since > interval:
+                self.offset_index.append(header.last_offset, position)
+                self.time_index.append(*largest)
+                since = 0
+            since += header.size
+        self.bytes_since_index = since
+        self._max = largest
+        if self.sealed:
+            self.seal()
+
+    def index_full(self, index_bytes_max: int) -> bool:
+        """Kafka's limits: one slot of the time index is kept for the entry that sealing adds."""
+        offset_entries = index_bytes_max // OffsetIndex.ENTRY.size
+        time_entries = index_bytes_max // TimeIndex.ENTRY.size - 1
+        return len(self.offset_index) >= offset_entries or len(self.time_index) >= time_entries
+
+    def waited_for_roll(self, max_timestamp: int, now_ms: int) -> int:
+        """How old the segment is: by its first batch's timestamp, else by its creation."""
+        first = self.first_timestamp
+        if first is None:
+            first = next((header.max_timestamp for _, header in self.headers()), NO_TIMESTAMP)
+            self.first_timestamp = first
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms

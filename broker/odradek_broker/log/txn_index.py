@@ -1,0 +1,61 @@
+"""Transaction index: which transactions of a segment were aborted.
+
+File `%020d.txnindex`, only there if a transaction was aborted in this segment. Entries of 34
+bytes, big-endian: `version: int16 (0), producer_id: int64, first_offset: int64,
+last_offset: int64, last_stable_offset: int64`. `last_offset` is that of the abort marker and
+ascends; `last_stable_offset` is what it was right after the marker: from it a reader knows
+that no later entry concerns offsets below it.
+
+Example: producer 7 wrote from offset 100 on and its abort marker is at 120, while producer 9
+has an open transaction since 110: the entry is (0, 7, 100, 120, 110).
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from odradek_broker.model.ids import Offset
+from odradek_broker.runtime.disk import Disk
+
+ENTRY = Struct(">hqqqq")
+VERSION = 0
+
+
+class AbortedTxn(NamedTuple):
+    producer_id: int
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+class TxnIndex:
+    __slots__ = ("_disk", "_entries", "path")
+
+    def __init__(self, disk: Disk, path: str, size: int) -> None:
+        self._disk = disk
+        self.path = path
+        self._entries = size // ENTRY.size
+
+    def __len__(self) -> int:
+        return self._entries
+
+    def append(self, aborted: AbortedTxn) -> None:
+        file = self._disk.open(self.path, create=True)
+        file.pwritev([ENTRY.pack(VERSION, *aborted)], self._entries * ENTRY.size)
+        self._entries += 1
+
+    def read(self) -> list[AbortedTxn]:
+        if not self._entries:
+            return []
+        return parse(self._disk.open(self.path).pread(self._entries * ENTRY.size, 0))
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Forget the transactions whose marker is at or after this offset."""
+        keep = sum(1 for aborted in self.read() if aborted.last_offset < offset)
+        if keep < self._entries:
+            self._disk.open(self.path).truncate(keep * ENTRY.size)
+            self._entries = keep
+
+
+def parse(data: bytes) -> list[AbortedTxn]:
+    whole = len(data) - len(data) % ENTRY.size
+    return [AbortedTxn(*entry[1:]) for entry in ENTRY.iter_unpack(data[:whole])]

@@ -1,0 +1,241 @@
+"""Files as a port: what the log layer needs of a disk, and the real one.
+
+The simulated disk (`sim_disk.py`) has the same methods and knows which bytes a crash loses.
+Every method raises OSError when the disk fails; the log layer turns that into "this log
+directory is offline".
+
+A `File` is closed when nobody refers to it any more, never by hand while in use: a range that
+waits for sendfile keeps its file open although the segment was deleted meanwhile.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# The kernel takes at most this many buffers in one writev (UIO_MAXIOV).
+IOV_MAX = 1024
+
+
+class FileInfo(NamedTuple):
+    """One entry of a directory, with the size that `scan` found."""
+
+    name: str
+    size: int
+    is_dir: bool
+
+
+class DiskUsage(NamedTuple):
+    total_bytes: int
+    usable_bytes: int
+
+
+class File(Protocol):
+    def fileno(self) -> int:
+        """The descriptor for sendfile; only the real disk has one."""
+
+    def size(self) -> int: ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all buffers, one after the other, from `position` on; all of them or OSError."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def fsync(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def scan(self, directory: str) -> list[FileInfo]:
+        """All entries of a directory, in no order."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Replace the whole file: temporary file, fsync, rename, fsync of the directory.
+
+        With `sync=False` a crash may leave the old file, the new one or an empty one.
+        """
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; none there is no error."""
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def make_dir(self, path: str) -> None:
+        """Create a directory and its parents; an existing one is no error."""
+
+    def sync_dir(self, path: str) -> None:
+        """Make creations, renames and removals in this directory durable."""
+
+    def usage(self, path: str) -> DiskUsage: ...
+
+    def lock(self, path: str) -> Lock | None:
+        """Take the exclusive lock of this file, or None if another process has it."""
+
+
+class RealFile:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = os.pread(self._fd, length, position)
+        while len(data) < length:  # one read gives at most 2 GiB, and a signal may cut it short
+            more = os.pread(self._fd, length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        if len(buffers) > IOV_MAX:
+            for start in range(0, len(buffers), IOV_MAX):
+                part = buffers[start : start + IOV_MAX]
+                self.pwritev(part, position)
+                position += sum(map(len, part))
+            return
+        written = os.pwritev(self._fd, buffers, position)
+        expected = sum(map(len, buffers))
+        if written != expected:
+            self._write_rest(buffers, position, written, expected)
+
+    def _write_rest(
+        self, buffers: Sequence[Buffer], position: int, written: int, expected: int
+    ) -> None:
+        """The kernel took only a part (disk nearly full, 2 GiB limit): go on with the rest."""
+        while written < expected:
+            skip = written
+            rest: list[Buffer] = []
+            for buffer in buffers:
+                if skip >= len(buffer):
+                    skip -= len(buffer)
+                else:
+                    rest.append(memoryview(buffer)[skip:])
+                    skip = 0
+            count = os.pwritev(self._fd, rest, position + written)
+            if count == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += count
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def fsync(self) -> None:
+        os.fsync(self._fd)
+
+
+class RealLock:
+    """Held by an open descriptor: gone with the process, however it ends."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+class RealDisk:
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(os.open(path, flags, 0o644))
+
+    def scan(self, directory: str) -> list[FileInfo]:
+        with os.scandir(directory) as entries:
+            return [
+                FileInfo(entry.name, 0, True)
+                if entry.is_dir()
+                else FileInfo(entry.name, entry.stat().st_size, False)
+                for entry in entries
+            ]
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+        if sync:
+            self.sync_dir(os.path.dirname(path))
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path, ignore_errors=False)
+
+    def make_dir(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def usage(self, path: str) -> DiskUsage:
+        stat = os.statvfs(path)
+        return DiskUsage(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+
+    def lock(self, path: str) -> RealLock | None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # flock keeps out our own kind, even in the same process; lockf (a POSIX lock) is
+            # the kind that a Java broker takes on the same file.
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return RealLock(fd)
