@@ -21,7 +21,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from broker_tests.harness import Server
 
@@ -76,6 +76,14 @@ def create_topic(
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
     admin.create_topics([new])[topic].result(DEADLINE_S)
     wait_until(lambda: topic in admin.list_topics(timeout=DEADLINE_S).topics)
+    asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
+
+    def led() -> bool:
+        """Apache Kafka shows a topic a moment before it leads its partitions."""
+        errors = [answer.exception(DEADLINE_S) for answer in admin.list_offsets(asked).values()]
+        return not any(errors)
+
+    wait_until(led)
 
 
 def produce(

@@ -153,7 +153,7 @@ def test_admin_cluster_and_log_dirs(broker: Server, admin: Any, created: str) ->
     ]
     send_all(broker, created, [b"x" * 10_000])
     (answer,) = admin.describe_log_dirs()
-    (directory,) = answer["log_dirs"] if "log_dirs" in answer else answer["results"]
+    (directory,) = answer["log_dirs"]
     assert directory["error_code"] == 0
     sizes = {
         p["partition_index"]: p["partition_size"]

@@ -1,0 +1,117 @@
+"""A fetch waits in the broker until there is something to answer, and not a moment longer (Q4)."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
+
+from broker_tests.clients import raw
+from broker_tests.clients.support import (
+    DEADLINE_S,
+    Rec,
+    consumer_of,
+    create_topic,
+    numbered,
+    produce,
+)
+from broker_tests.harness import Server
+
+# Far below the waits asked for below, far above what a loaded test machine adds.
+AT_ONCE_S = 1.0
+
+
+def test_an_empty_fetch_waits_its_time_and_answers_empty(broker: Server, topic: str) -> None:
+    create_topic(broker, topic)
+    with raw.connect(broker) as connection:
+        started = time.monotonic()
+        answer = connection.ask(raw.fetch_request(topic, 0, max_wait_ms=300, min_bytes=1))
+        took_s = time.monotonic() - started
+    assert raw.fetched(answer) == (0, 0, b"")
+    assert 0.29 <= took_s < 0.3 + AT_ONCE_S
+
+
+def test_a_waiting_fetch_is_woken_by_a_produce(broker: Server, topic: str) -> None:
+    """1. A consumer asks and waits up to 30 s. 2. Another connection produces. 3. It wakes.
+
+    The median of ten rounds is a few milliseconds: woken, not polled.
+    """
+    create_topic(broker, topic)
+    took_s: list[float] = []
+    with raw.connect(broker) as reader, raw.connect(broker) as writer:
+        for round_ in range(10):
+            reader.send(raw.fetch_request(topic, round_, max_wait_ms=30_000, min_bytes=1))
+            # The wait is parked once the broker has answered a later request of another client.
+            assert writer.ask(raw.metadata_request(topic))
+            started = time.monotonic()
+            records = raw.batch(b"round %d" % round_)
+            assert raw.produced(writer.ask(raw.produce_request(topic, records))) == (0, round_)
+            error, high_watermark, got = raw.fetched(reader.receive())
+            took_s.append(time.monotonic() - started)
+            assert (error, high_watermark) == (0, round_ + 1)
+            assert b"round %d" % round_ in got
+    assert sorted(took_s)[5] < 0.05, took_s
+
+
+def test_min_bytes_waits_for_enough(broker: Server, topic: str) -> None:
+    create_topic(broker, topic)
+    one = raw.batch(b"x" * 1_000)
+    with raw.connect(broker) as reader, raw.connect(broker) as writer:
+        wanted = raw.fetch_request(topic, 0, max_wait_ms=30_000, min_bytes=3 * len(one))
+        reader.send(wanted)
+        for sent in range(3):
+            reader.socket.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                reader.socket.recv(1)
+            assert raw.produced(writer.ask(raw.produce_request(topic, one))) == (0, sent)
+        reader.socket.settimeout(DEADLINE_S)
+        assert len(raw.fetched(reader.receive())[2]) == 3 * len(one)
+
+
+def test_a_fetch_behind_a_waiting_one_keeps_its_place(broker: Server, topic: str) -> None:
+    """Responses come in the order of the requests, also when the second could be answered first."""
+    create_topic(broker, topic)
+    with raw.connect(broker) as connection:
+        connection.send(
+            raw.fetch_request(topic, 0, max_wait_ms=200, min_bytes=1, correlation_id=11)
+        )
+        for correlation_id in (12, 13, 14):
+            connection.send(raw.api_versions_request(correlation_id=correlation_id))
+        order = [int.from_bytes(connection.receive()[:4]) for _ in range(4)]
+    assert order == [11, 12, 13, 14]
+
+
+def test_errors_do_not_wait(broker: Server, topic: str) -> None:
+    create_topic(broker, topic)
+    produce(broker, topic, numbered(3))
+    with raw.connect(broker) as connection:
+        for asked, error in ((raw.fetch_request(topic, 99, max_wait_ms=30_000, min_bytes=1), 1),
+                             (raw.fetch_request("no-such", 0, max_wait_ms=30_000, min_bytes=1), 3),
+                             (raw.fetch_request(topic, 0, max_wait_ms=30_000, min_bytes=1,
+                                                partition=9), 3)):  # fmt: skip
+            started = time.monotonic()
+            assert raw.fetched(connection.ask(asked))[0] == error
+            assert time.monotonic() - started < AT_ONCE_S
+
+
+def test_a_client_that_waits_long_hears_at_once(broker: Server, topic: str) -> None:
+    """The same through librdkafka: fetch.wait.max.ms of a minute does not delay a record."""
+    create_topic(broker, topic)
+    arrived = threading.Event()
+    with consumer_of(broker, fetch_wait_max_ms=60_000, fetch_min_bytes=1) as consumer:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
+        assert consumer.poll(0.5) is None  # it knows the end offset now, and is waiting
+
+        def read() -> None:
+            if consumer.poll(DEADLINE_S) is not None:
+                arrived.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        started = time.monotonic()
+        produce(broker, topic, [Rec(b"wake up")])
+        assert arrived.wait(DEADLINE_S)
+        assert time.monotonic() - started < AT_ONCE_S
+        reader.join()
