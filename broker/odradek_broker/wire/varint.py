@@ -47,3 +47,28 @@ def uvarint(value: int) -> bytes:
 
 
 ONE_BYTE = [bytes([value]) for value in range(0x80)]
+
+
+def read_varint(buf: Buffer, at: int) -> tuple[int, int]:
+    """A signed integer of up to 32 bits and the position after it."""
+    raw, at = read_uvarint(buf, at)
+    return (raw >> 1) ^ -(raw & 1), at
+
+
+def read_varlong(buf: Buffer, at: int) -> tuple[int, int]:
+    """A signed integer of up to 64 bits and the position after it."""
+    raw = shift = 0
+    while True:
+        byte = buf[at]
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+        if shift >= 7 * VARLONG_BYTES_MAX:
+            raise DecodeError("varlong longer than 10 bytes")
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """A signed integer of any size (Kafka's varint and varlong differ only in their range)."""
+    write_uvarint(out, value << 1 if value >= 0 else -(value << 1) - 1)
