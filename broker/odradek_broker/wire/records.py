@@ -113,6 +113,38 @@ def view_records(data: Buffer, count: int) -> Iterator[RecordView]:
         raise DecodeError(f"{len(data) - at} bytes after the last record")
 
 
+def check_record(data: Buffer, at: int) -> tuple[int, int, int]:
+    """(end, timestamp_delta, offset_delta) of the record at byte `at`.
+
+    DecodeError or IndexError unless all its parts, down to the headers, fill its length.
+    """
+    length, at = read_varint(data, at)
+    end = at + length
+    if length < 0 or end > len(data):
+        raise DecodeError(f"record of {length} bytes in {len(data) - at} bytes")
+    timestamp_delta, at = read_varlong(data, at + 1)
+    offset_delta, at = read_varint(data, at)
+    length, at = read_varint(data, at)  # key
+    if length > 0:
+        at += length
+    length, at = read_varint(data, at)  # value
+    if length > 0:
+        at += length
+    count, at = read_varint(data, at)
+    if not 0 <= count <= max(end - at, 0):
+        raise DecodeError(f"{count} headers in {end - at} bytes")
+    for _ in range(count):
+        length, at = read_varint(data, at)
+        if length < 0:
+            raise DecodeError("null header key")
+        length, at = read_varint(data, at + length)
+        if length > 0:
+            at += length
+    if at != end:
+        raise DecodeError("record does not have the length it claims")
+    return end, timestamp_delta, offset_delta
+
+
 def read_records(
     batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
@@ -291,3 +323,16 @@ def retain_records(
         attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=delete_horizon_ms
     )
     return seal_batch(header, out, level)
+
+
+def renumber_records(data: Buffer, count: int) -> Buffer:
+    """The records with offset deltas 0, 1, 2, …; `data` itself if they have them already."""
+    views = list(view_records(data, count))
+    if all(view.offset_delta == index for index, view in enumerate(views)):
+        return data
+    plain = bytes(data)
+    out = bytearray()
+    for index, view in enumerate(views):
+        value, headers = _value_and_headers(plain, view)
+        encode_record(out, index, view.timestamp_delta, view.key, value, headers)
+    return out

@@ -51,13 +51,21 @@ ONE_BYTE = [bytes([value]) for value in range(0x80)]
 
 def read_varint(buf: Buffer, at: int) -> tuple[int, int]:
     """A signed integer of up to 32 bits and the position after it."""
-    raw, at = read_uvarint(buf, at)
+    raw = buf[at]
+    at += 1
+    if raw >= 0x80:
+        raw, at = read_uvarint(buf, at - 1)
     return (raw >> 1) ^ -(raw & 1), at
 
 
 def read_varlong(buf: Buffer, at: int) -> tuple[int, int]:
     """A signed integer of up to 64 bits and the position after it."""
-    raw = shift = 0
+    raw = buf[at]
+    at += 1
+    if raw < 0x80:
+        return (raw >> 1) ^ -(raw & 1), at
+    raw &= 0x7F
+    shift = 7
     while True:
         byte = buf[at]
         at += 1

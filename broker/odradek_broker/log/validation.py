@@ -1,0 +1,377 @@
+"""What a record batch must satisfy before the leader appends it.
+
+Called by `Log.append_as_leader`. Checks run from cheap to dear, and answer with the error
+codes of Apache Kafka 4.3 (compared by sending the same batches to both):
+
+    CORRUPT_MESSAGE    lengths, magic byte or CRC32C do not fit
+    MESSAGE_TOO_LARGE  more than max.message.bytes
+    INVALID_RECORD     not exactly one batch of magic 2 with base offset 0; counts and offsets
+                       that disagree; a control batch from a client; records whose lengths do
+                       not add up to the batch; a null key in a compacted topic
+    INVALID_TIMESTAMP  outside message.timestamp.before/after.max.ms
+
+Records are not decoded: a walk over their length prefixes (0.1 µs each) proves that there are
+as many as the header says and that they end where the batch ends. The first and the last one
+are looked at closely. A batch that passes is appended as it came, unless one of these asks for
+more: `message.timestamp.type=LogAppendTime` (header patched in place), a wrong max_timestamp
+(likewise), a `compression.type` other than the batch's or offsets that are not 0, 1, 2, …
+(the batch is written anew).
+"""
+
+from struct import Struct
+from typing import Any, NamedTuple
+
+from crc32c import crc32c
+
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.log_config import LONG_MAX, LogConfig, TimestampType
+from odradek_broker.wire import compression
+from odradek_broker.wire.compression import DecompressedTooLargeError
+from odradek_broker.wire.errors import DecodeError
+from odradek_broker.wire.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_FROM,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    read_header,
+)
+from odradek_broker.wire.records import (
+    NO_TIMESTAMP,
+    check_record,
+    renumber_records,
+    seal_batch,
+    uncompressed_records,
+    view_records,
+)
+from odradek_broker.wire.varint import Buffer, read_varint
+
+MAGIC = 2
+SMALLEST_BATCH_LENGTH = 14  # of the oldest format; anything less is no batch of any kind
+RECORD_ERRORS_MAX = 100  # a response stays small, whatever the batch
+
+TARGET_CODECS = {
+    "uncompressed": compression.NONE,
+    "gzip": compression.GZIP,
+    "snappy": compression.SNAPPY,
+    "lz4": compression.LZ4,
+    "zstd": compression.ZSTD,
+}
+
+_length = Struct(">i").unpack_from
+_crc_attributes = Struct(">IH").pack_into
+_max_timestamp = Struct(">q").pack_into
+CRC_AT = 17
+MAX_TIMESTAMP_AT = 35
+
+
+class RecordsRejectedError(KafkaError):
+    """Single records are at fault: `record_errors` has their index in the batch and why."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class Edges(NamedTuple):
+    """What the first and the last record of a batch say."""
+
+    first_timestamp_delta: int
+    last_timestamp_delta: int
+    offsets_fit: bool  # the first has offset delta 0, the last record_count - 1
+
+
+class Validated(NamedTuple):
+    records: memoryview  # what to append: the bytes given, or a batch written anew
+    headers: list[BatchHeader]
+    log_append_time_ms: int  # -1 with CreateTime
+
+
+def validate_for_append(
+    records: bytearray | memoryview, config: LogConfig, now_ms: int, *, from_client: bool = True
+) -> Validated:
+    """Check the batches of one partition of a produce request; raises KafkaError.
+
+    `records` is patched in place where the topic's settings ask for it. With `from_client`
+    false the batches are the broker's own: their contents are trusted.
+    """
+    view = memoryview(records)
+    if not from_client:
+        return _validate_own(view, config, now_ms)
+    header = _only_batch(view)
+    size = header.size
+    if header.base_offset != 0:
+        raise _invalid(f"base offset {header.base_offset} instead of 0")
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.message_too_large,
+            f"batch of {size} bytes, max.message.bytes is {config.max_message_bytes}",
+        )
+    batch = view[:size]  # whatever follows is less than a batch, and dropped as Kafka does
+    if size < HEADER_BYTES or crc32c(batch[CRC_FROM:]) != header.crc:
+        raise KafkaError(ErrorCode.corrupt_message, "CRC does not match")
+    _check_header(header)
+    try:
+        return _check_records(batch, header, config, now_ms)
+    except DecompressedTooLargeError as e:
+        raise KafkaError(ErrorCode.message_too_large, f"decompressed: {e}") from None
+    except DecodeError as e:
+        raise _invalid(str(e)) from None
+
+
+def validate_for_replica(records: Buffer) -> list[BatchHeader]:
+    """The headers of the batches that a follower got from its leader; raises KafkaError.
+
+    Lengths, magic, CRC and rising offsets. The size is not checked: the leader decided that.
+    """
+    view = memoryview(records)
+    headers = []
+    at = 0
+    last_offset = -1
+    while at < len(view):
+        header = _header_at(view, at)
+        if header is None or header.size < HEADER_BYTES or header.magic != MAGIC:
+            raise KafkaError(ErrorCode.corrupt_message, f"no batch at byte {at}")
+        if crc32c(view[at + CRC_FROM : at + header.size]) != header.crc:
+            raise KafkaError(ErrorCode.corrupt_message, f"CRC does not match at byte {at}")
+        if header.base_offset <= last_offset or header.last_offset_delta < 0:
+            raise KafkaError(ErrorCode.corrupt_message, f"offsets do not rise at byte {at}")
+        last_offset = header.last_offset
+        headers.append(header)
+        at += header.size
+    return headers
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_record, message)
+
+
+def _header_at(view: memoryview, at: int) -> BatchHeader | None:
+    """The header of the batch at byte `at`; None if no complete batch is there."""
+    remaining = len(view) - at
+    if remaining < LOG_OVERHEAD:
+        return None
+    (length,) = _length(view, at + 8)
+    if length < SMALLEST_BATCH_LENGTH:
+        raise KafkaError(ErrorCode.corrupt_message, f"batch length {length}")
+    if remaining <= MAGIC_AT:
+        return None
+    if view[at + MAGIC_AT] > MAGIC:
+        raise KafkaError(ErrorCode.corrupt_message, f"magic {view[at + MAGIC_AT]}")
+    if remaining < LOG_OVERHEAD + length:
+        return None
+    if remaining < HEADER_BYTES:  # complete, but too short for a header: the CRC check fails
+        return read_header(bytes(view[at:]) + bytes(HEADER_BYTES))
+    return read_header(view, at)
+
+
+def _only_batch(view: memoryview) -> BatchHeader:
+    header = _header_at(view, 0)
+    if header is None:
+        raise _invalid("a produce request must have one record batch per partition")
+    if header.magic != MAGIC:
+        raise _invalid(f"record format {header.magic}, only format 2 is accepted")
+    if _header_at(view, header.size) is not None:
+        raise _invalid("more than one record batch for a partition")
+    return header
+
+
+def _check_header(header: BatchHeader) -> None:
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise _invalid(f"{count} records with last offset delta {header.last_offset_delta}")
+    if header.attributes & CONTROL_BIT:
+        raise _invalid("clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise _invalid(f"sequence {header.base_sequence} of producer {header.producer_id}")
+    if header.attributes & CODEC_MASK > compression.ZSTD:
+        raise _invalid(f"unknown codec {header.attributes & CODEC_MASK}")
+
+
+def _check_records(
+    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> Validated:
+    codec = header.attributes & CODEC_MASK
+    data: Buffer = uncompressed_records(batch, header) if codec else batch[HEADER_BYTES:]
+    edges = walk_records(data, header.record_count)
+    if config.cleanup_compact:
+        _check_keys(data, header.record_count)
+    log_append_time_ms = -1
+    if config.timestamp_type == TimestampType.LOG_APPEND_TIME:
+        if header.attributes & TIMESTAMP_TYPE_BIT:
+            raise _rejected_timestamp([(0, "a producer may not send LogAppendTime")])
+        max_timestamp = log_append_time_ms = now_ms
+    else:
+        max_timestamp = _check_timestamps(data, header, edges, config, now_ms)
+    attributes = header.attributes & ~(TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)
+    if log_append_time_ms >= 0:
+        attributes |= TIMESTAMP_TYPE_BIT
+    target = TARGET_CODECS.get(config.compression_type, codec)  # "producer": as it came
+    if target != codec or not edges.offsets_fit:
+        attributes = attributes & ~CODEC_MASK | target
+        header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+        return _rewritten(header, data, config, log_append_time_ms)
+    if attributes != header.attributes or max_timestamp != header.max_timestamp:
+        header = _patch(batch, header, attributes, max_timestamp)
+    return Validated(batch, [header], log_append_time_ms)
+
+
+# How far the next record is, by the first byte of a record's length: a one-byte length itself
+# and the bytes it counts, or the low bits' share of a two-byte one (its second byte then adds
+# 64 times itself). Zigzag-coded lengths are even; odd ones are negative and have no entry.
+STEP: list[Any] = [
+    None if byte & 1 else byte // 2 + 1 if byte < 0x80 else byte // 2 - 0x40 + 2
+    for byte in range(256)
+]
+
+
+def walk_records(data: Buffer, count: int) -> Edges:
+    """Step over `count` records; DecodeError unless they fill `data` exactly.
+
+    The inner loop of produce: 0.06 µs a record of up to 63 bytes, 0.11 µs up to 8 KiB.
+    """
+    at = 0
+    step = STEP
+    try:
+        for _ in range(count - 1):
+            low = data[at]
+            if low < 0x80:
+                at += step[low]
+                continue
+            high = data[at + 1]
+            if high < 0x80:
+                at += step[low] + (high << 6)
+            else:
+                length, at = read_varint(data, at)
+                if length < 0:
+                    raise DecodeError("a record of negative length")
+                at += length
+        end, last_timestamp, last_offset = check_record(data, at)
+        first_timestamp, first_offset = last_timestamp, last_offset
+        if count > 1:
+            _, first_timestamp, first_offset = check_record(data, 0)
+    except IndexError:
+        raise DecodeError("fewer records than the batch says") from None
+    except TypeError:
+        raise DecodeError("a record of negative length") from None
+    if end != len(data):
+        raise DecodeError(f"{len(data) - end} bytes after the last record")
+    return Edges(first_timestamp, last_timestamp, first_offset == 0 and last_offset == count - 1)
+
+
+def _check_keys(data: Buffer, count: int) -> None:
+    errors = [
+        (index, "a compacted topic does not accept a record without a key")
+        for index, view in enumerate(view_records(data, count))
+        if view.key is None
+    ]
+    if errors:
+        raise RecordsRejectedError(
+            ErrorCode.invalid_record,
+            f"{len(errors)} records without a key in a compacted topic",
+            errors[:RECORD_ERRORS_MAX],
+        )
+
+
+def _check_timestamps(
+    data: Buffer,
+    header: BatchHeader,
+    edges: Edges,
+    config: LogConfig,
+    now_ms: int,
+) -> int:
+    """The largest timestamp of the batch, once all of them are known to be acceptable.
+
+    A max_timestamp that is the first or the last record's is believed: every client in use
+    sends a true one. Any other is worked out from all records, as is the smallest timestamp
+    where a topic limits it.
+    """
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        low = high = header.max_timestamp  # what readers of such a batch take for each record
+    else:
+        base = header.base_timestamp
+        low = base + min(edges.first_timestamp_delta, edges.last_timestamp_delta)
+        high = base + max(edges.first_timestamp_delta, edges.last_timestamp_delta)
+        if high != header.max_timestamp or config.timestamp_before_max_ms != LONG_MAX:
+            deltas = [view.timestamp_delta for view in view_records(data, header.record_count)]
+            low, high = base + min(deltas), base + max(deltas)
+    earliest = now_ms - config.timestamp_before_max_ms
+    latest = now_ms + config.timestamp_after_max_ms
+    if earliest <= low and high <= latest:
+        return high
+    _reject_timestamps(data, header, earliest, latest)
+    return high
+
+
+def _reject_timestamps(data: Buffer, header: BatchHeader, earliest: int, latest: int) -> None:
+    """Raise for the records out of range; one without a timestamp (-1) may pass."""
+    errors = []
+    for index, view in enumerate(view_records(data, header.record_count)):
+        timestamp = header.base_timestamp + view.timestamp_delta
+        if header.attributes & TIMESTAMP_TYPE_BIT:
+            timestamp = header.max_timestamp
+        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            reason = f"timestamp {timestamp} is not within [{earliest}, {latest}]"
+            errors.append((index, reason))
+    if errors:
+        raise _rejected_timestamp(errors)
+
+
+def _rejected_timestamp(errors: list[tuple[int, str]]) -> RecordsRejectedError:
+    return RecordsRejectedError(
+        ErrorCode.invalid_timestamp,
+        "One or more records have been rejected due to invalid timestamp",
+        errors[:RECORD_ERRORS_MAX],
+    )
+
+
+def _patch(
+    batch: memoryview, header: BatchHeader, attributes: int, max_timestamp: int
+) -> BatchHeader:
+    """Overwrite attributes and max_timestamp in place, and the CRC that covers them."""
+    _crc_attributes(batch, CRC_AT, 0, attributes)
+    _max_timestamp(batch, MAX_TIMESTAMP_AT, max_timestamp)
+    crc = crc32c(batch[CRC_FROM:])
+    _crc_attributes(batch, CRC_AT, crc, attributes)
+    return header._replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
+
+
+def _rewritten(
+    header: BatchHeader, data: Buffer, config: LogConfig, log_append_time_ms: int
+) -> Validated:
+    """The batch with the codec that its attributes name, and offsets 0, 1, 2, …"""
+    levels = {
+        compression.GZIP: config.compression_gzip_level,
+        compression.LZ4: config.compression_lz4_level,
+        compression.ZSTD: config.compression_zstd_level,
+    }
+    level = levels.get(header.attributes & CODEC_MASK)
+    batch = bytearray(seal_batch(header, renumber_records(data, header.record_count), level))
+    if len(batch) > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.message_too_large,
+            f"batch of {len(batch)} bytes with compression.type={config.compression_type}, "
+            f"max.message.bytes is {config.max_message_bytes}",
+        )
+    return Validated(memoryview(batch), [read_header(batch)], log_append_time_ms)
+
+
+def _validate_own(view: memoryview, config: LogConfig, now_ms: int) -> Validated:
+    headers = []
+    at = 0
+    append_time = config.timestamp_type == TimestampType.LOG_APPEND_TIME
+    while at < len(view):
+        header = _header_at(view, at)
+        assert header is not None, "the broker built half a batch"
+        if header.size > config.max_message_bytes:
+            raise KafkaError(ErrorCode.message_too_large, f"batch of {header.size} bytes")
+        if append_time:
+            attributes = header.attributes | TIMESTAMP_TYPE_BIT
+            header = _patch(view[at : at + header.size], header, attributes, now_ms)
+        headers.append(header)
+        at += header.size
+    return Validated(view, headers, now_ms if append_time else -1)
