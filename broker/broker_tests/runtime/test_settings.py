@@ -141,7 +141,7 @@ class TestTogether:
             ("7", ConfigSource.DYNAMIC_BROKER),
             ("6", ConfigSource.DYNAMIC_DEFAULT_BROKER),
             ("5", ConfigSource.STATIC_BROKER),
-            ("168", ConfigSource.DEFAULT),
+            ("168", ConfigSource.DEFAULT),  # log.retention.hours
         ]
         settings.apply_dynamic({}, {})
         assert settings.log_config({}).retention_ms == 5

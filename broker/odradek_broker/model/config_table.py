@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
-from odradek_broker.model.broker_configs import BROKER_CONFIGS_TEXT
+from odradek_broker.model.broker_configs import BROKER_CONFIGS_TEXT, INTERNAL_BROKER_CONFIGS
 from odradek_broker.model.log_config import LONG_MAX, LogConfig, TimestampType
 from odradek_broker.model.topic_configs import TOPIC_CONFIGS_TEXT
 
@@ -61,6 +61,7 @@ class ConfigKey:
     valid: str
     update: UpdateMode
     honoured: bool
+    internal: bool  # not shown to clients unless it is set
     synonyms: tuple[str, ...]  # broker settings that give the value, the strongest first
 
     @property
@@ -91,7 +92,9 @@ class ConfigKey:
                 except ValueError:
                     raise self._error(raw, "Not a number of type DOUBLE") from None
             case ConfigType.LIST:
-                return tuple(part.strip() for part in text.split(",")) if text else ()
+                # Kafka drops what is said twice: "delete,delete" is "delete".
+                parts = [part.strip() for part in text.split(",")] if text else []
+                return tuple(dict.fromkeys(parts))
             case _:
                 return text
 
@@ -124,12 +127,13 @@ class ConfigKey:
         if other and value == float(other):
             return
         low, _, high = bounds.partition("..")
-        reason = f"Value must be at least {low}"
-        if other:
-            reason += f" or {other}"
-        if low and value < float(low):
-            raise self._error(value, reason)
-        if high and value > float(high):
+        too_low = bool(low) and value < float(low)
+        too_high = bool(high) and value > float(high)
+        if other and (too_low or too_high):
+            raise self._error(value, f"Value must be between {low} and {high} or equal to {other}")
+        if too_low:
+            raise self._error(value, f"Value must be at least {low}")
+        if too_high:
             raise self._error(value, f"Value must be no more than {high}")
 
     def _validate_word(self, value: ConfigValue) -> None:
@@ -143,8 +147,6 @@ class ConfigKey:
         if self.valid == "throttled":
             self._validate_throttled(values)
             return
-        if len(set(values)) != len(values):
-            raise ConfigError(f"Configuration '{self.name}' values must not be duplicated.")
         if "" in values:
             raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
         if self.valid != "nonempty":
@@ -211,6 +213,7 @@ def _broker_table() -> dict[str, ConfigKey]:
             valid,
             UpdateMode(update),
             sign == "+",
+            name in INTERNAL_BROKER_CONFIGS,
             _SYNONYMS_OF.get(name, (name,)),
         )
         for sign, name, kind, default, valid, update in _rows(BROKER_CONFIGS_TEXT)
@@ -226,6 +229,7 @@ def _topic_table() -> dict[str, ConfigKey]:
             valid,
             UpdateMode.CLUSTER_WIDE,
             sign == "+",
+            name.startswith("internal."),
             () if broker_name == "-" else _SYNONYMS_OF.get(broker_name, (broker_name,)),
         )
         for sign, name, kind, default, valid, broker_name in _rows(TOPIC_CONFIGS_TEXT)

@@ -10,6 +10,7 @@ value. Every failure is a ConfigError whose text is one line that names the sett
 """
 
 import builtins
+import itertools
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -78,7 +79,7 @@ class Settings:
     """Typed access by name. `settings.int("num.partitions")`; unknown names are our bug."""
 
     def __init__(self, static: Mapping[str, str] | None = None, warnings: Sequence[str] = ()):
-        self.static: Mapping[str, str] = dict(static or {})
+        self.static: Mapping[str, str] = _with_both_ids(static or {})
         self.warnings = tuple(warnings)
         self.dynamic_default: Mapping[str, str] = {}
         self.dynamic_broker: Mapping[str, str] = {}
@@ -142,8 +143,6 @@ class Settings:
 
     @property
     def node_id(self) -> builtins.int:
-        if "node.id" not in self.static and "broker.id" in self.static:
-            return self.int("broker.id")
         return self.int("node.id")
 
     @property
@@ -170,7 +169,16 @@ class Settings:
         return BROKER_CONFIGS[name].text_of(self._values[name])
 
     def synonyms(self, key: ConfigKey) -> "builtins.list[Synonym]":
-        """Every value given for a setting or one of its synonyms, the one in force first."""
+        """Every value given for a setting or one of its synonyms, the one in force first.
+
+        Kafka leaves out what stands before the first entry of the strongest synonym; so an
+        unset log.retention.ms has none, although log.retention.hours gives its value.
+        """
+        given = self._given(key)
+        asked = key.name if key.name in key.synonyms else "".join(key.synonyms[:1])
+        return [*itertools.dropwhile(lambda synonym: synonym.name != asked, given)]
+
+    def _given(self, key: ConfigKey) -> "builtins.list[Synonym]":
         layers = (
             (ConfigSource.DYNAMIC_BROKER, self.dynamic_broker),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
@@ -188,6 +196,10 @@ class Settings:
         """What a topic setting is while the topic does not override it."""
         return topic_key.text_of(self._log_config_defaults[topic_key.name])
 
+    def topic_default_source(self, topic_key: ConfigKey) -> ConfigSource:
+        given = self._given(topic_key)
+        return given[0].source if given else ConfigSource.DEFAULT
+
     # -- changes at run time --------------------------------------------------------------
 
     def apply_dynamic(
@@ -200,14 +212,26 @@ class Settings:
         They were validated before they were recorded. A value that this version no longer
         accepts raises ConfigError and changes nothing.
         """
-        before = self.dynamic_default, self.dynamic_broker
+        self.check_dynamic(default, broker)
+        self._set_dynamic(default, broker)
+
+    def check_dynamic(
+        self,
+        default: Mapping[builtins.str, builtins.str],
+        broker: Mapping[builtins.str, builtins.str],
+    ) -> None:
+        """Raises ConfigError if these dynamic values cannot be put in force."""
+        trial = Settings(self.static)
+        trial._set_dynamic(default, broker)
+        trial._check()
+
+    def _set_dynamic(
+        self,
+        default: Mapping[builtins.str, builtins.str],
+        broker: Mapping[builtins.str, builtins.str],
+    ) -> None:
         self.dynamic_default, self.dynamic_broker = dict(default), dict(broker)
-        try:
-            values = self._resolve()
-        except ConfigError:
-            self.dynamic_default, self.dynamic_broker = before
-            raise
-        self._values = values
+        self._values = self._resolve()
         self._log_config_defaults = self._resolve_topic_defaults()
 
     # -- inside ---------------------------------------------------------------------------
@@ -224,7 +248,7 @@ class Settings:
     def _resolve_topic_defaults(self) -> dict[builtins.str, ConfigValue]:
         values = {}
         for name, key in TOPIC_CONFIGS.items():
-            given = self.synonyms(key)
+            given = self._given(key)
             text = topic_default(key, given[0].name, given[0].text) if given else key.default
             values[name] = key.parse(text)
         return values
@@ -235,11 +259,11 @@ class Settings:
             "broker.id"
         ):
             raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
-        for synonym in self.synonyms(BROKER_CONFIGS["log.retention.ms"]):
-            if synonym.text.strip() == "0":
-                raise ConfigError(
-                    f"{synonym.name} must be unlimited (-1) or, equal or greater than 1"
-                )
+        retention = self._given(BROKER_CONFIGS["log.retention.ms"])[0]
+        if builtins.int(retention.text) == 0:
+            raise ConfigError(
+                f"{retention.name} must be unlimited (-1) or, greater than or equal to 1"
+            )
         if not self.log_dirs or "" in map(str, self.log_dirs):
             raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
         if "broker" not in self.list("process.roles"):
@@ -275,6 +299,15 @@ class Settings:
             inter_broker_protocol=self.str("security.inter.broker.protocol"),
             controller_names=self.list("controller.listener.names"),
         )
+
+
+def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
+    """`broker.id` is the old name of `node.id`: whichever is set gives the other."""
+    filled = dict(static)
+    for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if other in filled:
+            filled.setdefault(name, filled[other])
+    return filled
 
 
 def _read_file(file: Path) -> dict[str, str]:

@@ -1,0 +1,282 @@
+"""Decisions about configurations: of topics, and of brokers (one, or the default of all).
+
+AlterConfigs replaces all that was set for a resource; IncrementalAlterConfigs changes single
+names (SET, DELETE, and APPEND, SUBTRACT for lists). A resource changes as a whole or not at all.
+Checks and words are Apache Kafka's.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import IntEnum
+
+from odradek_broker.controller.result import Result
+from odradek_broker.controller.topic_names import validate_topic_name
+from odradek_broker.metadata.image import ConfigResource, MetadataImage
+from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
+from odradek_broker.model.config_table import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    UpdateMode,
+    parse_topic_configs,
+)
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.runtime.settings import ConfigSource, Settings
+from odradek_broker.wire.struct import Struct
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+# -- topics -----------------------------------------------------------------------------------
+
+
+def validate_topic_configs(settings: Settings, configs: Mapping[str, str]) -> None:
+    """Raises ConfigError unless a topic can have exactly these on top of the defaults."""
+    values = parse_topic_configs(configs)
+    if values.get("remote.storage.enable"):
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
+            "with remote log storage."
+        )
+    config = settings.log_config(configs)
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms "
+            f"({config.min_compaction_lag_ms}) > max.compaction.lag.ms "
+            f"({config.max_compaction_lag_ms})"
+        )
+
+
+def effective_topic_configs(settings: Settings, overrides: Mapping[str, str]) -> list[Struct]:
+    """Every setting of a topic, as the CreateTopics response tells them (KIP-525)."""
+    entries = []
+    for name, key in sorted(TOPIC_CONFIGS.items()):
+        if name in overrides:
+            value: str | None = overrides[name]
+            source = ConfigSource.TOPIC
+        elif key.internal:
+            continue
+        else:
+            value = settings.topic_default_text(key)
+            source = settings.topic_default_source(key)
+        entries.append(
+            Struct(
+                name=name,
+                value=value,
+                read_only=False,
+                config_source=source,
+                is_sensitive=key.sensitive,
+            )
+        )
+    return entries
+
+
+# -- IncrementalAlterConfigs, AlterConfigs ----------------------------------------------------
+
+
+def incremental_alter_configs(
+    image: MetadataImage, request: Struct, settings: Settings
+) -> Result[Struct]:
+    return _alter(image, request, settings, incremental=True)
+
+
+def alter_configs(image: MetadataImage, request: Struct, settings: Settings) -> Result[Struct]:
+    return _alter(image, request, settings, incremental=False)
+
+
+def _alter(
+    image: MetadataImage, request: Struct, settings: Settings, *, incremental: bool
+) -> Result[Struct]:
+    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    records: list[MetadataRecord] = []
+    answers = []
+    for resource in request.resources:
+        code, message = ErrorCode.none, None
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise _invalid_request("Each resource must appear at most once.")
+            records += _alter_resource(image, resource, settings, incremental=incremental)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        answers.append(
+            Struct(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return Result([] if request.validate_only else records, Struct(responses=answers))
+
+
+def _alter_resource(
+    image: MetadataImage, asked: Struct, settings: Settings, *, incremental: bool
+) -> list[ConfigRecord]:
+    _check_names_and_nulls(asked, incremental=incremental)
+    if asked.resource_type == ResourceType.TOPIC:
+        resource = ConfigResource(ResourceType.TOPIC, asked.resource_name)
+        _check_topic_name(asked.resource_name)
+    elif asked.resource_type == ResourceType.BROKER:
+        resource = ConfigResource(ResourceType.BROKER, asked.resource_name)
+        _check_broker_name(asked.resource_name, settings.node_id)
+    else:
+        raise _invalid_request(f"Unknown resource type {asked.resource_type}")
+    before = image.configs.get(resource, {})
+    if incremental:
+        after = _apply_operations(resource, asked, before)
+    else:
+        after = {config.name: config.value for config in asked.configs}
+    _validate(image, resource, after, settings)
+    named = {config.name for config in asked.configs}
+    return [
+        ConfigRecord(resource.type, resource.name, name, after.get(name))
+        for name in sorted({*before, *after} if not incremental else named)
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _invalid_request(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, message)
+
+
+def _check_names_and_nulls(asked: Struct, *, incremental: bool) -> None:
+    names = [config.name for config in asked.configs]
+    if len(set(names)) != len(names):
+        raise _invalid_request("Error due to duplicate config keys")
+    nulls = [
+        config.name
+        for config in asked.configs
+        if config.value is None
+        and not (incremental and config.config_operation == Operation.DELETE)
+    ]
+    if nulls:
+        raise _invalid_request(f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _check_topic_name(name: str) -> None:
+    if not name:
+        raise _invalid_request("Default topic resources are not allowed.")
+    validate_topic_name(name)
+
+
+def _check_broker_name(name: str, node_id: int) -> None:
+    """A broker's own configuration is changed through that broker, as in Kafka."""
+    if not name:
+        return
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise _invalid_request(f"Node id must be an integer, but it is: {name}") from None
+    if broker_id != node_id:
+        raise _invalid_request(f"Unexpected broker id, expected {node_id}, but received {name}")
+
+
+def _apply_operations(
+    resource: ConfigResource, asked: Struct, before: Mapping[str, str]
+) -> dict[str, str]:
+    after = dict(before)
+    for config in asked.configs:
+        name, operation, value = config.name, config.config_operation, config.value
+        if operation == Operation.SET:
+            after[name] = value
+        elif operation == Operation.DELETE:
+            after.pop(name, None)
+        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+            key = _list_key(resource, name, Operation(operation))
+            old = [part for part in (after.get(name, key.default) or "").split(",") if part]
+            parts = value.split(",")
+            if operation == Operation.APPEND:
+                after[name] = ",".join(dict.fromkeys([*old, *parts]))
+            else:
+                after[name] = ",".join(part for part in old if part not in parts)
+        else:
+            raise _invalid_request(f"Unknown operations type {operation}")
+    return after
+
+
+def _list_key(resource: ConfigResource, name: str, operation: Operation) -> ConfigKey:
+    if resource.type is ResourceType.TOPIC:
+        key = TOPIC_CONFIGS.get(name)
+        refusal = f"Can't {operation.name} to key {name} because its type is not LIST."
+    else:
+        key = BROKER_CONFIGS.get(name)
+        verb = operation.name.lower()
+        refusal = f"Config value {verb} is not allowed for config key: {name}"
+        if key is None:
+            refusal = f"Unknown config name: {name}"
+    if key is None or key.type is not ConfigType.LIST:
+        raise KafkaError(ErrorCode.invalid_config, refusal)
+    return key
+
+
+def _validate(
+    image: MetadataImage, resource: ConfigResource, after: Mapping[str, str], settings: Settings
+) -> None:
+    if resource.type is ResourceType.TOPIC:
+        try:
+            validate_topic_configs(settings, after)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.invalid_config, str(error)) from None
+        if resource.name not in image.topics:
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition,
+                f"The topic '{resource.name}' does not exist.",
+            )
+        return
+    try:
+        _validate_broker_configs(image, resource, after, settings)
+    except ConfigError as error:
+        raise _invalid_request(str(error)) from None
+
+
+def _validate_broker_configs(
+    image: MetadataImage, resource: ConfigResource, after: Mapping[str, str], settings: Settings
+) -> None:
+    """Names that no table has are taken as they are: Kafka leaves them to plugins."""
+    keys = [BROKER_CONFIGS[name] for name in sorted(after) if name in BROKER_CONFIGS]
+    fixed = [key.name for key in keys if key.update is UpdateMode.READ_ONLY]
+    if fixed:
+        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    secure = [key.name for key in keys if key.name.startswith(("ssl.", "sasl."))]
+    if secure:
+        raise ConfigError(
+            "These security configs can be dynamically updated only per-listener using the "
+            f"listener prefix: [{', '.join(secure)}]"
+        )
+    for name, text in after.items():
+        key = BROKER_CONFIGS.get(_without_listener_prefix(name))
+        if key is not None:
+            key.parse(text)
+    own = [key.name for key in keys if key.update is UpdateMode.PER_BROKER]
+    if own and not resource.name:
+        raise ConfigError(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(own)}]"
+        )
+    default, broker = broker_layers(image, settings.node_id)
+    if resource.name:
+        settings.check_dynamic(default, after)
+    else:
+        settings.check_dynamic(after, broker)
+
+
+def _without_listener_prefix(name: str) -> str:
+    """`listener.name.external.max.connections` → `max.connections`."""
+    if name.startswith("listener.name."):
+        return name.split(".", 3)[-1]
+    return name
+
+
+def broker_layers(
+    image: MetadataImage, node_id: int
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What is set for all brokers, and for this one."""
+    default = image.config(ResourceType.BROKER, "")
+    return default, image.config(ResourceType.BROKER, str(node_id))

@@ -1,0 +1,427 @@
+"""Decisions about topics: create, delete, add partitions. Checks and words are Apache Kafka's.
+
+Each function takes the image and the decoded request (fields by kio's names) and returns the
+records and the response; one bad topic does not spoil the others of a request.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from uuid import UUID
+
+from odradek_broker.controller.assignment import assign_replicas
+from odradek_broker.controller.configs import effective_topic_configs, validate_topic_configs
+from odradek_broker.controller.result import Result
+from odradek_broker.controller.topic_names import (
+    METADATA_TOPIC,
+    collision_key,
+    validate_topic_name,
+)
+from odradek_broker.metadata.image import MetadataImage, TopicImage
+from odradek_broker.metadata.records import (
+    UNASSIGNED_DIRECTORY,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    ResourceType,
+    TopicRecord,
+)
+from odradek_broker.model.config_table import ConfigError
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import BrokerId, TopicId
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.wire.struct import Struct
+
+# One request becomes one batch of the metadata log, which must stay of bearable size.
+PARTITIONS_PER_REQUEST_MAX = 10_000
+
+Replicas = tuple[BrokerId, ...]
+
+
+# -- CreateTopics -----------------------------------------------------------------------------
+
+
+def create_topics(
+    image: MetadataImage, request: Struct, settings: Settings, rng: Random
+) -> Result[Struct]:
+    times = Counter(topic.name for topic in request.topics)
+    topics = [t for t in request.topics if times[t.name] == 1 and t.name != METADATA_TOPIC]
+    too_many = _partitions_asked_for(topics, settings) > PARTITIONS_PER_REQUEST_MAX
+    existing = {collision_key(name): name for name in image.topics}
+    records: list[MetadataRecord] = []
+    answers = []
+    for topic in topics:
+        try:
+            if too_many:
+                raise _too_many_partitions()
+            _check_new_name(topic.name, image, existing)
+            created, answer = _create_topic(image, topic, settings, rng)
+        except KafkaError as error:
+            answers.append(_refused(topic.name, error))
+        else:
+            records += created
+            answers.append(answer)
+    for name in [name for name, count in times.items() if count > 1]:
+        duplicate = KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+        answers.append(_refused(name, duplicate))
+    if times[METADATA_TOPIC] == 1:
+        reason = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+        answers.append(_refused(METADATA_TOPIC, KafkaError(ErrorCode.invalid_request, reason)))
+    return Result([] if request.validate_only else records, Struct(topics=answers))
+
+
+def _partitions_asked_for(topics: Sequence[Struct], settings: Settings) -> int:
+    default = settings.int("num.partitions")
+    return sum(
+        len(topic.assignments) or (default if topic.num_partitions == -1 else topic.num_partitions)
+        for topic in topics
+    )
+
+
+def _too_many_partitions() -> KafkaError:
+    return KafkaError(
+        ErrorCode.policy_violation, "Excessively large number of partitions per request."
+    )
+
+
+def _refused(name: str, error: KafkaError) -> Struct:
+    return Struct(name=name, error_code=error.code, error_message=error.message, configs=[])
+
+
+def _check_new_name(name: str, image: MetadataImage, existing: Mapping[str, str]) -> None:
+    validate_topic_name(name)
+    if name in image.topics:
+        raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    colliding = existing.get(collision_key(name))
+    if colliding is not None and ("." in name or "_" in name):
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception,
+            f"Topic '{name}' collides with existing topic: {colliding}",
+        )
+
+
+def _create_topic(
+    image: MetadataImage, topic: Struct, settings: Settings, rng: Random
+) -> tuple[list[MetadataRecord], Struct]:
+    configs = _creation_configs(topic, settings)
+    if topic.assignments:
+        assignments = _manual_assignments(image, topic)
+    else:
+        assignments = _automatic_assignments(image, topic, settings, rng)
+    topic_id = new_topic_id(rng)
+    records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
+    records += [
+        ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()
+    ]
+    records += _partition_records(image, topic_id, assignments, first_partition=0)
+    answer = Struct(
+        name=topic.name,
+        topic_id=topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        num_partitions=len(assignments),
+        replication_factor=len(assignments[0]),
+        configs=effective_topic_configs(settings, configs),
+    )
+    return records, answer
+
+
+def _creation_configs(topic: Struct, settings: Settings) -> dict[str, str]:
+    unset = [config.name for config in topic.configs if config.value is None]
+    if unset:
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"Null value not supported for topic configs: {','.join(unset)}",
+        )
+    configs = {config.name: config.value for config in topic.configs}
+    try:
+        validate_topic_configs(settings, configs)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.invalid_config, str(error)) from None
+    return configs
+
+
+def _manual_assignments(image: MetadataImage, topic: Struct) -> list[Replicas]:
+    fixed = {"replication factor": topic.replication_factor, "numPartitions": topic.num_partitions}
+    for name, value in fixed.items():
+        if value != -1:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"A manual partition assignment was specified, but {name} was not set to -1.",
+            )
+    by_partition: dict[int, Replicas] = {}
+    replication_factor = None
+    for assignment in topic.assignments:
+        if assignment.partition_index in by_partition:
+            raise KafkaError(
+                ErrorCode.invalid_replica_assignment,
+                "Found multiple manual partition assignments for partition "
+                f"{assignment.partition_index}",
+            )
+        replicas = tuple(assignment.broker_ids)
+        _check_manual(image, replicas, replication_factor, assignment.partition_index)
+        replication_factor = len(replicas)
+        by_partition[assignment.partition_index] = replicas
+    if sorted(by_partition) != list(range(len(by_partition))):
+        raise KafkaError(
+            ErrorCode.invalid_replica_assignment,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return [by_partition[partition] for partition in range(len(by_partition))]
+
+
+def _check_manual(
+    image: MetadataImage, replicas: Replicas, replication_factor: int | None, partition: int
+) -> None:
+    reason = None
+    unknown = [broker for broker in sorted(replicas) if broker not in image.brokers]
+    twice = [broker for broker, times in sorted(Counter(replicas).items()) if times > 1]
+    if not replicas:
+        reason = "The manual partition assignment includes an empty replica list."
+    elif unknown:
+        reason = (
+            f"The manual partition assignment includes broker {unknown[0]}, but no such broker "
+            "is registered."
+        )
+    elif twice:
+        reason = f"The manual partition assignment includes the broker {twice[0]} more than once."
+    elif replication_factor is not None and len(replicas) != replication_factor:
+        reason = (
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            "replica(s), but this is not consistent with previous partitions, which have "
+            f"{replication_factor} replica(s)."
+        )
+    elif not _in_sync(image, replicas):
+        reason = (
+            "All brokers specified in the manual partition assignment for partition "
+            f"{partition} are fenced or in controlled shutdown."
+        )
+    if reason:
+        raise KafkaError(ErrorCode.invalid_replica_assignment, reason)
+
+
+def _automatic_assignments(
+    image: MetadataImage, topic: Struct, settings: Settings, rng: Random
+) -> list[Replicas]:
+    replication_factor, partitions = topic.replication_factor, topic.num_partitions
+    if replication_factor < -1 or replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if partitions < -1 or partitions == 0:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    if replication_factor == -1:
+        replication_factor = settings.int("default.replication.factor")
+    if partitions == -1:
+        partitions = settings.int("num.partitions")
+    return place_replicas(image, partitions, replication_factor, rng)
+
+
+def place_replicas(
+    image: MetadataImage,
+    partitions: int,
+    replication_factor: int,
+    rng: Random,
+    first_partition: int = 0,
+) -> list[Replicas]:
+    """On live brokers if there are enough of them, else on any that are registered."""
+    live = {broker.id: broker.rack for broker in image.usable_brokers()}
+    everyone = {broker.id: broker.rack for broker in image.brokers.values()}
+    try:
+        if not live:
+            raise KafkaError(
+                ErrorCode.invalid_replication_factor, "All brokers are currently fenced."
+            )
+        brokers = live if len(live) >= replication_factor else everyone
+        found = assign_replicas(brokers, partitions, replication_factor, rng, first_partition)
+        if not all(_in_sync(image, replicas) for replicas in found):
+            raise KafkaError(
+                ErrorCode.invalid_replication_factor,
+                "All brokers are currently fenced or in controlled shutdown.",
+            )
+    except KafkaError as error:
+        raise KafkaError(
+            error.code,
+            f"Unable to replicate the partition {replication_factor} time(s): {error.message}",
+        ) from None
+    return found
+
+
+def _in_sync(image: MetadataImage, replicas: Replicas) -> Replicas:
+    """A new partition's replicas that can hold it at once; the first is its leader."""
+    brokers = [image.brokers[replica] for replica in replicas]
+    return tuple(b.id for b in brokers if not b.fenced and not b.in_controlled_shutdown)
+
+
+def _partition_records(
+    image: MetadataImage, topic_id: TopicId, assignments: Sequence[Replicas], first_partition: int
+) -> list[PartitionRecord]:
+    # A broker with one directory needs no say in where its replicas go.
+    directory = {
+        broker.id: broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+        for broker in image.brokers.values()
+    }
+    records = []
+    for partition, replicas in enumerate(assignments, first_partition):
+        isr = _in_sync(image, replicas)
+        records.append(
+            PartitionRecord(
+                partition_id=partition,
+                topic_id=topic_id,
+                replicas=replicas,
+                isr=isr,
+                removing_replicas=(),
+                adding_replicas=(),
+                leader=isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=tuple(directory[replica] for replica in replicas),
+            )
+        )
+    return records
+
+
+def new_topic_id(rng: Random) -> TopicId:
+    """Random, and never one that begins with "-" when written in base64 (a flag to tools)."""
+    while True:
+        topic_id = UUID(int=rng.getrandbits(128), version=4)
+        if topic_id.bytes[0] >> 2 != 62:
+            return topic_id
+
+
+# -- DeleteTopics -----------------------------------------------------------------------------
+
+
+def delete_topics(image: MetadataImage, request: Struct, *, enabled: bool) -> Result[Struct]:
+    """`request.topics` by name or id (v6); older versions have `topic_names`."""
+    asked = [*request.topics, *(Struct(name=n, topic_id=None) for n in request.topic_names)]
+    if not enabled:
+        code = ErrorCode.topic_deletion_disabled
+        return Result(
+            [], Struct(responses=[_delete_answer(t.name, t.topic_id, code) for t in asked])
+        )
+    answers = []
+    names: Counter[str] = Counter()
+    ids: Counter[TopicId] = Counter()
+    for topic in asked:
+        if topic.name is not None and topic.topic_id is not None:
+            reason = "You may not specify both topic name and topic id."
+            answers.append(_delete_answer(topic.name, topic.topic_id, _INVALID, reason))
+        elif topic.name is not None:
+            names[topic.name] += 1
+        elif topic.topic_id is not None:
+            ids[topic.topic_id] += 1
+        else:
+            reason = "Neither topic name nor id were specified."
+            answers.append(_delete_answer(None, None, _INVALID, reason))
+    doomed: dict[TopicId, TopicImage] = {}
+    for topic_id, times in ids.items():
+        topic = image.topics_by_id.get(topic_id)
+        if times > 1:
+            answers.append(_delete_answer(None, topic_id, _INVALID, "Duplicate topic id."))
+        elif topic is None:
+            reason = "This server does not host this topic ID."
+            answers.append(_delete_answer(None, topic_id, ErrorCode.unknown_topic_id, reason))
+        else:
+            doomed[topic_id] = topic
+    for name, times in names.items():
+        answers += _doom_by_name(image, name, times, ids, doomed)
+    answers += [_delete_answer(topic.name, topic.id, ErrorCode.none) for topic in doomed.values()]
+    return Result([RemoveTopicRecord(topic_id) for topic_id in doomed], Struct(responses=answers))
+
+
+_INVALID = ErrorCode.invalid_request
+
+
+def _doom_by_name(
+    image: MetadataImage,
+    name: str,
+    times: int,
+    ids: Counter[TopicId],
+    doomed: dict[TopicId, TopicImage],
+) -> list[Struct]:
+    """Adds to `doomed`, or answers why not."""
+    topic = image.topics.get(name)
+    if times > 1:
+        return [_delete_answer(name, None, _INVALID, "Duplicate topic name.")]
+    if topic is None:
+        reason = "This server does not host this topic-partition."
+        code = ErrorCode.unknown_topic_or_partition
+        return [_delete_answer(name, None, code, reason)]
+    if topic.id in ids:
+        doomed.pop(topic.id, None)
+        reason = "The provided topic name maps to an ID that was already supplied."
+        return [_delete_answer(name, topic.id, _INVALID, reason)]
+    doomed[topic.id] = topic
+    return []
+
+
+def _delete_answer(
+    name: str | None, topic_id: TopicId | None, code: ErrorCode, message: str | None = None
+) -> Struct:
+    return Struct(name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+# -- CreatePartitions -------------------------------------------------------------------------
+
+
+def create_partitions(image: MetadataImage, request: Struct, rng: Random) -> Result[Struct]:
+    times = Counter(topic.name for topic in request.topics)
+    records: list[MetadataRecord] = []
+    answers = []
+    for topic in request.topics:
+        if times[topic.name] > 1:
+            continue
+        code, message = ErrorCode.none, None
+        try:
+            more = _create_partitions(image, topic, rng)
+            if len(records) + len(more) > PARTITIONS_PER_REQUEST_MAX:
+                raise _too_many_partitions()
+            records += more
+        except KafkaError as error:
+            code, message = error.code, error.message
+        answers.append(Struct(name=topic.name, error_code=code, error_message=message))
+    answers += [
+        Struct(name=name, error_code=_INVALID, error_message="Duplicate topic name.")
+        for name, count in times.items()
+        if count > 1
+    ]
+    return Result([] if request.validate_only else records, Struct(results=answers))
+
+
+def _create_partitions(image: MetadataImage, asked: Struct, rng: Random) -> list[PartitionRecord]:
+    topic = image.topics.get(asked.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    count = len(topic.partitions)
+    if asked.count == count:
+        reason = f"Topic already has {count} partition(s)."
+        raise KafkaError(ErrorCode.invalid_partitions, reason)
+    if asked.count < count:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"The topic {asked.name} currently has {count} partition(s); {asked.count} would "
+            "not be an increase.",
+        )
+    additional = asked.count - count
+    if additional > PARTITIONS_PER_REQUEST_MAX:
+        raise _too_many_partitions()
+    replication_factor = len(topic.partitions[0].replicas)
+    if asked.assignments is None:
+        found = place_replicas(image, additional, replication_factor, rng, first_partition=count)
+        return _partition_records(image, topic.id, found, first_partition=count)
+    if len(asked.assignments) != additional:
+        raise KafkaError(
+            ErrorCode.invalid_replica_assignment,
+            f"Attempted to add {additional} additional partition(s), but only "
+            f"{len(asked.assignments)} assignment(s) were specified.",
+        )
+    assignments = [tuple(assignment.broker_ids) for assignment in asked.assignments]
+    for partition, replicas in enumerate(assignments, count):
+        _check_manual(image, replicas, replication_factor, partition)
+    return _partition_records(image, topic.id, assignments, first_partition=count)

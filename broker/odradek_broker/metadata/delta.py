@@ -1,0 +1,288 @@
+"""From one image to the next: replays records, and tells what they changed.
+
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    delta.finish(offset).after          # the new image; `image` is untouched
+
+One mutation path for the active controller, a follower and a restarted node. Subscribers of
+the controller get the finished delta: `changed_partitions()`, `deleted_topics`, … (later the
+commands LeaderAndIsr, StopReplica and UpdateMetadata are made from the same).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, Self, TypeVar
+
+from odradek_broker.metadata.image import (
+    BrokerRegistration,
+    ConfigResource,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from odradek_broker.metadata.records import (
+    NO_LEADER_CHANGE,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    ResourceType,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from odradek_broker.model.ids import BrokerId, Offset, TopicId
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ReplayError(Exception):
+    """A record that does not fit the image: the log is not one that a controller wrote."""
+
+
+class PartitionChange(NamedTuple):
+    """One partition that is new (`before` is None) or was changed."""
+
+    topic: TopicImage  # as it is now
+    partition: int
+    before: PartitionRegistration | None
+    after: PartitionRegistration
+
+
+class MetadataDelta:
+    """Copies only what it changes: a topic, or a resource's configs, at its first change."""
+
+    def __init__(self, before: MetadataImage) -> None:
+        self.before = before
+        self.after = before  # the new image, once finished
+        self.deleted_topics: dict[TopicId, TopicImage] = {}
+        self.changed_configs: set[ConfigResource] = set()
+        self.changed_brokers: set[BrokerId] = set()
+        self._changed_topics: dict[TopicId, _TopicChange] = {}
+        self._topic_ids: dict[str, TopicId | None] = {}  # names taken or freed in this delta
+        self._configs: dict[ConfigResource, dict[str, str]] = {}
+        self._brokers: dict[BrokerId, BrokerRegistration | None] = {}
+        self._features: dict[str, int] = {}
+        self._next_producer_id = before.next_producer_id
+
+    # -- what changed ---------------------------------------------------------------------
+
+    def changed_partitions(self) -> Iterator[PartitionChange]:
+        """Every partition that is new or changed, topic by topic."""
+        for topic_id, change in self._changed_topics.items():
+            topic = self.after.topics_by_id[topic_id]
+            for partition, before in change.touched.items():
+                yield PartitionChange(topic, partition, before, topic.partitions[partition])
+
+    def changed_topic_configs(self) -> Iterator[str]:
+        """Names of topics whose configuration changed and that still exist."""
+        for resource in self.changed_configs:
+            if resource.type is ResourceType.TOPIC and resource.name in self.after.topics:
+                yield resource.name
+
+    def broker_config_changed(self, broker_id: BrokerId) -> bool:
+        """Whether its own configuration or the default of all brokers changed."""
+        return any(
+            ConfigResource(ResourceType.BROKER, name) in self.changed_configs
+            for name in ("", str(broker_id))
+        )
+
+    # -- replay -----------------------------------------------------------------------------
+
+    def replay(self, record: MetadataRecord) -> None:
+        _REPLAY[type(record)](self, record)
+
+    def finish(self, offset: Offset) -> Self:
+        """Build `after`; `offset` is that of the last record replayed."""
+        before = self.before
+        topics, topics_by_id = before.topics, before.topics_by_id
+        if self._topic_ids or self._changed_topics:
+            topics, topics_by_id = self._next_topics()
+        self.after = MetadataImage(
+            offset=offset,
+            brokers=_merged(before.brokers, self._brokers),
+            topics=topics,
+            topics_by_id=topics_by_id,
+            configs=_merged(before.configs, {k: v or None for k, v in self._configs.items()}),
+            features=_merged(before.features, {k: v or None for k, v in self._features.items()}),
+            next_producer_id=self._next_producer_id,
+        )
+        return self
+
+    def _next_topics(self) -> tuple[dict[str, TopicImage], dict[TopicId, TopicImage]]:
+        topics, topics_by_id = dict(self.before.topics), dict(self.before.topics_by_id)
+        for topic in self.deleted_topics.values():
+            del topics[topic.name], topics_by_id[topic.id]
+        for topic_id, change in self._changed_topics.items():
+            topic = TopicImage(change.name, topic_id, change.partitions)
+            topics[change.name] = topics_by_id[topic_id] = topic
+        return topics, topics_by_id
+
+    def _topic(self, topic_id: TopicId) -> "_TopicChange":
+        change = self._changed_topics.get(topic_id)
+        if change is None:
+            topic = self.before.topics_by_id.get(topic_id)
+            if topic is None or topic_id in self.deleted_topics:
+                raise ReplayError(f"no topic with id {topic_id}")
+            change = _TopicChange(topic.name, dict(topic.partitions))
+            self._changed_topics[topic_id] = change
+        return change
+
+    def _topic_record(self, record: TopicRecord) -> None:
+        existing = self.before.topics.get(record.name)
+        taken = self._topic_ids.get(record.name, existing and existing.id)
+        if taken is not None:
+            raise ReplayError(f"topic {record.name} exists")
+        self._topic_ids[record.name] = record.topic_id
+        self._changed_topics[record.topic_id] = _TopicChange(record.name, {})
+
+    def _partition_record(self, record: PartitionRecord) -> None:
+        topic = self._topic(record.topic_id)
+        before = topic.partitions.get(record.partition_id)
+        topic.touched.setdefault(record.partition_id, before)
+        topic.partitions[record.partition_id] = PartitionRegistration(
+            record.replicas,
+            record.isr,
+            record.removing_replicas,
+            record.adding_replicas,
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            record.directories,
+            record.leader_recovery_state,
+        )
+
+    def _partition_change(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic(record.topic_id)
+        before = topic.partitions.get(record.partition_id)
+        if before is None:
+            raise ReplayError(f"no partition {topic.name}-{record.partition_id}")
+        changes: dict[str, Any] = {
+            name: getattr(record, name)
+            for name in ("isr", "replicas", "removing_replicas", "adding_replicas", "directories")
+            if getattr(record, name) is not None
+        }
+        if record.leader != NO_LEADER_CHANGE:
+            changes["leader"] = record.leader
+            changes["leader_epoch"] = before.leader_epoch + 1
+        if record.leader_recovery_state >= 0:
+            changes["leader_recovery_state"] = record.leader_recovery_state
+        topic.touched.setdefault(record.partition_id, before)
+        topic.partitions[record.partition_id] = replace(
+            before, partition_epoch=before.partition_epoch + 1, **changes
+        )
+
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        name = self._topic(record.topic_id).name
+        del self._changed_topics[record.topic_id]
+        self._topic_ids[name] = None
+        existing = self.before.topics_by_id.get(record.topic_id)
+        if existing is not None:
+            self.deleted_topics[record.topic_id] = existing
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        if self._config(resource):
+            self.changed_configs.add(resource)
+            self._configs[resource] = {}
+
+    def _config(self, resource: ConfigResource) -> dict[str, str]:
+        if resource not in self._configs:
+            self._configs[resource] = dict(self.before.configs.get(resource, {}))
+        return self._configs[resource]
+
+    def _config_record(self, record: ConfigRecord) -> None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        self.changed_configs.add(resource)
+        if record.value is None:
+            self._config(resource).pop(record.name, None)
+        else:
+            self._config(resource)[record.name] = record.value
+
+    def _register_broker(self, record: RegisterBrokerRecord) -> None:
+        self.changed_brokers.add(record.broker_id)
+        self._brokers[record.broker_id] = BrokerRegistration(
+            record.broker_id,
+            record.broker_epoch,
+            record.incarnation_id,
+            {endpoint.name: endpoint for endpoint in record.end_points},
+            record.features,
+            record.rack,
+            record.fenced,
+            record.in_controlled_shutdown,
+            record.log_dirs,
+        )
+
+    def _broker(self, broker_id: BrokerId, epoch: int) -> BrokerRegistration:
+        broker = self._brokers.get(broker_id, self.before.brokers.get(broker_id))
+        if broker is None or broker.epoch != epoch:
+            raise ReplayError(f"no broker {broker_id} with epoch {epoch}")
+        return broker
+
+    def _unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        self._broker(record.broker_id, record.broker_epoch)
+        self.changed_brokers.add(record.broker_id)
+        self._brokers[record.broker_id] = None
+
+    def _broker_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._broker(record.broker_id, record.broker_epoch)
+        shutting_down = broker.in_controlled_shutdown
+        self.changed_brokers.add(record.broker_id)
+        self._brokers[record.broker_id] = replace(
+            broker,
+            fenced=record.fenced > 0 if record.fenced else broker.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown > 0
+            if record.in_controlled_shutdown
+            else shutting_down,
+            log_dirs=record.log_dirs or broker.log_dirs,
+        )
+
+    def _feature_level(self, record: FeatureLevelRecord) -> None:
+        self._features[record.name] = record.feature_level
+
+    def _producer_ids(self, record: ProducerIdsRecord) -> None:
+        if record.next_producer_id <= self._next_producer_id:
+            raise ReplayError(f"producer ids from {record.next_producer_id} were given out before")
+        self._next_producer_id = record.next_producer_id
+
+    def _no_op(self, record: NoOpRecord) -> None:
+        pass
+
+
+class _TopicChange:
+    """A topic under change: its partitions so far, and what the touched ones were before."""
+
+    __slots__ = ("name", "partitions", "touched")
+
+    def __init__(self, name: str, partitions: dict[int, PartitionRegistration]) -> None:
+        self.name = name
+        self.partitions = partitions
+        self.touched: dict[int, PartitionRegistration | None] = {}
+
+
+def _merged(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
+    """`before` with `changes` on top; None removes. The same object when nothing changed."""
+    if not changes:
+        return before
+    merged = {**before, **changes}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+_REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
+    RegisterBrokerRecord: MetadataDelta._register_broker,
+    UnregisterBrokerRecord: MetadataDelta._unregister_broker,
+    BrokerRegistrationChangeRecord: MetadataDelta._broker_change,
+    TopicRecord: MetadataDelta._topic_record,
+    PartitionRecord: MetadataDelta._partition_record,
+    PartitionChangeRecord: MetadataDelta._partition_change,
+    RemoveTopicRecord: MetadataDelta._remove_topic,
+    ConfigRecord: MetadataDelta._config_record,
+    FeatureLevelRecord: MetadataDelta._feature_level,
+    ProducerIdsRecord: MetadataDelta._producer_ids,
+    NoOpRecord: MetadataDelta._no_op,
+}

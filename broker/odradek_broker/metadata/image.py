@@ -1,0 +1,97 @@
+"""The cluster's metadata at one offset of the metadata log. Never changed once built.
+
+Every broker holds one, answers from it, and replaces it by the next one, which
+`metadata/delta.py` makes from it and some records. Parts that did not change are shared
+between images, so a reader may keep an image as long as it likes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from odradek_broker.metadata.records import Endpoint, ResourceType, SupportedFeature
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
+
+
+class ConfigResource(NamedTuple):
+    """`ConfigResource(ResourceType.BROKER, "")` is the default of all brokers."""
+
+    type: ResourceType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    id: BrokerId
+    epoch: int
+    incarnation_id: UUID
+    endpoints: Mapping[str, Endpoint]  # by listener name
+    features: tuple[SupportedFeature, ...]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRegistration:
+    """Invariants: leader is -1 or in isr; isr ⊆ replicas; one directory per replica."""
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    directories: tuple[UUID, ...]
+    leader_recovery_state: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicImage:
+    """A topic and its partitions, 0 … n-1. Compared by identity: unchanged means the same."""
+
+    name: str
+    id: TopicId
+    partitions: Mapping[int, PartitionRegistration]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetadataImage:
+    """`offset` is the last one whose record is in the image; -1 for the empty one."""
+
+    offset: Offset = -1
+    brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    next_producer_id: ProducerId = 0
+
+    def config(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+        """What was set for one topic, broker, …; empty when nothing was."""
+        return self.configs.get(ConfigResource(resource_type, name), {})
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        return self.config(ResourceType.TOPIC, name)
+
+    def usable_brokers(self) -> list[BrokerRegistration]:
+        """Those that new replicas may be placed on."""
+        return [b for b in self.brokers.values() if not b.fenced and not b.in_controlled_shutdown]
+
+    def validate(self) -> None:
+        """Assert every invariant; for tests, after each step."""
+        assert {t.id: t for t in self.topics.values()} == self.topics_by_id
+        for topic in self.topics.values():
+            assert sorted(topic.partitions) == list(range(len(topic.partitions))), topic.name
+            for partition in topic.partitions.values():
+                assert partition.leader == -1 or partition.leader in partition.isr
+                assert set(partition.isr) <= set(partition.replicas)
+                assert len(set(partition.replicas)) == len(partition.replicas)
+                assert len(partition.directories) == len(partition.replicas)
+        assert all(self.configs.values()), "a resource without configs is kept"
+
+
+EMPTY_IMAGE = MetadataImage()

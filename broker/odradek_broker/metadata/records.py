@@ -1,0 +1,165 @@
+"""The records of the metadata log, under Apache Kafka's names and with its fields.
+
+The controller decides by returning some of these; `metadata/delta.py` replays them. How they
+are laid out in bytes is in `record_codec.py`.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+from uuid import UUID
+
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
+
+NO_LEADER = BrokerId(-1)
+NO_LEADER_CHANGE = BrokerId(-2)
+
+# Directory ids that name no directory (Kafka's DirectoryId).
+UNASSIGNED_DIRECTORY = UUID(int=0)
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to; numbers are those of the protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A listener as clients reach it. `security_protocol`: 0 PLAINTEXT, 1 SSL, 2/3 SASL."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedFeature:
+    name: str
+    min_supported_version: int
+    max_supported_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerRecord:
+    broker_id: BrokerId
+    incarnation_id: UUID  # new with each start of the process
+    broker_epoch: int  # the offset of this record: grows with each registration
+    end_points: tuple[Endpoint, ...]
+    features: tuple[SupportedFeature, ...]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[UUID, ...]
+    is_migrating_zk_broker: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRecord:
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistrationChangeRecord:
+    """`fenced`, `in_controlled_shutdown`: 1 becomes so, -1 is so no more, 0 unchanged."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    fenced: int = 0
+    in_controlled_shutdown: int = 0
+    log_dirs: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    name: str
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """A new partition, or (in a snapshot) one as it is."""
+
+    partition_id: int
+    topic_id: TopicId
+    replicas: tuple[BrokerId, ...]  # in order of preference as leader
+    isr: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    directories: tuple[UUID, ...]  # of each replica, in their order
+    leader_recovery_state: int = 0  # 1 after an unclean election
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChangeRecord:
+    """What changed of a partition; None (for the leader: -2) is unchanged.
+
+    Every one raises the partition epoch; one that names a leader raises the leader epoch.
+    """
+
+    partition_id: int
+    topic_id: TopicId
+    isr: tuple[BrokerId, ...] | None = None
+    leader: BrokerId = NO_LEADER_CHANGE
+    replicas: tuple[BrokerId, ...] | None = None
+    removing_replicas: tuple[BrokerId, ...] | None = None
+    adding_replicas: tuple[BrokerId, ...] | None = None
+    leader_recovery_state: int = -1
+    directories: tuple[UUID, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopicRecord:
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    resource_type: ResourceType
+    resource_name: str  # "" for the default of all brokers
+    name: str
+    value: str | None  # None: back to the default
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevelRecord:
+    name: str
+    feature_level: int  # 0: the feature is off
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRecord:
+    """The broker got the ids from the previous record's next_producer_id up to this one's."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    next_producer_id: ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class NoOpRecord:
+    pass
+
+
+MetadataRecord: TypeAlias = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | TopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | RemoveTopicRecord
+    | ConfigRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | NoOpRecord
+)
