@@ -7,9 +7,7 @@ a scrape reads the plain integers of `runtime/metrics.py` and of the logs.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -187,10 +185,3 @@ class _QuantileFamily:
         self._summary.add_metric(
             (request,), count_value=histogram.count, sum_value=histogram.total_us / 1000.0
         )
-
-
-def registry(*collectors: Any) -> CollectorRegistry:
-    built = CollectorRegistry(auto_describe=False)
-    for collector in collectors:
-        built.register(collector)
-    return built

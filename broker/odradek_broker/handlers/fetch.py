@@ -169,7 +169,7 @@ class FetchCall(FetchTicket):
         at_the_end = end <= offset <= log.log_end_offset
         if diverging is None and not at_the_end and (left > 0 or nothing_yet):
             limit = min(asked.partition_max_bytes, left)
-            records = log.read(offset, limit, end, min_one_batch=nothing_yet)
+            records, _ = log.read(offset, limit, end, min_one_batch=nothing_yet)
             if aborted is not None and records is not None:
                 aborted.extend(log.aborted_transactions(offset, end))
         result = FetchPartitionResult(

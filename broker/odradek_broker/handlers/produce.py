@@ -135,8 +135,7 @@ class ProduceCall(Ticket):
         if self.finished:
             return  # timed out before; the client has its answer
         if error:
-            result = self._results[index]
-            self._results[index] = ProducePartitionResult(result.index, error)
+            self._results[index] = _failed(self._results[index], error)
         self._unsettled.discard(index)
         if not self._unsettled and not self._starting:
             if self._acks == ACKS_ALL:
@@ -146,10 +145,7 @@ class ProduceCall(Ticket):
     def on_expired(self) -> None:
         """acks=all took longer than the request's timeout: written, but not known committed."""
         for number in self._unsettled:
-            result = self._results[number]
-            self._results[number] = ProducePartitionResult(
-                result.index, ErrorCode.request_timed_out
-            )
+            self._results[number] = _failed(self._results[number], ErrorCode.request_timed_out)
         self._answer()
 
     def _answer(self) -> None:
@@ -169,3 +165,10 @@ class ProduceCall(Ticket):
             ],
         )
         ctx.respond([response], len(response))
+
+
+def _failed(result: ProducePartitionResult, error: ErrorCode) -> ProducePartitionResult:
+    """What a result that was promised becomes when the promise cannot be kept."""
+    return result._replace(
+        error_code=error, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
+    )

@@ -13,6 +13,7 @@ ordered by offset, so telling them is popping from the left.
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 
@@ -34,7 +35,6 @@ class Partition:
         "_commit_waiters",
         "_write_waiters",
         "fetch_waiters",
-        "high_watermark",
         "isr",
         "leader",
         "leader_epoch",
@@ -52,11 +52,14 @@ class Partition:
         self.leader_epoch: LeaderEpoch = -1
         self.replicas: tuple[BrokerId, ...] = ()
         self.isr: tuple[BrokerId, ...] = ()
-        # Invariant: log.log_start_offset <= high_watermark <= log.written_offset.
-        self.high_watermark: Offset = log.written_offset
         self.fetch_waiters: set[FetchTicket] = set()
         self._write_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
         self._commit_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Consumers see nothing at or past it. Kept by the log, which checkpoints it."""
+        return self.log.high_watermark
 
     def check_leader_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
         """Refuses a client whose metadata is older or newer than ours (KIP-320)."""
@@ -75,6 +78,14 @@ class Partition:
                 f"min.insync.replicas is {self.log.config.min_insync_replicas}",
             )
 
+    def update(self, registration: PartitionRegistration) -> None:
+        """Takes over what the controller decided. Told more than once, it stays the same."""
+        self.leader = registration.leader
+        self.leader_epoch = registration.leader_epoch
+        self.replicas = registration.replicas
+        self.isr = registration.isr
+        self.settle()
+
     def append(self, records: memoryview, now_ms: int) -> "AppendInfo":
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)
 
@@ -92,10 +103,10 @@ class Partition:
             _, waiter, index = waiters.popleft()
             waiter.acknowledged(index, ErrorCode.none)
         # Alone in the ISR, so what is written is committed; followers come with replication.
-        moved = written > self.high_watermark
-        self.high_watermark = written
+        moved = written > self.log.high_watermark
+        self.log.high_watermark = written
         waiters = self._commit_waiters
-        while waiters and waiters[0][0] < self.high_watermark:
+        while waiters and waiters[0][0] < written:
             _, waiter, index = waiters.popleft()
             waiter.acknowledged(index, ErrorCode.none)
         return moved

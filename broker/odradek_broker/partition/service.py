@@ -7,19 +7,32 @@ waited for data, each once however many of their partitions moved.
 
 import logging
 
+from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.manager import LogManager
+from odradek_broker.metadata.delta import MetadataDelta, PartitionChange
+from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicPartition
+from odradek_broker.model.ids import BrokerId, TopicPartition
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Deadlines, FetchTicket, Ticket
 from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Cancellable, Scheduler
 
 logger = logging.getLogger(__name__)
 
 
 class PartitionService:
-    def __init__(self, logs: LogManager, clock: Clock, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        node_id: BrokerId,
+        settings: Settings,
+        logs: LogManager,
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
+        self._node_id = node_id
+        self._settings = settings
         self.logs = logs
         self._clock = clock
         self._scheduler = scheduler
@@ -35,22 +48,48 @@ class PartitionService:
 
     # --- which partitions are here -------------------------------------------------------
 
-    def host(self, partition: Partition) -> None:
-        name, index = partition.topic_partition
-        self.by_name[name, index] = partition
-        self.by_id[partition.topic_id, index] = partition
+    def apply(self, delta: MetadataDelta) -> None:
+        """Brings this broker in line with what the controller decided."""
+        for topic in delta.deleted_topics.values():
+            for index in topic.partitions:
+                self._delete(TopicPartition(topic.name, index))
+        # Broker settings are the defaults under every topic's own.
+        all_topics = delta.broker_config_changed(self._node_id)
+        for name in delta.after.topics if all_topics else delta.changed_topic_configs():
+            self._reconfigure(delta.after, name)
+        for change in delta.changed_partitions():
+            if self._node_id in change.after.replicas:
+                self._host(delta.after, change)
 
-    def stop(self, topic_partition: TopicPartition) -> Partition | None:
+    def _host(self, image: MetadataImage, change: PartitionChange) -> None:
+        name, index = change.topic.name, change.partition
+        partition = self.by_name.get((name, index))
+        if partition is None:
+            config = self._settings.log_config(image.topic_config(name))
+            log = self.logs.get_or_create(TopicPartition(name, index), change.topic.id, config)
+            partition = Partition(TopicPartition(name, index), change.topic.id.bytes, log)
+            self.by_name[name, index] = partition
+            self.by_id[partition.topic_id, index] = partition
+        partition.update(change.after)
+
+    def _delete(self, topic_partition: TopicPartition) -> None:
         """Takes a partition away; whoever waits on it learns that it is gone."""
         partition = self.by_name.pop(topic_partition, None)
         if partition is None:
-            return None
+            return
         self.by_id.pop((partition.topic_id, topic_partition.partition), None)
         self._dirty.pop(partition, None)
         partition.refuse_waiters(ErrorCode.not_leader_or_follower)
         for ticket in tuple(partition.fetch_waiters):
             ticket.on_progress()
-        return partition
+        self.logs.delete(topic_partition)
+
+    def _reconfigure(self, image: MetadataImage, topic: str) -> None:
+        config = self._settings.log_config(image.topic_config(topic))
+        for index in image.topics[topic].partitions:
+            partition = self.by_name.get((topic, index))
+            if partition is not None:
+                partition.log.update_config(config)
 
     def get(self, topic: str, partition: int) -> Partition:
         found = self.by_name.get((topic, partition))
@@ -72,18 +111,14 @@ class PartitionService:
         for partition in dirty:
             try:
                 partition.log.write_pending()
-            except OSError as error:
-                self._disk_failed(partition, error)
+            except LogDirError as error:
+                logger.error("%s: %s", partition.topic_partition, error)
+                partition.refuse_waiters(ErrorCode.kafka_storage_error)
                 continue
             if partition.settle() and partition.fetch_waiters:
                 progressed.update(dict.fromkeys(partition.fetch_waiters))
         for ticket in progressed:
             ticket.on_progress()
-
-    def _disk_failed(self, partition: Partition, error: OSError) -> None:
-        logger.error("writing %s failed: %s", partition.topic_partition, error)
-        self.logs.dir_failed(partition.log.dir, error)
-        partition.refuse_waiters(ErrorCode.kafka_storage_error)
 
     # --- waiting -------------------------------------------------------------------------
 

@@ -1,0 +1,113 @@
+"""Fetch sessions (KIP-227): the rules of ids and epochs, and who has to make room."""
+
+from random import Random
+
+import pytest
+from odradek_broker.handlers.fetch_session import (
+    EVICT_AFTER_MS,
+    FetchSession,
+    FetchSessions,
+    partitions_of,
+)
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
+
+
+def request(session_id=0, epoch=0, topics=(), forgotten=()):
+    return FetchRequest(
+        -1, -1, 500, 1, 1 << 20, 0, session_id, epoch,
+        [(name, None, [ask(i, offset) for i, offset in parts]) for name, parts in topics],
+        [(name, None, list(indexes)) for name, indexes in forgotten],
+        "", None,
+    )  # fmt: skip
+
+
+def ask(index, offset):
+    return FetchPartition(index, -1, offset, -1, -1, 1 << 20)
+
+
+def open_session(sessions, topics=(("t", [(0, 0), (1, 0)]),), privileged=False, now_ms=0.0):
+    return sessions.open(partitions_of(request(topics=topics)), privileged, False, now_ms)
+
+
+def test_an_incremental_request_changes_adds_and_forgets_partitions():
+    sessions = FetchSessions(10, Random(1))
+    session = open_session(sessions)
+    resumed = sessions.resume(
+        request(session.id, 1, [("t", [(1, 42)]), ("u", [(0, 7)])], [("t", [0])]), False, 1.0
+    )
+    assert resumed is session
+    offsets = {key: entry.asked.fetch_offset for key, entry in session.partitions.items()}
+    assert offsets == {("t", 1): 42, ("u", 0): 7}
+
+
+def test_epochs_must_follow_each_other():
+    sessions = FetchSessions(10, Random(1))
+    session = open_session(sessions)
+    sessions.resume(request(session.id, 1), False, 1.0)
+    for wrong in (1, 3):
+        with pytest.raises(KafkaError) as refused:
+            sessions.resume(request(session.id, wrong), False, 1.0)
+        assert refused.value.code == ErrorCode.invalid_fetch_session_epoch
+    sessions.resume(request(session.id, 2), False, 1.0)
+
+
+def test_the_epoch_wraps_to_one_not_to_zero():
+    session = FetchSession(5, False, False, {})
+    session.epoch = 2**31 - 1
+    session.advance()
+    assert session.epoch == 1
+
+
+def test_unknown_session_and_changed_kind_of_topic_names_are_refused():
+    sessions = FetchSessions(10, Random(1))
+    session = open_session(sessions)
+    with pytest.raises(KafkaError) as refused:
+        sessions.resume(request(session.id + 1, 1), False, 1.0)
+    assert refused.value.code == ErrorCode.fetch_session_id_not_found
+    with pytest.raises(KafkaError) as refused:
+        sessions.resume(request(session.id, 1), True, 1.0)
+    assert refused.value.code == ErrorCode.fetch_session_topic_id_error
+
+
+def test_a_full_cache_gives_no_session_until_one_is_unused():
+    sessions = FetchSessions(2, Random(1))
+    first = open_session(sessions, now_ms=0.0)
+    open_session(sessions, now_ms=10.0)
+    assert open_session(sessions, now_ms=20.0) is None
+    sessions.resume(request(first.id, 1), False, 30.0)
+    # The second one is now the least recently used, and long enough unused.
+    assert open_session(sessions, now_ms=11.0 + EVICT_AFTER_MS) is not None
+    sessions.resume(request(first.id, 2), False, 40.0)
+    assert len(sessions) == 2
+
+
+def test_followers_push_consumers_out_but_not_each_other():
+    sessions = FetchSessions(1, Random(1))
+    consumer = open_session(sessions)
+    follower = open_session(sessions, privileged=True)
+    assert follower is not None
+    with pytest.raises(KafkaError):
+        sessions.resume(request(consumer.id, 1), False, 1.0)
+    assert open_session(sessions, privileged=True) is None
+
+
+def test_only_what_changed_is_told_again():
+    entry = next(iter(partitions_of(request(topics=[("t", [(0, 0)])])).values()))
+    quiet = FetchPartitionResult(0, 0, 5, 5, 0, None, -1, b"")
+    assert entry.changed(quiet)  # the high watermark was never told
+    entry.remember(quiet)
+    assert not entry.changed(quiet)
+    assert entry.changed(quiet._replace(high_watermark=6))
+    assert entry.changed(quiet._replace(log_start_offset=1))
+    assert entry.changed(quiet._replace(records=b"x"))
+    failed = quiet._replace(error_code=6)
+    assert entry.changed(failed)
+    entry.remember(failed)
+    assert entry.changed(quiet), "after an error the watermark is told again"
+
+
+def test_partitions_with_records_go_to_the_end_of_the_order():
+    session = open_session(FetchSessions(1, Random(1)), [("t", [(0, 0), (1, 0), (2, 0)])])
+    session.to_the_end(("t", 0))
+    assert list(session.partitions) == [("t", 1), ("t", 2), ("t", 0)]

@@ -1,0 +1,321 @@
+"""Connections over real sockets: order of answers, back pressure, memory, bad frames, sendfile.
+
+The handlers are made for the test; everything else is what the broker runs.
+"""
+
+import asyncio
+import socket
+import struct
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.registry import Handler
+from odradek_broker.log.types import FileRange
+from odradek_broker.network import connection as connection_module
+from odradek_broker.network.server import Server
+from odradek_broker.runtime.clock import SystemClock
+from odradek_broker.runtime.listeners import Listener
+from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.settings import Settings
+
+ECHO = 0  # answers at once with the request's body
+HELD = 1  # answers when the test says so
+METADATA = 3  # a decoded request with a handler that awaits
+
+
+class Bench:
+    """A server with test handlers, and clients for it."""
+
+    def __init__(self, overrides=None):
+        self.loop = asyncio.get_running_loop()
+        self.metrics = Metrics()
+        broker = BrokerContext(
+            node_id=1,
+            cluster_id="test",
+            settings=Settings({"log.dirs": "unused", **(overrides or {})}),
+            clock=SystemClock(),
+            rng=Random(0),
+            metrics=self.metrics,
+            logs=None,
+            partitions=None,
+            controller=None,
+            fetch_sessions=None,
+        )
+        self.clients = []
+        self.held = []
+        self.gates = []
+        handlers = {
+            ECHO: self._handler(ECHO, "Echo", serve=self._echo),
+            HELD: self._handler(HELD, "Held", serve=self._hold),
+            METADATA: self._handler(METADATA, "Metadata", handle=self._await_gate),
+        }
+        self.server = Server(broker, handlers, self.loop)
+        self.address = self.server.bind(Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT"))
+        self.server.start_accepting()
+
+    def _handler(self, key, name, **how):
+        return Handler(key, name, range(0, 10), self.metrics.request(name), **how)
+
+    def _echo(self, ctx, frame, body_at):
+        body = struct.pack(">i", ctx.correlation_id) + bytes(frame[body_at:])
+        ctx.respond([body], len(body))
+
+    def _hold(self, ctx, frame, body_at):
+        self.held.append((ctx, bytes(frame[body_at:])))
+
+    def release(self, number):
+        ctx, body = self.held[number]
+        answer = struct.pack(">i", ctx.correlation_id) + body
+        ctx.respond([answer], len(answer))
+
+    async def _await_gate(self, ctx, request):
+        from odradek_broker.wire.struct import Struct
+
+        gate = self.loop.create_future()
+        self.gates.append(gate)
+        await gate
+        return Struct(brokers=[], topics=[], controller_id=7)
+
+    async def client(self):
+        reader, writer = await asyncio.open_connection(*self.address)
+        self.clients.append(writer)
+        return SimpleNamespace(reader=reader, writer=writer)
+
+    async def stop(self):
+        self.server.stop_accepting()
+        await self.server.drain(0.0)
+        for writer in self.clients:
+            writer.close()
+
+
+def frame(key, correlation_id, body=b"", version=0):
+    payload = struct.pack(">hhih", key, version, correlation_id, -1) + body
+    return struct.pack(">i", len(payload)) + payload
+
+
+async def answer(client):
+    (size,) = struct.unpack(">i", await client.reader.readexactly(4))
+    data = await client.reader.readexactly(size)
+    return struct.unpack_from(">i", data)[0], data[4:]
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def run(story, **overrides):
+    async def main():
+        bench = Bench({k.replace("_", "."): str(v) for k, v in overrides.items()})
+        try:
+            await asyncio.wait_for(story(bench), 30)
+        finally:
+            await bench.stop()
+            assert bench.server.memory.used_bytes == sum(
+                len(body) + 10 for ctx, body in bench.held if ctx.chunks is None
+            )
+
+    asyncio.run(main())
+
+
+def test_answers_keep_the_order_of_requests_whatever_finishes_first():
+    async def story(bench):
+        client = await bench.client()
+        client.writer.write(frame(HELD, 1, b"a") + frame(ECHO, 2, b"b") + frame(HELD, 3, b"c"))
+        await until(lambda: len(bench.held) == 2)
+        bench.release(1)
+        bench.release(0)
+        assert [await answer(client) for _ in range(3)] == [(1, b"a"), (2, b"b"), (3, b"c")]
+
+    run(story)
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 4096])
+def test_frames_may_arrive_in_any_pieces(step):
+    async def story(bench):
+        client = await bench.client()
+        bodies = [b"", b"x" * 10, b"y" * 3000, b"z"]
+        data = b"".join(frame(ECHO, i, body) for i, body in enumerate(bodies))
+        for at in range(0, len(data), step):
+            client.writer.write(data[at : at + step])
+            await client.writer.drain()
+        assert [await answer(client) for _ in bodies] == list(enumerate(bodies))
+
+    run(story)
+
+
+def test_large_frames_arrive_whole_and_in_order():
+    async def story(bench):
+        client = await bench.client()
+        rng = Random(3)
+        bodies = [rng.randbytes(size) for size in (5_000_000, 10, 100_000, 65_000, 1_100_000)]
+        for i, body in enumerate(bodies):
+            client.writer.write(frame(ECHO, i, body))
+        for i, body in enumerate(bodies):
+            assert await answer(client) == (i, body)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "size", [-1, 0, 7, 2**31 - 1, 104857601], ids=["negative", "zero", "tiny", "huge", "over"]
+)
+def test_a_frame_of_impossible_size_closes_the_connection(size):
+    async def story(bench):
+        client = await bench.client()
+        client.writer.write(struct.pack(">i", size) + b"xxxx")
+        assert await client.reader.read() == b""
+        assert bench.metrics.connections == 0
+
+    run(story)
+
+
+def test_a_claimed_but_unsent_frame_costs_no_memory_of_its_size():
+    async def story(bench):
+        client = await bench.client()
+        client.writer.write(struct.pack(">i", 100_000_000) + b"x" * 100)
+        await until(lambda: any(c._frame is not None for c in bench.server.connections))
+        (connection,) = bench.server.connections
+        assert len(connection._frame) <= connection_module.FIRST_BUFFER_BYTES
+
+    run(story)
+
+
+def test_unknown_apis_and_versions_close_the_connection():
+    async def story(bench):
+        for bad in (frame(77, 1), frame(ECHO, 1, version=10), frame(-5, 1), frame(9999, 1)):
+            client = await bench.client()
+            client.writer.write(bad)
+            assert await client.reader.read() == b""
+
+    run(story)
+
+
+def test_too_many_requests_in_flight_stop_reading_until_some_are_answered():
+    async def story(bench):
+        client = await bench.client()
+        number = connection_module.MAX_IN_FLIGHT + 20
+        for i in range(number):
+            client.writer.write(frame(HELD, i, b"%d" % i))
+        await until(lambda: len(bench.held) >= connection_module.MAX_IN_FLIGHT)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(bench.held) == connection_module.MAX_IN_FLIGHT
+        for i in range(number):
+            await until(lambda i=i: len(bench.held) > i)
+            bench.release(i)
+            assert await answer(client) == (i, b"%d" % i)
+
+    run(story)
+
+
+def test_request_memory_is_bounded_over_all_connections():
+    async def story(bench):
+        clients = [await bench.client() for _ in range(4)]
+        for i, client in enumerate(clients):
+            client.writer.write(frame(HELD, i, b"x" * 600_000))
+        await until(lambda: len(bench.held) == 1)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(bench.held) == 1, "a second request does not fit into 1 MB"
+        for i in range(4):
+            await until(lambda i=i: len(bench.held) > i)
+            bench.release(i)
+        assert sorted([(await answer(client))[0] for client in clients]) == [0, 1, 2, 3]
+
+    run(story, queued_max_request_bytes=1_000_000, socket_request_max_bytes=1_000_000)
+
+
+def test_an_awaited_request_is_not_overtaken():
+    async def story(bench):
+        client = await bench.client()
+        body = struct.pack(">i", 0)
+        client.writer.write(frame(METADATA, 1, body) + frame(ECHO, 2) + frame(METADATA, 3, body))
+        await until(lambda: len(bench.gates) == 1)
+        client.writer.write(frame(ECHO, 4))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(bench.gates) == 1
+        assert bench.metrics.request("Echo").versions == {}
+        bench.gates[0].set_result(None)
+        await until(lambda: len(bench.gates) == 2)
+        bench.gates[1].set_result(None)
+        assert [(await answer(client))[0] for _ in range(4)] == [1, 2, 3, 4]
+
+    run(story)
+
+
+def test_file_ranges_go_out_between_bytes_also_to_a_slow_reader(tmp_path):
+    async def story(bench):
+        content = Random(5).randbytes(3_000_000)
+        (tmp_path / "f").write_bytes(content)
+        client = await bench.client()
+        with (tmp_path / "f").open("rb") as file:
+            client.writer.write(frame(HELD, 1) + frame(ECHO, 2, b"after"))
+            await until(lambda: len(bench.held) == 1)
+            head = struct.pack(">i", 1) + b"head"
+            chunks = [head, FileRange(file, 1000, 2_500_000), b"middle", FileRange(file, 0, 5)]
+            bench.held[0][0].respond(chunks, len(head) + 2_500_000 + 6 + 5)
+            await until(lambda: any(c._writing for c in bench.server.connections))
+            first = await answer(client)
+            assert first == (1, b"head" + content[1000:2_501_000] + b"middle" + content[:5])
+            assert await answer(client) == (2, b"after")
+
+    run(story)
+
+
+def test_a_client_that_goes_away_is_forgotten_and_its_waiting_request_cancelled():
+    async def story(bench):
+        client = await bench.client()
+        client.writer.write(frame(HELD, 1))
+        await until(lambda: len(bench.held) == 1)
+        cancelled = []
+        bench.held[0][0].on_disconnect = lambda: cancelled.append(True)
+        bench.held.clear()
+        client.writer.close()
+        await until(lambda: bench.metrics.connections == 0)
+        assert cancelled == [True]
+
+    run(story)
+
+
+def test_limits_on_the_number_of_connections():
+    async def story(bench):
+        clients = [await bench.client() for _ in range(3)]
+        assert await clients[2].reader.read() == b""
+        clients[0].writer.close()
+        await until(lambda: bench.metrics.connections == 1)
+        again = await bench.client()
+        again.writer.write(frame(ECHO, 9))
+        assert await answer(again) == (9, b"")
+
+    run(story, max_connections_per_ip=2)
+
+
+def test_idle_connections_are_closed_and_busy_ones_are_not():
+    async def story(bench):
+        idle, busy = await bench.client(), await bench.client()
+        busy.writer.write(frame(HELD, 1))
+        await until(lambda: len(bench.held) == 1)
+        for connection in bench.server.connections:
+            connection.last_active_ms -= 10_000_000
+        bench.server._close_idle()
+        assert await idle.reader.read() == b""
+        bench.release(0)
+        assert await answer(busy) == (1, b"")
+
+    run(story)
+
+
+def test_a_taken_port_is_refused_when_binding():
+    async def story(bench):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            with pytest.raises(OSError, match="in use"):
+                bench.server.bind(Listener("X", "127.0.0.1", taken.getsockname()[1], "PLAINTEXT"))
+
+    run(story)
