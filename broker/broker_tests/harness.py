@@ -386,3 +386,7 @@ def engine() -> type[Server]:
 
 def on_apache() -> bool:
     return os.environ.get("ODRADEK_TEST_ENGINE") == "apache"
+
+
+if __name__ == "__main__":  # .ci/setup: fetch the jars before the tests, whose time is limited
+    kafka_jars()

@@ -1,0 +1,51 @@
+# Two commands start everything: `make run` shows the broker at work, `make test` proves it.
+# Each target does its own set-up; the second time that takes no time.
+
+SHELL := /bin/bash -euo pipefail
+.DEFAULT_GOAL := help
+.PHONY: help run setup tools test test-clients-apache test-long check format lock clean
+
+BIN := .venv/bin
+JOBS ?= 2
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
+
+run: .venv/.stamp ## start a broker, produce and consume with a real client, show what happened
+	@$(BIN)/odradek demo
+
+test: .venv/.stamp tools ## run the quick test suite (minutes)
+	@$(BIN)/pytest -m "not long" -n $(JOBS) --dist worksteal
+
+test-long: .venv/.stamp tools ## run the tests that take longer than the quick suite may
+	@$(BIN)/pytest -m long
+
+test-clients-apache: .venv/.stamp tools ## run the client tests against Apache Kafka instead of us
+	@ODRADEK_TEST_ENGINE=apache $(BIN)/pytest broker/broker_tests/clients
+
+check: .venv/.stamp ## lint, formatting, types and the layering of the packages
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: .venv/.stamp ## format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
+	@.ci/setup lock
+
+setup: .venv/.stamp tools ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars
+
+clean: ## remove the environment and all caches
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name '*.egg-info' -type d -prune -exec rm -rf {} +
+
+.venv/.stamp: requirements.lock pyproject.toml
+	@.ci/setup python
+	@touch $@
+
+tools: .venv/.stamp
+	@.ci/setup tools
