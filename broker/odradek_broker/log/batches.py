@@ -2,14 +2,13 @@
 
 `scan_headers` serves lookups: it reads a few kilobytes at a time and trusts nothing but the
 chain of lengths. `scan_batches` reads whole batches and checks their CRC; recovery and the
-rebuilding of producer state use it. `split_batches` does the same for bytes in memory.
+rebuilding of producer state use it.
 """
 
 from collections.abc import Iterator
 
 from odradek_broker.log.errors import CorruptLogError
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.runtime.disk import Buffer, File
+from odradek_broker.runtime.disk import File
 from odradek_broker.wire.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
@@ -92,22 +91,3 @@ def scan_batches(
             raise CorruptLogError(path, position, "CRC does not match")
         yield position, header, batch
         position += size
-
-
-def split_batches(records: Buffer) -> list[BatchHeader]:
-    """The headers of one or more batches that fill these bytes exactly, CRC checked."""
-    view = memoryview(records)
-    headers = []
-    at = 0
-    while at < len(view):
-        if at + HEADER_BYTES > len(view):
-            raise KafkaError(ErrorCode.corrupt_message, f"batch cut off at byte {at}")
-        header = read_header(view, at)
-        problem = header_problem(header, len(view) - at)
-        if problem:
-            raise KafkaError(ErrorCode.corrupt_message, f"at byte {at}: {problem}")
-        if not crc_matches(view[at : at + header.size], header.crc):
-            raise KafkaError(ErrorCode.corrupt_message, f"at byte {at}: CRC does not match")
-        headers.append(header)
-        at += header.size
-    return headers

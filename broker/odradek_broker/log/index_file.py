@@ -65,9 +65,6 @@ class IndexFile:
             self._saved += len(self._tail) // self.ENTRY.size
             self._tail = bytearray()
 
-    def sync(self) -> None:
-        self._disk.open(self.path).fsync()
-
     def truncate(self, entries: int) -> None:
         """Keep only the first `entries` entries."""
         if entries >= self._saved:
@@ -76,6 +73,11 @@ class IndexFile:
         self._tail = bytearray()
         self._saved = entries
         self._disk.open(self.path, create=True).truncate(entries * self.ENTRY.size)
+
+    def reset(self) -> None:
+        self._tail = bytearray()
+        self._saved = 0
+        self._disk.open(self.path, create=True).truncate(0)
 
     def search(self, target: int, column: int = 0) -> int:
         """The last slot whose number in `column` is at most `target`; -1 if there is none."""

@@ -8,36 +8,51 @@ writev. So a loop pass over many requests costs one system call per partition:
     write_pending     ─► bytes in the page cache, `written_offset` moves, readers see them
     flush             ─► bytes on disk, `recovery_point` moves
 
-log_start_offset <= recovery_point, high_watermark <= written_offset <= log_end_offset, except
-that the recovery point may lie before the log start after records were deleted.
-
 Offsets may have gaps (compaction, replication of a compacted log); a read of an offset in a
 gap begins with the next batch.
 """
 
+import logging
 import threading
 import zlib
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
-from odradek_broker.log.batches import split_batches
-from odradek_broker.log.file_names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT, file_name
+from odradek_broker.log.control import build_marker, parse_marker
+from odradek_broker.log.file_names import CLEANED, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from odradek_broker.log.leader_epochs import LeaderEpochs
 from odradek_broker.log.log_dir import LogDir
+from odradek_broker.log.lookup import find_aborted, find_by_timestamp, find_max_timestamp
+from odradek_broker.log.producer_replay import snapshot_path
 from odradek_broker.log.producer_snapshot import encode_snapshot
-from odradek_broker.log.producer_state import ProducerState
+from odradek_broker.log.producer_state import EndTxnMarker, ProducerState
 from odradek_broker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
-from odradek_broker.log.types import AppendInfo, FileRange
+from odradek_broker.log.trimming import (
+    delete_old_segments,
+    move_log_start,
+    replace,
+    truncate,
+    truncate_fully,
+)
+from odradek_broker.log.txn_index import AbortedTxn
+from odradek_broker.log.types import AbortedTransaction, AppendInfo, FileRange, TimestampOffset
+from odradek_broker.log.validation import validate_for_append, validate_for_replica
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import ZERO_UUID, LeaderEpoch, Offset, TopicPartition
-from odradek_broker.model.log_config import LogConfig, TimestampType
+from odradek_broker.model.ids import ZERO_UUID, LeaderEpoch, Offset, ProducerId, TopicPartition
+from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.disk import Buffer
 from odradek_broker.wire.record_batch import (
+    CONTROL_BIT,
     EPOCH,
     EPOCH_AT,
     OFFSET,
     BatchHeader,
 )
+from odradek_broker.wire.records import Record
+
+logger = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
 # Guards the few places where flush, in its thread, publishes what the loop's thread also sets.
@@ -45,25 +60,32 @@ _publishing = threading.Lock()
 
 
 class Log:
-    """Invariants (checked by `validate` in tests):
-    segments ascend by base offset, the last one is active, the others are sealed
-    only the active segment has queued bytes
+    """Invariants (`validate` checks them in tests):
+    log_start_offset, high_watermark <= written_offset <= log_end_offset
+    segments ascend by base offset; the last one is active, the others are sealed
+    only the active segment has queued bytes: those of `_pending`
+    recovery_point <= written_offset; a sealed segment below it is synced
+    `segments` is replaced, never changed in place: other threads may be reading the old list
     """
 
     __slots__ = (
+        "_aborted",
+        "_dir_synced",
         "_flushing",
         "_pending",
-        "_pending_aborted",
         "_truncations",
+        "checkpointed",
         "config",
         "dir",
         "epochs",
+        "flushed_ms",
         "high_watermark",
         "log_dir",
         "log_end_offset",
         "log_start_offset",
         "producers",
         "recovery_point",
+        "removed",
         "segments",
         "topic_id",
         "topic_partition",
@@ -83,6 +105,7 @@ class Log:
         epochs: LeaderEpochs,
         producers: ProducerState,
         topic_id: UUID = ZERO_UUID,
+        now_ms: int = 0,
     ) -> None:
         self.log_dir = log_dir
         self.topic_partition = topic_partition
@@ -91,14 +114,19 @@ class Log:
         self.config = config
         self.segments = segments
         self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.written_offset = log_end_offset
-        self.recovery_point = recovery_point
-        self.high_watermark: Offset = log_start_offset
+        self.log_end_offset = log_end_offset  # counts what is queued
+        self.written_offset = log_end_offset  # readers see nothing at or past it
+        self.recovery_point = recovery_point  # all below was fsynced
+        self.checkpointed: Offset = recovery_point  # as the checkpoint file has it
+        self.high_watermark: Offset = log_start_offset  # set by the partition
+        self.flushed_ms = now_ms  # when the last flush took place
         self.epochs = epochs
         self.producers = producers
+        self.removed = False  # its directory was renamed, to be deleted
         self._pending: list[Buffer] = []
+        self._aborted: list[AbortedTxn] = []  # for the transaction index, once written
         self._truncations = 0
+        self._dir_synced = False
         self._flushing = threading.Lock()
 
     def __repr__(self) -> str:
@@ -109,8 +137,15 @@ class Log:
         return self.segments[-1]
 
     @property
+    def sealed_segments(self) -> list[LogSegment]:
+        return self.segments[:-1]
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
+
+    def update_config(self, config: LogConfig) -> None:
+        self.config = config
 
     # Appending
 
@@ -122,113 +157,156 @@ class Log:
         *,
         from_client: bool = True,
     ) -> AppendInfo:
-        """Validate, assign offsets, queue. `records` must not be changed until it is written."""
+        """Validate, assign offsets, queue. `records` must not be changed until it is written.
+
+        With `from_client=False` (coordinators, controller) sequence numbers are not checked.
+        """
         if self.log_dir.failure is not None:
             self.log_dir.check()
-        headers = split_batches(records)
+        validated = validate_for_append(records, self.config, now_ms, from_client=from_client)
+        headers = validated.headers
         for header in headers:
-            if header.producer_id >= 0:
+            if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
                 original = self.producers.check(header, check_sequence=from_client)
                 if original is not None:
                     return AppendInfo(
                         original.first_offset, original.last_offset, original.timestamp, True
                     )
         first_offset = self.log_end_offset
-        at = 0
-        offset = first_offset
-        stamped = []
-        for header in headers:
-            OFFSET.pack_into(records, at, offset)
-            EPOCH.pack_into(records, at + EPOCH_AT, leader_epoch)
-            stamped.append(header._replace(base_offset=offset))
-            offset += header.last_offset_delta + 1
-            at += header.size
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, first_offset)
-        self._append(records, stamped, now_ms)
-        by_broker = self.config.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return AppendInfo(
-            first_offset, offset - 1, headers[0].max_timestamp if by_broker else NO_TIMESTAMP, False
-        )
+        self._append(validated.records, headers, now_ms, leader_epoch)
+        last_offset = self.log_end_offset - 1
+        return AppendInfo(first_offset, last_offset, validated.log_append_time_ms, False)
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
-        """Queue batches of the leader as they are: offsets and epochs are kept, the CRC checked."""
+        """Queue batches of the leader as they are: offsets and epochs are kept, CRC checked."""
         if self.log_dir.failure is not None:
             self.log_dir.check()
-        headers = split_batches(records)
-        expected = self.log_end_offset
-        for header in headers:
-            if header.base_offset < expected:
-                raise KafkaError(
-                    ErrorCode.offset_out_of_range,
-                    f"{self.topic_partition}: leader sent offset {header.base_offset}, "
-                    f"expected {expected} or more",
-                )
-            expected = header.next_offset
+        headers = validate_for_replica(records)
+        if not headers:
+            return AppendInfo(self.log_end_offset, self.log_end_offset - 1, NO_TIMESTAMP, False)
+        if headers[0].base_offset < self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"{self.topic_partition}: the leader sent offset {headers[0].base_offset}, "
+                f"expected {self.log_end_offset} or more",
+            )
         for header in headers:
             if header.partition_leader_epoch > self.epochs.latest:
                 self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        self._append(records, headers, NO_TIMESTAMP)
-        return AppendInfo(headers[0].base_offset, expected - 1, NO_TIMESTAMP, False)
+        self._append(records, headers, NO_TIMESTAMP, None)
+        return AppendInfo(headers[0].base_offset, headers[-1].last_offset, NO_TIMESTAMP, False)
 
-    def _append(self, records: Buffer, headers: list[BatchHeader], now_ms: int) -> None:
-        segment = self.segments[-1]
+    def append_control(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        marker: EndTxnMarker,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> AppendInfo:
+        """Queue the marker that ends a transaction. KafkaError if its epochs are too old."""
+        self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
+        batch = build_marker(producer_id, producer_epoch, marker, now_ms)
+        return self.append_as_leader(batch, leader_epoch, now_ms, from_client=False)
+
+    def _append(
+        self,
+        records: Buffer,
+        headers: list[BatchHeader],
+        now_ms: int,
+        leader_epoch: LeaderEpoch | None,
+    ) -> None:
+        """Queue batches; with a leader epoch they are stamped with it and with their offsets."""
+        config = self.config
         size = len(records)
-        if size > self.config.segment_bytes:
+        if size > config.segment_bytes:
             raise KafkaError(
                 ErrorCode.record_list_too_large,
-                f"{size} bytes, segments have at most {self.config.segment_bytes}",
+                f"{size} bytes do not fit into segment.bytes={config.segment_bytes}",
             )
-        if self._must_roll(segment, size, headers, now_ms):
-            segment = self._roll(headers[0].base_offset, now_ms)
-        interval = self.config.index_interval_bytes
+        segment = self.segments[-1]
+        if leader_epoch is None:
+            base, last = headers[0].base_offset, headers[-1].last_offset
+        else:
+            base = last = self.log_end_offset
+            for header in headers:
+                last += header.last_offset_delta + 1
+        if self._must_roll(segment, size, last, headers[-1].max_timestamp, now_ms):
+            segment = self._roll(base, now_ms)
+        at = 0
         for header in headers:
-            base = header.base_offset
+            if leader_epoch is not None:
+                OFFSET.pack_into(records, at, base)
+                EPOCH.pack_into(records, at + EPOCH_AT, leader_epoch)
+            else:
+                base = header.base_offset
             last = base + header.last_offset_delta
-            segment.add(base, last, header.max_timestamp, header.size, interval)
+            batch_size = header.batch_length + 12
+            segment.add(base, last, header.max_timestamp, batch_size, config.index_interval_bytes)
             if header.producer_id >= 0:
-                self.producers.add(header, base)
-            self.log_end_offset = last + 1
+                if header.attributes & CONTROL_BIT:
+                    self._end_transaction(header, memoryview(records)[at : at + batch_size], base)
+                else:
+                    self.producers.add(header, base)
+            base = last + 1
+            at += batch_size
+        self.log_end_offset = self.producers.end_offset = base
         self._pending.append(records)
 
+    def _end_transaction(self, header: BatchHeader, batch: Buffer, offset: Offset) -> None:
+        marker = parse_marker(batch)
+        if marker is None:
+            return
+        completed = self.producers.end_transaction(header, marker, offset)
+        if completed is not None and completed.aborted:
+            self._aborted.append(AbortedTxn.of(completed))
+
     def _must_roll(
-        self, segment: LogSegment, size: int, headers: list[BatchHeader], now_ms: int
+        self, segment: LogSegment, size: int, last: Offset, timestamp: int, now_ms: int
     ) -> bool:
-        config = self.config
-        if segment.size + size > config.segment_bytes:
-            return segment.size > 0
-        if headers[-1].last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        if last - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if segment.size == 0:
             return False
-        if segment.bytes_since_index > config.index_interval_bytes and segment.index_full(
-            config.segment_index_bytes
-        ):
+        config = self.config
+        if segment.size + size > config.segment_bytes:
             return True
-        waited = segment.waited_for_roll(headers[-1].max_timestamp, now_ms)
-        return waited > config.segment_ms - self._roll_jitter_ms(segment)
+        roll_ms = config.segment_ms
+        if config.segment_jitter_ms:
+            roll_ms -= self._roll_jitter_ms(segment)
+        if segment.waited_for_roll(timestamp, now_ms) > roll_ms:
+            return True
+        return segment.bytes_since_index > config.index_interval_bytes and segment.index_full(
+            config.segment_index_bytes
+        )
 
     def _roll_jitter_ms(self, segment: LogSegment) -> int:
         """Keeps many partitions from rolling at once; the same at each look at a segment."""
         jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        if jitter == 0:
-            return 0
-        return zlib.crc32(f"{self.topic_partition}@{segment.base_offset}".encode()) % jitter
+        return zlib.crc32(f"{self.topic_partition}@{segment.base_offset}".encode()) % max(jitter, 1)
 
     def write_pending(self) -> None:
         """Hand everything queued to the kernel: one writev. LogDirError if the disk fails."""
         pending = self._pending
         if not pending:
             return
-        self.log_dir.check()
+        segment = self.segments[-1]
         try:
-            self.segments[-1].write(pending)
-        except OSError as error:
+            self.log_dir.check()
+            segment.write(pending)
+            for aborted in self._aborted:
+                segment.txn_index.append(aborted)
+        except (OSError, KafkaError) as error:
             # Some of it may be in the file: nobody may append behind it or believe in it.
-            pending.clear()
             self.log_end_offset = self.written_offset
-            raise self.log_dir.fail(error) from error
-        pending.clear()
+            if isinstance(error, OSError):
+                raise self.log_dir.fail(error) from error
+            raise
+        finally:
+            pending.clear()
+            self._aborted.clear()
         self.written_offset = self.log_end_offset
 
     def roll(self, now_ms: int) -> None:
@@ -237,21 +315,28 @@ class Log:
             self._roll(self.log_end_offset, now_ms)
 
     def _roll(self, base_offset: Offset, now_ms: int) -> LogSegment:
+        """Write what is queued, seal the active segment, go on in a new one."""
         self.write_pending()
         old = self.segments[-1]
+        kept = self.segments
         try:
-            old.seal()
-            if len(self.segments) > 1:
-                self.segments[-2].recent = None
+            if old.size == 0:  # an offset too far from its base, and nothing in it
+                kept = kept[:-1]
+                old.remove()
+            else:
+                old.seal()
+                self.take_snapshot()
+            if len(kept) > 1:
+                kept[-2].recent = None
             new = LogSegment(self.log_dir.files, self.dir, base_offset, created_ms=now_ms)
-            new.file()
-            self.take_snapshot()
+            new.create()
         except OSError as error:
             raise self.log_dir.fail(error) from error
         with _publishing:
             # The indexes of the old segment are not synced yet: recovery must look at it.
             self.recovery_point = min(self.recovery_point, base_offset - 1)
-            self.segments.append(new)
+            self.segments = [*kept, new]
+            self._dir_synced = False
         return new
 
     def take_snapshot(self) -> None:
@@ -259,8 +344,8 @@ class Log:
         state = self.producers
         offset = self.log_end_offset
         if offset > state.snapshot_offset:
-            path = f"{self.dir}/{file_name(offset, SNAPSHOT)}"
-            self.log_dir.disk.write(path, encode_snapshot(state.entries), sync=False)
+            data = encode_snapshot(state.entries)
+            self.log_dir.disk.write(snapshot_path(self.dir, offset), data, sync=False)
             state.snapshot_offset = offset
 
     # Reading
@@ -268,10 +353,11 @@ class Log:
     def read(
         self, offset: Offset, max_bytes: int, upper_bound: Offset, *, min_one_batch: bool = True
     ) -> tuple[FileRange | None, Offset]:
-        """Up to `max_bytes` of whole batches from the one with `offset` on, below `upper_bound`.
+        """Up to `max_bytes` of batches from the one with `offset` on, below `upper_bound`.
 
         Gives the range and the base offset of its first batch; (None, offset) if there is
-        nothing to read. With `min_one_batch` the first batch comes whole, however large.
+        nothing to read. With `min_one_batch` the first batch comes whole, however large. The
+        last batch may be cut by `max_bytes`, as Kafka does; clients expect that.
         """
         if self.log_dir.failure is not None:
             self.log_dir.check()
@@ -281,7 +367,8 @@ class Log:
                 f"{self.topic_partition}: offset {offset} is not in "
                 f"[{self.log_start_offset}, {self.log_end_offset}]",
             )
-        upper_bound = min(upper_bound, self.written_offset)
+        if upper_bound > self.written_offset:
+            upper_bound = self.written_offset
         if offset >= upper_bound:
             return None, offset
         try:
@@ -296,53 +383,205 @@ class Log:
         at = len(segments) - 1
         if offset < segments[at].base_offset:
             at = bisect_right(segments, offset, key=_base_offset) - 1
-        found = None
-        while found is None:  # the offset may be in a gap at the end of a segment
+        found = segments[at].locate(offset)
+        while found is None:  # the offset is in a gap at the end of a segment
+            at += 1
             if at == len(segments):
                 return None, offset
-            segment = segments[at]
-            found = segment.locate(offset)
-            at += 1
-        start = found.position
-        end = segment.written
-        if upper_bound < (segments[at].base_offset if at < len(segments) else self.written_offset):
+            found = segments[at].locate(offset)
+        segment = segments[at]
+        base_offset, start, first_size = found
+        length = segment.written - start
+        segment_end = (
+            self.written_offset if segment is segments[-1] else segments[at + 1].base_offset
+        )
+        if upper_bound < segment_end:
             bound = segment.locate(upper_bound)
             if bound is not None:
-                end = bound.position
-        length = end - start
+                length = bound.position - start
         if length > max_bytes:
-            if max_bytes < found.size:
-                length = found.size if min_one_batch else 0
+            if max_bytes < first_size:
+                length = first_size if min_one_batch else 0
             else:
                 length = max_bytes
                 if segment.recent is not None:
                     length = segment.recent.last_boundary(start, start + max_bytes) - start
         if length <= 0:
             return None, offset
-        return FileRange(segment.file(), start, length), found.base_offset
+        return FileRange(segment.file(), start, length), base_offset
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Readers of committed transactions see nothing at or past it."""
+        producers = self.producers
+        if not producers.ongoing and not producers.unreplicated:
+            return self.high_watermark
+        producers.forget_replicated(self.high_watermark)
+        first = producers.first_unstable_offset
+        if first is None:
+            return self.high_watermark
+        return min(max(first, self.log_start_offset), self.high_watermark)
+
+    def aborted_transactions(
+        self, from_offset: Offset, to_offset: Offset
+    ) -> list[AbortedTransaction]:
+        """Those with records in [from, to): a reader of committed ones must skip their records."""
+        with self._using_files():
+            return find_aborted(self._segments_from(from_offset), from_offset, to_offset)
+
+    def _segments_from(self, offset: Offset) -> list[LogSegment]:
+        return self.segments[max(0, bisect_right(self.segments, offset, key=_base_offset) - 1) :]
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is at least as young, and its timestamp; None if none is."""
+        with self._using_files():
+            found = find_by_timestamp(
+                self.segments, timestamp, self.log_start_offset, self.written_offset
+            )
+        return self._timestamp_offset(found)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first of the youngest records; None if the log is empty."""
+        with self._using_files():
+            found = find_max_timestamp(self.segments, self.log_start_offset, self.written_offset)
+        return self._timestamp_offset(found)
+
+    @staticmethod
+    def _timestamp_offset(found: tuple[Record, BatchHeader] | None) -> TimestampOffset | None:
+        if found is None:
+            return None
+        record, header = found
+        return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch up to `epoch` and where it ends; (-1, -1) if unknown (KIP-101)."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # Trimming and replacing
+
+    def end_offsets(self) -> list[Offset]:
+        """Where each segment ends: the next one's base offset, or the log end."""
+        return [*(segment.base_offset for segment in self.segments[1:]), self.log_end_offset]
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Apply `retention.ms`, `retention.bytes` and the log start; the number that went."""
+        with self._using_files():
+            return delete_old_segments(self, now_ms)
+
+    def advance_log_start_offset(self, offset: Offset) -> None:
+        """Records before it are deleted (DeleteRecords); their segments go with retention."""
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"{self.topic_partition}: cannot delete up to {offset}, "
+                f"the high watermark is {self.high_watermark}",
+            )
+        move_log_start(self, offset)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop all batches that reach to this offset or past it (a follower's step back)."""
+        self.write_pending()
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        with self._using_files():
+            truncate(self, offset)
+        self._after_truncation()
+
+    def truncate_fully_and_start_at(self, offset: Offset, now_ms: int = 0) -> None:
+        """Drop everything and go on, empty, at this offset (a follower too far behind)."""
+        self.write_pending()
+        with self._using_files():
+            truncate_fully(self, offset, now_ms)
+        self._after_truncation()
+
+    def _after_truncation(self) -> None:
+        with _publishing:
+            self._truncations += 1
+            self.recovery_point = min(self.recovery_point, self.log_end_offset)
+            self._dir_synced = False
+        if self.checkpointed > self.recovery_point:
+            # New bytes will follow where old, synced ones were: a crash must not trust them.
+            self.log_dir.checkpoint_recovery_points()()
+            self.log_dir.checkpoint_log_starts()()
+
+    def new_cleaned_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:
+        """An empty segment with suffix `.cleaned`; its owner fills, seals and syncs it."""
+        files = self.log_dir.files
+        segment = LogSegment(files, self.dir, base_offset, created_ms=now_ms, suffix=CLEANED)
+        segment.remove()
+        segment.create()
+        return segment
+
+    def replace_segments(
+        self, old: Sequence[LogSegment], new: Sequence[LogSegment], now_ms: int
+    ) -> bool:
+        """Swap in what the cleaner made; False if retention took `old` away meanwhile."""
+        with self._using_files():
+            return replace(self, old, new, now_ms)
+
+    @contextmanager
+    def _using_files(self) -> Iterator[None]:
+        self.log_dir.check()
+        try:
+            yield
+        except OSError as error:
+            raise self.log_dir.fail(error) from error
 
     # Flushing
 
-    def flush(self) -> None:
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush."""
+        unflushed = self.written_offset - self.recovery_point
+        return unflushed > 0 and (
+            unflushed >= self.config.flush_messages
+            or now_ms - self.flushed_ms >= self.config.flush_ms
+        )
+
+    def flush(self, now_ms: int | None = None) -> None:
         """fsync what was written so far and move the recovery point. Safe in a worker thread."""
         with self._flushing:
             truncations = self._truncations
             target = self.written_offset
             unsynced = [segment for segment in self.segments if not segment.synced]
-            try:
-                for segment in unsynced:
-                    segment.sync()
-                self.save_epochs()
-                self.log_dir.disk.sync_dir(self.dir)
-            except OSError as error:
-                raise self.log_dir.fail(error) from error
+            self._sync(unsynced)
             with _publishing:
+                if now_ms is not None:
+                    self.flushed_ms = now_ms
                 if truncations != self._truncations:
                     return  # the loop's thread truncated meanwhile: this flush proves nothing
-                last = unsynced[-1]
-                if last.sealed and not last.synced:
-                    target -= 1  # rolled meanwhile; see _roll
+                if unsynced and unsynced[-1].sealed and not unsynced[-1].synced:
+                    target -= 1  # rolled meanwhile: its indexes are not synced, see _roll
                 self.recovery_point = max(self.recovery_point, target)
+
+    def _sync(self, segments: list[LogSegment]) -> None:
+        """First the bytes, then what says that they are valid."""
+        try:
+            for segment in segments:
+                try:
+                    segment.sync()
+                except FileNotFoundError:
+                    if segment in self.segments:
+                        raise
+                    # Deleted by retention or truncation while we were at it.
+            self.save_epochs()
+            if not self._dir_synced:
+                self._dir_synced = True
+                self._sync_dir()
+        except OSError as error:
+            if not self.removed:
+                raise self.log_dir.fail(error) from error
+
+    def _sync_dir(self) -> None:
+        """The names of the files, whose they are, and the directory itself."""
+        disk = self.log_dir.disk
+        metadata = f"{self.dir}/{PARTITION_METADATA}"
+        if disk.exists(metadata):
+            disk.open(metadata).fsync()
+        disk.sync_dir(self.dir)
+        disk.sync_dir(self.log_dir.path)
 
     def save_epochs(self) -> None:
         if self.epochs.dirty:
@@ -353,11 +592,10 @@ class Log:
     def close(self) -> None:
         """Write and sync everything, so that the next start need not recover."""
         self.write_pending()
-        try:
+        with self._using_files():
             self.segments[-1].seal()
             self.take_snapshot()
-        except OSError as error:
-            raise self.log_dir.fail(error) from error
+        self._dir_synced = False
         self.flush()
         for segment in self.segments:
             segment.release_file()

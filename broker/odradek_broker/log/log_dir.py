@@ -1,16 +1,34 @@
-"""One entry of `log.dirs`: what its logs share, and whether it still works.
+"""One entry of `log.dirs`: what its logs share, its checkpoints, and whether it still works.
 
 A directory that fails once (any OSError while writing, reading or syncing) is offline until
 the broker restarts; its logs answer KAFKA_STORAGE_ERROR, those of other directories go on.
 """
 
+import logging
+import threading
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+from odradek_broker.log import checkpoints
+from odradek_broker.log.dir_identity import (
+    LOCK,
+    LogDirConfigError,
+    claim_identity,
+    put_clean_shutdown_mark,
+    take_clean_shutdown_mark,
+)
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_cache import FileCache
-from odradek_broker.model.ids import ZERO_UUID
-from odradek_broker.runtime.disk import Disk
+from odradek_broker.log.file_names import DELETE_DIR
+from odradek_broker.model.ids import ZERO_UUID, Offset, TopicPartition
+from odradek_broker.runtime.disk import Disk, Lock
+
+if TYPE_CHECKING:
+    from odradek_broker.log.log import Log
+
+logger = logging.getLogger(__name__)
 
 
 class LogDir:
@@ -22,8 +40,14 @@ class LogDir:
         self.files = files
         self.directory_id: UUID = ZERO_UUID
         self.failure: OSError | None = None
+        self.clean = False  # the last shutdown was
+        self.logs: set[Log] = set()
         # Renamed to `.deleted` (or `-delete`) and to be removed at this time, oldest first.
         self.doomed: deque[tuple[int, str]] = deque()
+        self._lock: Lock | None = None
+        self._writing = threading.Lock()
+        self._versions: dict[str, int] = {}  # of each checkpoint: the newest one made …
+        self._written: dict[str, int] = {}  # … and the newest one written
 
     def __repr__(self) -> str:
         return f"LogDir({self.path}{', offline' if self.failure else ''})"
@@ -32,11 +56,108 @@ class LogDir:
         """Take the directory offline; the caller raises what comes back."""
         if self.failure is None:
             self.failure = cause
+            logger.error("log directory %s is offline: %s", self.path, cause)
         return LogDirError(self.path, cause)
 
     def check(self) -> None:
         if self.failure is not None:
             raise LogDirError(self.path, self.failure)
 
+    def open(self, cluster_id: str, node_id: int) -> None:
+        """Create it if need be, lock it, check whose it is. LogDirConfigError, or offline."""
+        try:
+            self.disk.make_dir(self.path)
+            self._lock = self.disk.lock(f"{self.path}/{LOCK}")
+            if self._lock is None:
+                raise LogDirConfigError(
+                    f"log.dirs: {self.path} is locked: another broker is using this directory"
+                )
+            self.directory_id = claim_identity(
+                self.disk, self.path, cluster_id, node_id
+            ).directory_id
+            self.clean = take_clean_shutdown_mark(self.disk, self.path)
+        except OSError as error:
+            self.fail(error)
+
+    def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
+        try:
+            if clean and self.failure is None:
+                put_clean_shutdown_mark(self.disk, self.path, broker_epoch)
+        except OSError as error:
+            self.fail(error)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Checkpoints
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
+        path = f"{self.path}/{name}"
+        if not self.disk.exists(path):
+            return {}
+        offsets = checkpoints.parse_offsets(self.disk.read(path))
+        if offsets is None:
+            logger.warning("%s is damaged and ignored", path)
+        return offsets or {}
+
+    def checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
+        """Prepare a checkpoint; call what comes back, in any thread, to write it.
+
+        One that is overtaken by a newer one of the same name is not written any more.
+        """
+        data = checkpoints.encode_offsets(offsets)
+        version = self._versions[name] = self._versions.get(name, 0) + 1
+
+        def write() -> None:
+            with self._writing:
+                if self.failure is not None or version < self._written.get(name, 0):
+                    return
+                try:
+                    self.disk.write(f"{self.path}/{name}", data)
+                except OSError as error:
+                    raise self.fail(error) from error
+                self._written[name] = version
+
+        return write
+
+    def checkpoint_recovery_points(self) -> Callable[[], None]:
+        offsets = {}
+        for log in self.logs:
+            offsets[log.topic_partition] = log.checkpointed = max(log.recovery_point, 0)
+        return self.checkpoint(checkpoints.RECOVERY_POINT, offsets)
+
+    def checkpoint_log_starts(self) -> Callable[[], None]:
+        """Only those that the name of the first segment does not tell."""
+        offsets = {
+            log.topic_partition: log.log_start_offset
+            for log in self.logs
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        return self.checkpoint(checkpoints.LOG_START_OFFSET, offsets)
+
+    def checkpoint_high_watermarks(self) -> Callable[[], None]:
+        offsets = {log.topic_partition: log.high_watermark for log in self.logs}
+        return self.checkpoint(checkpoints.HIGH_WATERMARK, offsets)
+
+    # Delayed removal
+
     def doom(self, path: str, at_ms: int) -> None:
         self.doomed.append((at_ms, path))
+
+    def take_doomed(self, now_ms: int) -> list[str]:
+        """What is to be removed now; in the order of dooming, so one long delay holds up others."""
+        due = []
+        while self.doomed and self.doomed[0][0] <= now_ms:
+            due.append(self.doomed.popleft()[1])
+        return due
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files and `-delete` directories; what is gone already is no error."""
+        try:
+            for path in paths:
+                if not path.endswith(DELETE_DIR):
+                    self.disk.remove(path)
+                elif self.disk.exists(path):
+                    self.disk.remove_tree(path)
+        except OSError as error:
+            raise self.fail(error) from error

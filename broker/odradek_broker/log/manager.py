@@ -1,57 +1,309 @@
-"""All logs of a broker, in the directories of `log.dirs`."""
+"""All logs of a broker, in the directories of `log.dirs`.
 
-from collections.abc import Sequence
+    manager = LogManager(["/data/a", "/data/b"], RealDisk(), SystemClock(), LogSettings(…))
+    manager.open()                     locks, identity; one clear error if that fails
+    manager.load_all(config_of)        in a thread; `manager.progress` says how far it is
+    manager.get_or_create(tp, id, cfg) a new partition goes where there are the fewest
+    manager.tick(now_ms)               about once a second; the jobs it gives run in a thread
+    manager.close()                    a clean shutdown: the next start need not recover
+
+Owned by the event loop's thread, except for `load_all`, which runs before anyone else calls,
+and the jobs of `tick`.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
+from odradek_broker.log import checkpoints
+from odradek_broker.log.dir_identity import LogDirConfigError
+from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_cache import FileCache
-from odradek_broker.log.leader_epochs import LeaderEpochs
+from odradek_broker.log.file_names import (
+    PARTITION_METADATA,
+    delete_dir_name,
+    is_delete_dir,
+    parse_dir_name,
+)
+from odradek_broker.log.housekeeping import Housekeeping, Job, LogSettings
+from odradek_broker.log.loading import LoadOptions, load_log
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
-from odradek_broker.log.producer_state import ProducerState
-from odradek_broker.log.segment import LogSegment
-from odradek_broker.model.ids import TopicPartition
+from odradek_broker.log.partition_metadata import encode_partition_metadata
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import ZERO_UUID, Offset, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import Clock
-from odradek_broker.runtime.disk import Disk
+from odradek_broker.runtime.disk import Disk, DiskUsage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LoadProgress:
+    """For /readyz and the log: how far loading is. Written by the loading threads."""
+
+    logs_total: int = 0
+    logs_loaded: int = 0
+    bytes_recovered: int = 0
+    done: bool = False
+
+
+class DirDescription(NamedTuple):
+    """One entry of DescribeLogDirs."""
+
+    path: str
+    directory_id: UUID
+    failure: OSError | None
+    usage: DiskUsage
+    logs: list[Log]
+
+
+class _Checkpoints(NamedTuple):
+    """What the checkpoints of a directory said at start."""
+
+    recovery_points: dict[TopicPartition, Offset]
+    log_starts: dict[TopicPartition, Offset]
+    high_watermarks: dict[TopicPartition, Offset]
+    cleaner_offsets: dict[TopicPartition, Offset]
 
 
 class LogManager:
+    """Invariant: a partition has its directory in at most one log dir, and one Log."""
+
     def __init__(
-        self, dirs: Sequence[str], disk: Disk, clock: Clock, *, open_files_max: int = 4096
+        self, dirs: Sequence[str], disk: Disk, clock: Clock, settings: LogSettings | None = None
     ) -> None:
+        self.settings = settings or LogSettings()
         self._disk = disk
         self._clock = clock
-        files = FileCache(disk, open_files_max)
-        self.dirs = [LogDir(path, disk, files) for path in dirs]
-        for log_dir in self.dirs:
-            disk.make_dir(log_dir.path)
+        files = FileCache(disk, self.settings.open_files_max)
+        self.dirs = [LogDir(path.rstrip("/") or "/", disk, files) for path in dirs]
         self.logs: dict[TopicPartition, Log] = {}
+        self.progress = LoadProgress()
+        self._found: dict[TopicPartition, LogDir] = {}  # on disk, not loaded yet
+        self._checkpoints: dict[LogDir, _Checkpoints] = {}
+        self._housekeeping = Housekeeping(self.dirs, self.settings)
+
+    # Start
+
+    def open(self) -> None:
+        """Lock and read all directories. LogDirConfigError if none of them can be used."""
+        if len({log_dir.path for log_dir in self.dirs}) < len(self.dirs):
+            raise LogDirConfigError("log.dirs: a directory is named twice")
+        for log_dir in self.dirs:
+            log_dir.open(self.settings.cluster_id, self.settings.node_id)
+            if log_dir.failure is None:
+                try:
+                    self._survey(log_dir)
+                except OSError as error:
+                    log_dir.fail(error)
+        failures = [log_dir for log_dir in self.dirs if log_dir.failure is not None]
+        if len(failures) == len(self.dirs):
+            reasons = "; ".join(f"{log_dir.path}: {log_dir.failure}" for log_dir in failures)
+            raise LogDirConfigError(f"log.dirs: no directory can be used: {reasons}")
+        self.progress.logs_total = len(self._found)
+
+    def _survey(self, log_dir: LogDir) -> None:
+        self._checkpoints[log_dir] = _Checkpoints(
+            log_dir.read_checkpoint(checkpoints.RECOVERY_POINT),
+            log_dir.read_checkpoint(checkpoints.LOG_START_OFFSET),
+            log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK),
+            log_dir.read_checkpoint(checkpoints.CLEANER_OFFSET),
+        )
+        now_ms = self._clock.now_ms()
+        for entry in log_dir.disk.scan(log_dir.path):
+            if not entry.is_dir:
+                continue
+            if is_delete_dir(entry.name):
+                log_dir.doom(f"{log_dir.path}/{entry.name}", now_ms)
+                continue
+            topic_partition = parse_dir_name(entry.name)
+            if topic_partition is None:
+                continue
+            other = self._found.get(topic_partition)
+            if other is not None:
+                raise LogDirConfigError(
+                    f"log.dirs: {topic_partition} is in both {other.path} and {log_dir.path}"
+                )
+            self._found[topic_partition] = log_dir
+
+    def load_all(self, config_of: Callable[[TopicPartition], LogConfig]) -> None:
+        """Load every log found on disk, several at a time; recover them after a crash."""
+        threads = self.settings.recovery_threads_per_dir * len(self.dirs)
+        with ThreadPoolExecutor(threads, thread_name_prefix="log-load") as pool:
+            jobs = [
+                pool.submit(self._load, topic_partition, log_dir, config_of(topic_partition))
+                for topic_partition, log_dir in sorted(self._found.items())
+            ]
+            for job in jobs:
+                job.result()
+        for log_dir in self._online():
+            log_dir.checkpoint_recovery_points()()
+        self._checkpoints.clear()
+        self.progress.done = True
+
+    def _load(
+        self, topic_partition: TopicPartition, log_dir: LogDir, config: LogConfig
+    ) -> Log | None:
+        """None if the directory fails; the others are loaded all the same."""
+        known = self._checkpoints[log_dir]
+        options = LoadOptions(
+            clean=log_dir.clean,
+            recovery_point=known.recovery_points.get(topic_partition, 0),
+            log_start_offset=known.log_starts.get(topic_partition, 0),
+            gaps_allowed=config.cleanup_compact or topic_partition in known.cleaner_offsets,
+            producer_id_expiration_ms=self.settings.producer_id_expiration_ms,
+            on_segment_recovered=self._count_recovered,
+        )
+        log = None
+        try:
+            log_dir.check()
+            log = load_log(log_dir, topic_partition, config, options, self._clock.now_ms())
+            high_watermark = known.high_watermarks.get(topic_partition, 0)
+            log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+            log.checkpointed = options.recovery_point
+            log_dir.logs.add(log)
+            self.logs[topic_partition] = log
+        except OSError as error:
+            log_dir.fail(error)
+        except LogDirError:
+            pass
+        self._found.pop(topic_partition, None)
+        self.progress.logs_loaded += 1
+        return log
+
+    def _count_recovered(self, size: int) -> None:
+        self.progress.bytes_recovered += size
+
+    # Logs
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self.logs.get(topic_partition)
 
     def get_or_create(
-        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        is_new: bool = True,
     ) -> Log:
+        """The partition's log: in memory, on disk, or made in the directory with the fewest.
+
+        `is_new=False` says that this broker had the partition before; while a directory is
+        offline its log may be there, so no empty one is made elsewhere.
+        """
         log = self.logs.get(topic_partition)
+        if log is None and topic_partition in self._found:
+            log_dir = self._found[topic_partition]
+            log = self._load(topic_partition, log_dir, config)
+            if log is None:
+                raise LogDirError(log_dir.path, log_dir.failure)
         if log is not None:
+            if topic_id in (log.topic_id, ZERO_UUID):
+                return log
+            if log.topic_id != ZERO_UUID:
+                logger.warning("%s belongs to a deleted topic of the same name", log.dir)
+                self.delete(topic_partition)
+                return self._create(topic_partition, topic_id, config)
+            self._assign_topic_id(log, topic_id)
             return log
-        log_dir = self.dirs[0]
-        path = f"{log_dir.path}/{topic_partition}"
-        self._disk.make_dir(path)
-        segment = LogSegment(log_dir.files, path, 0, created_ms=self._clock.now_ms())
-        segment.file()
-        log = Log(
-            log_dir,
-            topic_partition,
-            config,
-            [segment],
-            log_start_offset=0,
-            log_end_offset=0,
-            recovery_point=0,
-            epochs=LeaderEpochs(),
-            producers=ProducerState(),
-            topic_id=topic_id,
-        )
+        if not is_new:
+            for log_dir in self.dirs:
+                log_dir.check()
+        return self._create(topic_partition, topic_id, config)
+
+    def _create(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
+        online = self._online()
+        if not online:
+            raise KafkaError(ErrorCode.kafka_storage_error, "all log directories are offline")
+        log_dir = min(online, key=lambda candidate: len(candidate.logs))
+        try:
+            self._disk.make_dir(f"{log_dir.path}/{topic_partition}")
+            now_ms = self._clock.now_ms()
+            log = load_log(log_dir, topic_partition, config, LoadOptions(), now_ms)
+            self._assign_topic_id(log, topic_id)
+        except OSError as error:
+            raise log_dir.fail(error) from error
+        log_dir.logs.add(log)
         self.logs[topic_partition] = log
         return log
+
+    def _assign_topic_id(self, log: Log, topic_id: UUID) -> None:
+        log.topic_id = topic_id
+        if topic_id != ZERO_UUID:
+            # Synced with the first flush: the cluster's metadata knows it too.
+            data = encode_partition_metadata(topic_id)
+            self._disk.write(f"{log.dir}/{PARTITION_METADATA}", data, sync=False)
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Rename the directory now, remove it after `file.delete.delay.ms`."""
+        log = self.logs.pop(topic_partition, None)
+        if log is None:
+            return
+        log.removed = True
+        log.log_dir.logs.discard(log)
+        if log.log_dir.failure is not None:
+            return
+        path = f"{log.log_dir.path}/{delete_dir_name(topic_partition)}"
+        try:
+            self._disk.rename(log.dir, path)
+        except OSError as error:
+            raise log.log_dir.fail(error) from error
+        log.log_dir.doom(path, self._clock.now_ms() + log.config.file_delete_delay_ms)
+
+    # Running and stopping
+
+    def _online(self) -> list[LogDir]:
+        return [log_dir for log_dir in self.dirs if log_dir.failure is None]
+
+    @property
+    def offline_dirs(self) -> list[LogDir]:
+        return [log_dir for log_dir in self.dirs if log_dir.failure is not None]
+
+    def tick(self, now_ms: int) -> list[Job]:
+        """Do what is due; gives the part that may block (fsync, unlink), to run in a thread.
+
+        A job raises LogDirError if its directory fails; that directory is offline then.
+        """
+        return self._housekeeping.tick(now_ms)
+
+    def describe_dirs(self) -> list[DirDescription]:
+        """Sizes of the file systems and the logs of each directory, for DescribeLogDirs."""
+        found = []
+        for log_dir in self.dirs:
+            usage = DiskUsage(-1, -1)
+            if log_dir.failure is None:
+                try:
+                    usage = self._disk.usage(log_dir.path)
+                except OSError as error:
+                    log_dir.fail(error)
+            logs = sorted(log_dir.logs, key=lambda log: log.topic_partition)
+            found.append(
+                DirDescription(log_dir.path, log_dir.directory_id, log_dir.failure, usage, logs)
+            )
+        return found
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Write and sync all logs, then say that it was done."""
+        threads = self.settings.recovery_threads_per_dir * len(self.dirs)
+        with ThreadPoolExecutor(threads, thread_name_prefix="log-close") as pool:
+            for log_dir in self.dirs:
+                closed = all(list(pool.map(_close, list(log_dir.logs))))
+                if closed and log_dir.failure is None:
+                    log_dir.checkpoint_recovery_points()()
+                    log_dir.checkpoint_log_starts()()
+                    log_dir.checkpoint_high_watermarks()()
+                log_dir.close(clean=closed and not self._found, broker_epoch=broker_epoch)
+
+
+def _close(log: Log) -> bool:
+    try:
+        log.close()
+    except LogDirError:
+        return False
+    return True

@@ -31,6 +31,8 @@ from odradek_broker.wire.record_batch import HEADER_BYTES, BatchHeader, read_hea
 
 # Offsets in the index files are relative to the base offset and have 31 bits.
 RELATIVE_OFFSET_MAX = 2**31 - 1
+# When a damaged index is noticed at a lookup; else the topic's index.interval.bytes counts.
+INDEX_INTERVAL_BYTES = 4096
 
 
 class Location(NamedTuple):
@@ -113,8 +115,12 @@ class LogSegment:
         self.used = True
         file = self._file
         if file is None:
-            file = self._file = self._files.open(self, self.path(), create=True)
+            file = self._file = self._files.open(self, self.path(), create=False)
         return file
+
+    def create(self) -> None:
+        """Make the file of a new segment; its name alone keeps the log end across a restart."""
+        self._file = self._files.open(self, self.path(), create=True)
 
     def release_file(self) -> None:
         self._file = None
@@ -159,9 +165,19 @@ class LogSegment:
     ) -> None:
         """Account for a batch that is queued behind all others of this segment."""
         position = self.size
-        first = self.base_offset
         if position == 0:
             self.first_timestamp = max_timestamp
+        self.index(last, max_timestamp, position, size, index_interval)
+        recent = self.recent
+        if recent is None:
+            recent = self.recent = RecentBatches()
+        recent.add(base - self.base_offset, last - self.base_offset, position)
+        self.size = position + size
+
+    def index(
+        self, last: Offset, max_timestamp: int, position: int, size: int, index_interval: int
+    ) -> None:
+        """Take a batch into the indexes; an entry is due after each `index_interval` bytes."""
         largest = self._max or self.max_timestamp
         if max_timestamp > largest.timestamp:
             self._max = largest = TimeEntry(max_timestamp, last)
@@ -170,11 +186,6 @@ class LogSegment:
             self.time_index.append(largest.timestamp, largest.offset)
             self.bytes_since_index = 0
         self.bytes_since_index += size
-        recent = self.recent
-        if recent is None:
-            recent = self.recent = RecentBatches()
-        recent.add(base - first, last - first, position)
-        self.size = position + size
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Hand queued batches to the kernel. They are all that `add` counted since last time."""
@@ -250,6 +261,24 @@ class LogSegment:
             and self.base_offset <= header.base_offset <= entry.offset
         )
 
+    def position_before_timestamp(self, timestamp: int) -> int:
+        """A batch border at or before the first batch that is at least as young.
+
+        An entry of the time index is only believed if the batch that it names has exactly
+        that timestamp.
+        """
+        entry = self.time_index.lookup(timestamp)
+        if entry.timestamp == NO_TIMESTAMP:
+            return 0
+        position = self.position_before(entry.offset)
+        for _, header in self.headers(position):
+            if header.last_offset >= entry.offset:
+                if header.max_timestamp == entry.timestamp:
+                    return position
+                break
+        self.rebuild_indexes()
+        return self.position_before(self.time_index.lookup(timestamp).offset)
+
     def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         return scan_headers(self.file(), self.path(), start, self.written)
 
@@ -259,6 +288,11 @@ class LogSegment:
         if self._max is None:
             self._max = self._load_max_timestamp()
         return self._max
+
+    def retention_timestamp(self) -> int:
+        """The largest timestamp; when the file was last changed if no record has one."""
+        timestamp = self.max_timestamp.timestamp
+        return timestamp if timestamp >= 0 else self._files.disk.modified_ms(self.path())
 
     def _load_max_timestamp(self) -> TimeEntry:
         """The last entry of the time index, checked against the batch that it names."""
@@ -277,27 +311,92 @@ class LogSegment:
             return self.time_index.last()
         return found
 
+    def indexes_plausible(self) -> bool:
+        """Kafka's sanity checks, for an index that is about to be trusted without a rebuild."""
+        last = self.offset_index.last()
+        if len(self.offset_index) and not (
+            self.base_offset < last.offset and 0 < last.position < self.size
+        ):
+            return False
+        if not len(self.time_index):
+            return True
+        first_time, last_time = self.time_index.entry(0), self.time_index.last()
+        return first_time.timestamp <= last_time.timestamp and last_time.offset >= self.base_offset
+
+    def find_end(self) -> Offset:
+        """The offset after the last batch, read from the end of the file."""
+        end = self.base_offset
+        start = self.position_before(self.base_offset + RELATIVE_OFFSET_MAX)
+        for _, header in self.headers(start):
+            end = header.next_offset
+        self.bytes_since_index = self.size - start
+        return end
+
     # Maintenance
 
-    def rebuild_indexes(self) -> None:
-        """Write offset and time index anew from the batch headers (not the aborted ones)."""
-        interval = 4096
-        self.offset_index.truncate(0)
-        self.time_index.truncate(0)
-        since = 0
-        largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
+    def clear_indexes(self) -> None:
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.bytes_since_index = 0
+        self._max = TimeEntry(NO_TIMESTAMP, self.base_offset)
+
+    def rebuild_indexes(self, index_interval: int = INDEX_INTERVAL_BYTES) -> None:
+        """Write offset and time index anew from the batch headers."""
+        self.clear_indexes()
         for position, header in self.headers():
-            if header.max_timestamp > largest.timestamp:
-                largest = TimeEntry(header.max_timestamp, header.last_offset)
-            if since > interval:
-                self.offset_index.append(header.last_offset, position)
-                self.time_index.append(*largest)
-                since = 0
-            since += header.size
-        self.bytes_since_index = since
-        self._max = largest
+            self.index(
+                header.last_offset, header.max_timestamp, position, header.size, index_interval
+            )
         if self.sealed:
             self.seal()
+
+    def cut(self, position: int) -> None:
+        """Forget all bytes from this position on (a batch border)."""
+        self.file().truncate(position)
+        self.size = self.written = position
+        if position == 0:
+            self.first_timestamp = NO_TIMESTAMP
+        if self.recent is not None:
+            self.recent.truncate(position)
+
+    def truncate_to(self, offset: Offset) -> Offset:
+        """Drop all batches that reach to this offset or past it; gives the new end offset.
+
+        That is `offset`, or the start of a batch that began before it and had to go.
+        """
+        found = self.locate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        if self.has_aborted_transactions:
+            self.txn_index.truncate_to(offset)
+        if found is not None:
+            self.cut(found.position)
+        self._max = None if self.size else TimeEntry(NO_TIMESTAMP, self.base_offset)
+        self.bytes_since_index = self.size - self.offset_index.last().position
+        return offset if found is None else min(offset, found.base_offset)
+
+    def rename(self, suffix: str) -> None:
+        """Change what all files of this segment are in the middle of, e.g. "" to `.deleted`."""
+        disk = self._files.disk
+        old = [(kind, self.path(kind)) for kind in SEGMENT_FILES]
+        self.suffix = suffix
+        for kind, path in old:
+            if disk.exists(path):
+                disk.rename(path, self.path(kind))
+        for index, kind in (
+            (self._offset_index, OFFSET_INDEX),
+            (self._time_index, TIME_INDEX),
+            (self._txn_index, TXN_INDEX),
+        ):
+            if index is not None:
+                index.path = self.path(kind)
+
+    def remove(self) -> None:
+        for kind in SEGMENT_FILES:
+            self._files.disk.remove(self.path(kind))
+        self.release_file()
+
+    # Rolling
 
     def index_full(self, index_bytes_max: int) -> bool:
         """Kafka's limits: one slot of the time index is kept for the entry that sealing adds."""

@@ -58,3 +58,7 @@ class TimeIndex(IndexFile):
         """Forget all entries for offsets at or after this one."""
         self.truncate(self.search(offset - self.base_offset - 1, column=1) + 1)
         self._last_timestamp = self.last().timestamp
+
+    def reset(self) -> None:
+        super().reset()
+        self._last_timestamp = NO_TIMESTAMP

@@ -13,6 +13,7 @@ has an open transaction since 110: the entry is (0, 7, 100, 120, 110).
 from struct import Struct
 from typing import NamedTuple
 
+from odradek_broker.log.producer_state import CompletedTxn
 from odradek_broker.model.ids import Offset
 from odradek_broker.runtime.disk import Disk
 
@@ -25,6 +26,15 @@ class AbortedTxn(NamedTuple):
     first_offset: Offset
     last_offset: Offset
     last_stable_offset: Offset
+
+    @classmethod
+    def of(cls, completed: CompletedTxn) -> "AbortedTxn":
+        return cls(
+            completed.producer_id,
+            completed.first_offset,
+            completed.last_offset,
+            completed.last_stable_offset,
+        )
 
 
 class TxnIndex:

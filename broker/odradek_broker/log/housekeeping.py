@@ -1,0 +1,100 @@
+"""What the logs need from time to time: retention, flushing, checkpoints, delayed removal.
+
+`tick` runs in the event loop's thread and does the part that only touches memory and renames
+files. What may block for long (fsync, unlink of a gigabyte) comes back as jobs for a thread.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.log import Log
+from odradek_broker.log.log_dir import LogDir
+from odradek_broker.model.log_config import LONG_MAX
+
+Job = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """Broker settings of the log layer; names and defaults are Kafka's where it has them."""
+
+    cluster_id: str = ""
+    node_id: int = 0
+    recovery_threads_per_dir: int = 2  # num.recovery.threads.per.data.dir
+    retention_check_interval_ms: int = 300_000  # log.retention.check.interval.ms
+    flush_check_interval_ms: int = 1_000  # log.flush.scheduler.interval.ms, but not "never"
+    recovery_point_interval_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
+    log_start_interval_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
+    high_watermark_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
+    producer_id_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
+    producer_id_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
+    # Segment files kept open. Half of a common `ulimit -n` of 8192 and more stays for sockets.
+    open_files_max: int = 4096
+
+
+class Housekeeping:
+    def __init__(self, dirs: Sequence[LogDir], settings: LogSettings) -> None:
+        self._dirs = dirs
+        self._settings = settings
+        self._next_ms: dict[str, int] = {}
+
+    def tick(self, now_ms: int) -> list[Job]:
+        settings = self._settings
+        retention = self._due("retention", settings.retention_check_interval_ms, now_ms)
+        flush = self._due("flush", settings.flush_check_interval_ms, now_ms)
+        expire = self._due("producers", settings.producer_id_check_interval_ms, now_ms)
+        recovery_points = self._due("recovery", settings.recovery_point_interval_ms, now_ms)
+        log_starts = self._due("start", settings.log_start_interval_ms, now_ms)
+        high_watermarks = self._due("hw", settings.high_watermark_interval_ms, now_ms)
+        jobs: list[Job] = []
+        for log_dir in self._dirs:
+            if log_dir.failure is not None:
+                continue
+            if retention:
+                self._apply_retention(log_dir, now_ms)
+            if flush:
+                jobs += [
+                    lambda log=log: log.flush(now_ms)  # type: ignore[misc]
+                    for log in log_dir.logs
+                    if _flush_due(log, now_ms)
+                ]
+            if expire:
+                for log in log_dir.logs:
+                    log.producers.expire(now_ms, settings.producer_id_expiration_ms)
+            if recovery_points:
+                jobs.append(log_dir.checkpoint_recovery_points())
+            if log_starts:
+                jobs.append(log_dir.checkpoint_log_starts())
+            if high_watermarks:
+                jobs.append(log_dir.checkpoint_high_watermarks())
+            doomed = log_dir.take_doomed(now_ms)
+            if doomed:
+                jobs.append(lambda log_dir=log_dir, doomed=doomed: log_dir.remove(doomed))  # type: ignore[misc]
+        return jobs
+
+    def _due(self, what: str, interval_ms: int, now_ms: int) -> bool:
+        """The first tick only starts the clock: a start has enough to do."""
+        next_ms = self._next_ms.get(what)
+        if next_ms is not None and now_ms < next_ms:
+            return False
+        self._next_ms[what] = now_ms + interval_ms
+        return next_ms is not None
+
+    def _apply_retention(self, log_dir: LogDir, now_ms: int) -> None:
+        for log in list(log_dir.logs):
+            try:
+                log.delete_old_segments(now_ms)
+            except LogDirError:
+                return
+
+
+def _flush_due(log: Log, now_ms: int) -> bool:
+    """A sealed segment is synced soon after the roll, as Kafka does, or as settings ask."""
+    segments = log.segments
+    if len(segments) > 1 and not segments[-2].synced:
+        return True
+    config = log.config
+    return (config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX) and log.flush_due(
+        now_ms
+    )

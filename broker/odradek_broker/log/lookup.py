@@ -1,0 +1,55 @@
+"""Find records by timestamp, and the aborted transactions of a range of offsets."""
+
+from collections.abc import Sequence
+
+from odradek_broker.log.segment import LogSegment
+from odradek_broker.log.types import AbortedTransaction
+from odradek_broker.model.ids import Offset
+from odradek_broker.wire.record_batch import BatchHeader
+from odradek_broker.wire.records import Record, read_records
+
+
+def find_by_timestamp(
+    segments: Sequence[LogSegment], timestamp: int, start_offset: Offset, end_offset: Offset
+) -> tuple[Record, BatchHeader] | None:
+    """The first record in [start, end) that is at least as young as `timestamp`."""
+    for segment in segments:
+        if segment.size == 0 or segment.max_timestamp.timestamp < timestamp:
+            continue
+        for position, header in segment.headers(segment.position_before_timestamp(timestamp)):
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            for record in read_records(segment.file().pread(header.size, position)):
+                if record.timestamp >= timestamp and start_offset <= record.offset < end_offset:
+                    return record, header
+    return None
+
+
+def find_max_timestamp(
+    segments: Sequence[LogSegment], start_offset: Offset, end_offset: Offset
+) -> tuple[Record, BatchHeader] | None:
+    """The first of the youngest records of the log."""
+    candidates = [segment for segment in segments if segment.size]
+    if not candidates:
+        return None
+    segment = max(candidates, key=lambda candidate: candidate.max_timestamp.timestamp)
+    timestamp = segment.max_timestamp.timestamp
+    return find_by_timestamp([segment], timestamp, start_offset, end_offset)
+
+
+def find_aborted(
+    segments: Sequence[LogSegment], from_offset: Offset, to_offset: Offset
+) -> list[AbortedTransaction]:
+    """Aborted transactions that have records in [from, to), by the offset of their marker."""
+    found: list[AbortedTransaction] = []
+    for segment in segments:
+        if not segment.has_aborted_transactions:
+            continue
+        for aborted in segment.txn_index.read():
+            if aborted.last_offset >= from_offset and aborted.first_offset < to_offset:
+                found.append(AbortedTransaction(aborted.producer_id, aborted.first_offset))
+            if aborted.last_stable_offset >= to_offset:
+                return found
+    return found

@@ -1,0 +1,92 @@
+"""Restore the producer state of a log: newest good snapshot, then the batches behind it.
+
+Used at load and after a truncation. With `txn_index_from` the transaction indexes of the
+segments from that offset on are written anew on the way, since recovery cannot trust them.
+"""
+
+import logging
+
+from odradek_broker.log.control import parse_marker
+from odradek_broker.log.file_names import SNAPSHOT, file_name
+from odradek_broker.log.producer_snapshot import CorruptSnapshotError, state_from_snapshot
+from odradek_broker.log.producer_state import ProducerState
+from odradek_broker.log.segment import LogSegment
+from odradek_broker.log.txn_index import AbortedTxn
+from odradek_broker.model.ids import Offset
+from odradek_broker.runtime.disk import Disk
+from odradek_broker.wire.record_batch import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+
+def restore_producer_state(
+    disk: Disk,
+    directory: str,
+    segments: list[LogSegment],
+    snapshots: list[Offset],
+    end_offset: Offset,
+    txn_index_from: Offset | None = None,
+) -> ProducerState:
+    """The state as of `end_offset`. Snapshots past it, and damaged ones, are removed."""
+    for offset in snapshots:
+        if offset > end_offset:
+            disk.remove(snapshot_path(directory, offset))
+    start_offset = segments[0].base_offset
+    newest = end_offset if txn_index_from is None else min(end_offset, txn_index_from)
+    state = ProducerState(start_offset)
+    for offset in sorted(snapshots, reverse=True):
+        if start_offset <= offset <= newest:
+            path = snapshot_path(directory, offset)
+            try:
+                state = state_from_snapshot(disk.read(path), offset)
+                break
+            except CorruptSnapshotError as problem:
+                logger.warning("%s is damaged (%s), taking an older one", path, problem)
+                disk.remove(path)
+    if state.end_offset < end_offset:
+        _replay(state, segments, end_offset, txn_index_from)
+    return state
+
+
+def snapshot_path(directory: str, offset: Offset) -> str:
+    return f"{directory}/{file_name(offset, SNAPSHOT)}"
+
+
+def _replay(
+    state: ProducerState,
+    segments: list[LogSegment],
+    end_offset: Offset,
+    txn_index_from: Offset | None,
+) -> None:
+    start_offset = state.end_offset
+    for at, segment in enumerate(segments):
+        if at + 1 < len(segments) and segments[at + 1].base_offset <= start_offset:
+            continue
+        rewrite_index = txn_index_from is not None and segment.base_offset >= txn_index_from
+        if rewrite_index:
+            segment.txn_index.truncate_to(segment.base_offset)
+        for position, header in segment.headers(segment.position_before(start_offset)):
+            if header.base_offset >= end_offset:
+                break
+            if header.producer_id >= 0 and header.base_offset >= start_offset:
+                replay_batch(state, segment, position, header, write_index=rewrite_index)
+    state.end_offset = end_offset
+
+
+def replay_batch(
+    state: ProducerState,
+    segment: LogSegment,
+    position: int,
+    header: BatchHeader,
+    *,
+    write_index: bool,
+) -> None:
+    if not header.is_control:
+        state.add(header, header.base_offset)
+        return
+    marker = parse_marker(memoryview(segment.file().pread(header.size, position)))
+    if marker is None:
+        return
+    completed = state.end_transaction(header, marker, header.base_offset)
+    if completed is not None and completed.aborted and write_index:
+        segment.txn_index.append(AbortedTxn.of(completed))
