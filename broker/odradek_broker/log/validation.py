@@ -32,7 +32,6 @@ from odradek_broker.wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_FROM,
-    DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC_AT,
@@ -63,7 +62,7 @@ TARGET_CODECS = {
 }
 
 _length = Struct(">i").unpack_from
-_crc_attributes = Struct(">IH").pack_into
+_crc_attributes = Struct(">Ih").pack_into
 _max_timestamp = Struct(">q").pack_into
 CRC_AT = 17
 MAX_TIMESTAMP_AT = 35
@@ -207,7 +206,7 @@ def _check_records(
         max_timestamp = log_append_time_ms = now_ms
     else:
         max_timestamp = _check_timestamps(data, header, edges, config, now_ms)
-    attributes = header.attributes & ~(TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)
+    attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
     if log_append_time_ms >= 0:
         attributes |= TIMESTAMP_TYPE_BIT
     target = TARGET_CODECS.get(config.compression_type, codec)  # "producer": as it came
@@ -220,11 +219,18 @@ def _check_records(
     return Validated(batch, [header], log_append_time_ms)
 
 
+RECORD_BYTES_MIN = 6  # attributes, two deltas, two lengths, number of headers: a byte each
+
 # How far the next record is, by the first byte of a record's length: a one-byte length itself
 # and the bytes it counts, or the low bits' share of a two-byte one (its second byte then adds
-# 64 times itself). Zigzag-coded lengths are even; odd ones are negative and have no entry.
+# 64 times itself). Lengths are zigzag-coded, so odd bytes belong to negative ones: those have
+# no entry, nor have lengths that are too short for a record.
 STEP: list[Any] = [
-    None if byte & 1 else byte // 2 + 1 if byte < 0x80 else byte // 2 - 0x40 + 2
+    None
+    if byte & 1 or byte // 2 < RECORD_BYTES_MIN
+    else 1 + byte // 2
+    if byte < 0x80
+    else 2 + (byte & 0x7F) // 2
     for byte in range(256)
 ]
 
@@ -248,7 +254,7 @@ def walk_records(data: Buffer, count: int) -> Edges:
             else:
                 length, at = read_varint(data, at)
                 if length < 0:
-                    raise DecodeError("a record of negative length")
+                    raise DecodeError("a record of impossible length")
                 at += length
         end, last_timestamp, last_offset = check_record(data, at)
         first_timestamp, first_offset = last_timestamp, last_offset
@@ -257,7 +263,7 @@ def walk_records(data: Buffer, count: int) -> Edges:
     except IndexError:
         raise DecodeError("fewer records than the batch says") from None
     except TypeError:
-        raise DecodeError("a record of negative length") from None
+        raise DecodeError("a record of impossible length") from None
     if end != len(data):
         raise DecodeError(f"{len(data) - end} bytes after the last record")
     return Edges(first_timestamp, last_timestamp, first_offset == 0 and last_offset == count - 1)
@@ -292,6 +298,8 @@ def _check_timestamps(
     """
     if header.attributes & TIMESTAMP_TYPE_BIT:
         low = high = header.max_timestamp  # what readers of such a batch take for each record
+        if high == NO_TIMESTAMP:
+            raise _rejected_timestamp([(0, "a producer may not send LogAppendTime")])
     else:
         base = header.base_timestamp
         low = base + min(edges.first_timestamp_delta, edges.last_timestamp_delta)
@@ -299,12 +307,11 @@ def _check_timestamps(
         if high != header.max_timestamp or config.timestamp_before_max_ms != LONG_MAX:
             deltas = [view.timestamp_delta for view in view_records(data, header.record_count)]
             low, high = base + min(deltas), base + max(deltas)
-    earliest = now_ms - config.timestamp_before_max_ms
-    latest = now_ms + config.timestamp_after_max_ms
-    if earliest <= low and high <= latest:
-        return high
-    _reject_timestamps(data, header, earliest, latest)
-    return high
+    earliest = max(now_ms - config.timestamp_before_max_ms, -LONG_MAX)
+    latest = min(now_ms + config.timestamp_after_max_ms, LONG_MAX)
+    if low < earliest or latest < high:
+        _reject_timestamps(data, header, earliest, latest)
+    return max(high, NO_TIMESTAMP)
 
 
 def _reject_timestamps(data: Buffer, header: BatchHeader, earliest: int, latest: int) -> None:
