@@ -73,14 +73,14 @@ class ControllerService:
     # -- start ------------------------------------------------------------------------------
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """`subscriber(delta)` is called for each published change, in order, on the loop.
-
-        Those who subscribe before `start` get one delta with everything that exists.
-        """
+        """`subscriber(delta)` is called for each published change, in order, on the loop."""
         self._subscribers.append(subscriber)
 
-    async def start(self) -> None:
-        """Replays the log and publishes what is in it; writes the first records of a new one."""
+    async def start(self) -> MetadataDelta:
+        """Replays the log, or writes the first records of a new one; all that exists as a delta.
+
+        Those who subscribe afterwards take it first: the logs have to be loaded in between.
+        """
         delta = MetadataDelta(EMPTY_IMAGE)
         last_offset: Offset = -1
         for entry in self._log.read_all():
@@ -91,6 +91,7 @@ class ControllerService:
             self._publish(delta)
         else:
             await self._commit(Result(brokers.bootstrap(), None))
+        return delta
 
     async def register_broker(
         self, listeners: Sequence[Listener], log_dirs: Sequence[UUID], *, clean_shutdown: bool

@@ -174,11 +174,12 @@ class Settings:
         Kafka leaves out what stands before the first entry of the strongest synonym; so an
         unset log.retention.ms has none, although log.retention.hours gives its value.
         """
-        given = self._given(key)
+        given = self.values_given(*key.synonyms)
         asked = key.name if key.name in key.synonyms else "".join(key.synonyms[:1])
         return [*itertools.dropwhile(lambda synonym: synonym.name != asked, given)]
 
-    def _given(self, key: ConfigKey) -> "builtins.list[Synonym]":
+    def values_given(self, *names: builtins.str) -> "builtins.list[Synonym]":
+        """All values of these names, the strongest first."""
         layers = (
             (ConfigSource.DYNAMIC_BROKER, self.dynamic_broker),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
@@ -188,7 +189,7 @@ class Settings:
         return [
             Synonym(name, layer[name], source)
             for source, layer in layers
-            for name in key.synonyms
+            for name in names
             if name in layer
         ]
 
@@ -197,7 +198,7 @@ class Settings:
         return topic_key.text_of(self._log_config_defaults[topic_key.name])
 
     def topic_default_source(self, topic_key: ConfigKey) -> ConfigSource:
-        given = self._given(topic_key)
+        given = self.values_given(*topic_key.synonyms)
         return given[0].source if given else ConfigSource.DEFAULT
 
     # -- changes at run time --------------------------------------------------------------
@@ -248,7 +249,7 @@ class Settings:
     def _resolve_topic_defaults(self) -> dict[builtins.str, ConfigValue]:
         values = {}
         for name, key in TOPIC_CONFIGS.items():
-            given = self._given(key)
+            given = self.values_given(*key.synonyms)
             text = topic_default(key, given[0].name, given[0].text) if given else key.default
             values[name] = key.parse(text)
         return values
@@ -259,7 +260,7 @@ class Settings:
             "broker.id"
         ):
             raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
-        retention = self._given(BROKER_CONFIGS["log.retention.ms"])[0]
+        retention = self.values_given(*BROKER_CONFIGS["log.retention.ms"].synonyms)[0]
         if builtins.int(retention.text) == 0:
             raise ConfigError(
                 f"{retention.name} must be unlimited (-1) or, greater than or equal to 1"

@@ -1,0 +1,15 @@
+"""CreateAcls (30), v1–3: there is no authorizer yet, which is what this says."""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 30
+VERSIONS = range(1, 4)
+
+
+def handle(ctx: RequestContext, request: Struct) -> Struct:  # noqa: ARG001
+    refused = Struct(
+        error_code=ErrorCode.security_disabled, error_message="No Authorizer is configured."
+    )
+    return Struct(results=[refused for _ in request.creations])

@@ -1,0 +1,11 @@
+"""CreatePartitions (37), v0–3: decided by the controller; new partitions are ready at once."""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 37
+VERSIONS = range(0, 4)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    return await ctx.broker.controller.create_partitions(request)

@@ -1,0 +1,49 @@
+"""DescribeLogDirs (35), v1–5: the log directories, their file systems, and what is in them.
+
+Left out: future replicas (moving between directories) and cordoned directories; there are none.
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.log.log import Log
+from odradek_broker.log.manager import DirDescription
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 35
+VERSIONS = range(1, 6)
+
+
+def handle(ctx: RequestContext, request: Struct) -> Struct:
+    asked = None
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return Struct(
+        error_code=ErrorCode.none,
+        results=[_directory(directory, asked) for directory in ctx.broker.logs.describe_dirs()],
+    )
+
+
+def _directory(directory: DirDescription, asked: set[tuple[str, int]] | None) -> Struct:
+    if directory.failure is not None:
+        return Struct(error_code=ErrorCode.kafka_storage_error, log_dir=directory.path, topics=[])
+    topics: dict[str, list[Struct]] = {}
+    for log in directory.logs:
+        if asked is None or log.topic_partition in asked:
+            topics.setdefault(log.topic_partition.topic, []).append(_partition(log))
+    return Struct(
+        error_code=ErrorCode.none,
+        log_dir=directory.path,
+        topics=[Struct(name=name, partitions=found) for name, found in topics.items()],
+        total_bytes=directory.usage.total_bytes,
+        usable_bytes=directory.usage.usable_bytes,
+        is_cordoned=False,
+    )
+
+
+def _partition(log: Log) -> Struct:
+    return Struct(
+        partition_index=log.topic_partition.partition,
+        partition_size=log.size_bytes,
+        offset_lag=max(0, log.high_watermark - log.log_end_offset),
+        is_future_key=False,
+    )

@@ -1,0 +1,30 @@
+"""IncrementalAlterConfigs (44), v0–1: changes single settings of topics, brokers and loggers.
+
+Topics and brokers go to the controller. Log levels (resource type BROKER_LOGGER) are this
+process's own and are gone with it. Client metrics and groups are refused as unknown types.
+"""
+
+from odradek_broker.handlers import broker_loggers
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.metadata.records import ResourceType
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 44
+VERSIONS = range(0, 2)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    loggers = ResourceType.BROKER_LOGGER
+    rest = [r for r in request.resources if r.resource_type != loggers]
+    changed = await ctx.broker.controller.incremental_alter_configs(
+        Struct(resources=rest, validate_only=request.validate_only)
+    )
+    answers = iter(changed.responses)
+    return Struct(
+        responses=[
+            broker_loggers.alter(ctx.broker.node_id, resource, request.validate_only)
+            if resource.resource_type == loggers
+            else next(answers)
+            for resource in request.resources
+        ]
+    )

@@ -1,0 +1,39 @@
+"""ListConfigResources (74), v0–1: what has a configuration.
+
+v0 (once ListClientMetricsResources) asks for client metrics subscriptions only; there are none.
+v1 asks by resource type, none given means all.
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.metadata.records import ResourceType
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 74
+VERSIONS = range(0, 2)
+
+
+def handle(ctx: RequestContext, request: Struct) -> Struct:
+    asked = {int(kind) for kind in ResourceType}
+    if ctx.api_version == 0:
+        asked = {int(ResourceType.CLIENT_METRICS)}
+    elif request.resource_types:
+        if not asked.issuperset(request.resource_types):
+            return Struct(error_code=ErrorCode.unsupported_version, config_resources=[])
+        asked = set(request.resource_types)
+    image = ctx.broker.controller.image
+    brokers = [str(broker) for broker in image.brokers]
+    names = {
+        ResourceType.BROKER_LOGGER: brokers,
+        ResourceType.BROKER: brokers,
+        ResourceType.TOPIC: list(image.topics),
+    }
+    return Struct(
+        error_code=ErrorCode.none,
+        config_resources=[
+            Struct(resource_name=name, resource_type=kind)
+            for kind in names
+            if kind in asked
+            for name in names[kind]
+        ],
+    )

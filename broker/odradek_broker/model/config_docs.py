@@ -1,0 +1,126 @@
+"""A sentence about each setting that Odradek honours, in our own words.
+
+Shown by DescribeConfigs when a client asks for documentation, which few do: so the text is
+parsed at first use. A name may be one of a topic, of a broker, or both.
+"""
+
+from functools import cache
+
+WITHOUT_EFFECT = "Known from Apache Kafka; has no effect in Odradek."
+
+_TEXT = """
+advertised.listeners | Addresses that clients are told; those of `listeners` if not set.
+auto.create.topics.enable | Whether asking for the metadata of a missing topic creates it.
+broker.id | Older name of node.id.
+broker.rack | The rack (zone) of this broker; replicas of a partition spread over racks.
+cleanup.policy | `delete` removes old segments, `compact` keeps the last value of each key.
+compression.gzip.level | Level used when the broker itself compresses with gzip.
+compression.lz4.level | Level used when the broker itself compresses with lz4.
+compression.type | Codec of stored batches; `producer` keeps what the producer chose.
+compression.zstd.level | Level used when the broker itself compresses with zstd.
+connections.max.idle.ms | A connection without a request for this long is closed.
+controller.listener.names | Names of listeners that are for controllers only.
+default.replication.factor | Replicas of a new topic that does not say how many it wants.
+delete.retention.ms | How long a compacted topic keeps tombstones (deleted keys).
+delete.topic.enable | Whether topics may be deleted.
+fetch.max.bytes | Most bytes of records in one fetch response.
+file.delete.delay.ms | Time between marking a file as deleted and removing it.
+flush.messages | Records after which a log is synced to disk.
+flush.ms | Time after which written records are synced to disk.
+index.interval.bytes | Bytes of records between two entries of the offset index.
+inter.broker.listener.name | The listener that brokers use to reach each other.
+internal.segment.bytes | Like segment.bytes, without its lower limit; for tests.
+listener.security.protocol.map | Which protocol each listener name speaks.
+listeners | Where this broker accepts connections: name://host:port, separated by commas.
+log.cleaner.backoff.ms | Pause of a cleaner thread that found nothing to clean.
+log.cleaner.dedupe.buffer.size | Memory for the offset maps of all cleaner threads together.
+log.cleaner.delete.retention.ms | How long compacted topics keep tombstones.
+log.cleaner.enable | Whether logs are compacted at all.
+log.cleaner.io.buffer.load.factor | How full an offset map may get before a pass ends.
+log.cleaner.io.buffer.size | Memory for reading and writing of all cleaner threads together.
+log.cleaner.io.max.bytes.per.second | Most bytes that cleaners read and write in a second.
+log.cleaner.max.compaction.lag.ms | Time after which a record must be cleaned.
+log.cleaner.min.cleanable.ratio | Share of uncleaned bytes from which a log is worth cleaning.
+log.cleaner.min.compaction.lag.ms | Time for which a record is not cleaned.
+log.cleaner.threads | Threads that compact logs.
+log.cleanup.policy | cleanup.policy of topics that do not set it.
+log.dir | The directory for logs, if log.dirs is not set.
+log.dirs | Directories for logs; a new partition goes to the one with the fewest.
+log.flush.interval.messages | flush.messages of topics that do not set it.
+log.flush.interval.ms | flush.ms of topics that do not set it.
+log.flush.offset.checkpoint.interval.ms | How often the recovery points are written down.
+log.flush.scheduler.interval.ms | How often logs are looked through for data to sync.
+log.flush.start.offset.checkpoint.interval.ms | How often log start offsets are written down.
+log.index.interval.bytes | index.interval.bytes of topics that do not set it.
+log.index.size.max.bytes | segment.index.bytes of topics that do not set it.
+log.initial.task.delay.ms | Wait after the start before the first look at logs.
+log.message.timestamp.after.max.ms | message.timestamp.after.max.ms of topics without it.
+log.message.timestamp.before.max.ms | message.timestamp.before.max.ms of topics without it.
+log.message.timestamp.type | message.timestamp.type of topics that do not set it.
+log.preallocate | preallocate of topics that do not set it.
+log.retention.bytes | retention.bytes of topics that do not set it.
+log.retention.check.interval.ms | How often logs are looked through for segments to delete.
+log.retention.hours | Retention in hours; minutes and ms go before it.
+log.retention.minutes | Retention in minutes; ms goes before it.
+log.retention.ms | retention.ms of topics that do not set it; -1 keeps everything.
+log.roll.hours | Hours after which a segment is closed; ms goes before it.
+log.roll.jitter.hours | Hours by which rolls are spread at random; ms goes before it.
+log.roll.jitter.ms | segment.jitter.ms of topics that do not set it.
+log.roll.ms | segment.ms of topics that do not set it.
+log.segment.bytes | segment.bytes of topics that do not set it.
+log.segment.delete.delay.ms | file.delete.delay.ms of topics that do not set it.
+max.compaction.lag.ms | Time after which a record must be cleaned.
+max.connections | Most connections to this broker.
+max.connections.per.ip | Most connections from one address.
+max.connections.per.ip.overrides | max.connections.per.ip of single addresses: ip:number,…
+max.incremental.fetch.session.cache.slots | Most incremental fetch sessions kept.
+max.message.bytes | Largest batch of records that is accepted, as sent.
+max.request.partition.size.limit | Most partitions in one page of DescribeTopicPartitions.
+message.max.bytes | max.message.bytes of topics that do not set it.
+message.timestamp.after.max.ms | How far in the future a record's time may lie.
+message.timestamp.before.max.ms | How far in the past a record's time may lie.
+message.timestamp.type | Who sets a record's time: producer (CreateTime) or broker (LogAppendTime).
+metadata.log.dir | The directory for the metadata log; the first log directory if not set.
+metadata.log.segment.bytes | Size at which a segment of the metadata log is closed.
+metadata.log.segment.ms | Time after which a segment of the metadata log is closed.
+min.cleanable.dirty.ratio | Share of uncleaned bytes from which the log is worth cleaning.
+min.compaction.lag.ms | Time for which a record is not cleaned.
+min.insync.replicas | In-sync replicas without which acks=all is refused.
+node.id | The number of this broker in its cluster.
+num.partitions | Partitions of a new topic that does not say how many it wants.
+num.recovery.threads.per.data.dir | Threads per directory that load and recover logs at start.
+odradek.admin.listener | host:port of the HTTP server for health and metrics; empty for none.
+odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
+preallocate | Whether a new segment's file gets its full size at once.
+process.roles | What this node is: broker, controller, or both.
+producer.id.expiration.check.interval.ms | How often forgotten producers are looked for.
+producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.
+queued.max.request.bytes | Bytes of requests in memory beyond which no more are read; -1: no limit.
+queued.max.requests | Requests in work beyond which no more are read.
+replica.high.watermark.checkpoint.interval.ms | How often high watermarks are written down.
+retention.bytes | Size beyond which the oldest segments of a partition go; -1: no limit.
+retention.ms | Age beyond which segments go; -1: no limit.
+security.inter.broker.protocol | Names the brokers' own listener, if its name is not set.
+segment.bytes | Size at which a segment is closed and a new one begun.
+segment.index.bytes | Largest offset index of a segment.
+segment.jitter.ms | Spreads the rolls of segment.ms at random over this time.
+segment.ms | Age at which a segment is closed although it is not full.
+socket.listen.backlog.size | Connections that may wait to be accepted.
+socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's choice.
+socket.request.max.bytes | Largest request that is accepted.
+socket.send.buffer.bytes | Send buffer of a client's socket; -1: the system's choice.
+unclean.leader.election.enable | Whether a replica that is behind may lead when no other is left.
+"""
+
+
+@cache
+def _table() -> dict[str, str]:
+    table = {}
+    for line in _TEXT.strip().splitlines():
+        name, text = line.split(" | ", 1)
+        table[name] = text
+    return table
+
+
+def documentation(name: str) -> str:
+    return _table().get(name, WITHOUT_EFFECT)
