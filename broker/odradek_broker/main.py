@@ -32,10 +32,13 @@ from odradek_broker.controller.service import ControllerService
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.fetch_session import FetchSessions
 from odradek_broker.handlers.registry import build_handlers
+from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
 from odradek_broker.model.config_table import ConfigError
-from odradek_broker.model.ids import BrokerId
+from odradek_broker.model.ids import BrokerId, TopicPartition
+from odradek_broker.model.log_config import LogConfig
 from odradek_broker.network.server import Server
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import SystemClock
@@ -43,6 +46,7 @@ from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.loop_lag import LoopLag
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.tasks import LoopThreads
 
 if TYPE_CHECKING:
     from odradek_broker.admin.server import AdminServer
@@ -52,6 +56,7 @@ logger = logging.getLogger(__name__)
 # After this long without being ready, /readyz goes up first, so that one can see why.
 SLOW_START_SECONDS = 0.5
 DRAIN_SECONDS = 5.0
+HOUSEKEEPING_SECONDS = 1.0
 
 
 class StartError(Exception):
@@ -70,11 +75,18 @@ class Broker:
         self._admin: AdminServer | None = None
         self._admin_socket = _bind_admin(settings)
         disk = RealDisk()
-        self._logs = LogManager([str(path) for path in settings.log_dirs], disk, self._clock)
         node_id = BrokerId(settings.node_id)
+        self._logs = LogManager(
+            [str(path) for path in settings.log_dirs],
+            disk,
+            self._clock,
+            _log_settings(settings, node_id),
+        )
         metrics = Metrics()
         rng = Random()
-        partitions = PartitionService(node_id, settings, self._logs, self._clock, loop)
+        partitions = PartitionService(
+            node_id, settings, self._logs, self._clock, loop, LoopThreads(loop)
+        )
         metadata_log = open_metadata_log(
             settings.metadata_log_dir, disk, settings, self._clock.now_ms()
         )
@@ -85,7 +97,6 @@ class Broker:
             node_id,
             self._logs.cluster_id,
         )
-        self._controller.subscribe(partitions.apply)
         self._context = BrokerContext(
             node_id=node_id,
             cluster_id=self._logs.cluster_id,
@@ -102,11 +113,14 @@ class Broker:
         )
         self._server = Server(self._context, build_handlers(metrics), loop)
         self._lag = LoopLag(loop, self._clock, metrics)
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         ports = self._bind_listeners()
+        everything = await self._controller.start()
         await self._load_logs()
-        await self._controller.start()
+        self._context.partitions.apply(everything)
+        self._controller.subscribe(self._context.partitions.apply)
         await self._controller.register_broker(
             self._settings.listeners.advertise(ports),
             self._logs.directory_ids,
@@ -114,6 +128,7 @@ class Broker:
         )
         self._server.start_accepting()
         self._lag.start()
+        self._tasks.append(asyncio.create_task(self._housekeeping()))
         self._readiness.done("start")
         self._announce(ports)
         await self._start_admin()
@@ -125,6 +140,9 @@ class Broker:
         self._server.stop_accepting()
         self._lag.stop()
         await self._server.drain(DRAIN_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._logs.close)
         if self._admin is not None:
             await self._admin.stop()
@@ -140,16 +158,30 @@ class Broker:
         return ports
 
     async def _load_logs(self) -> None:
-        loading = asyncio.ensure_future(asyncio.to_thread(self._logs.load, self._show_progress))
+        image = self._controller.image
+
+        def config_of(topic_partition: TopicPartition) -> LogConfig:
+            return self._settings.log_config(image.topic_config(topic_partition.topic))
+
+        def say(text: str) -> None:
+            self._loop.call_soon_threadsafe(self._readiness.wait_for, "recovery", text)
+
+        loading = asyncio.ensure_future(asyncio.to_thread(self._logs.load, say, config_of))
         await asyncio.wait({loading}, timeout=SLOW_START_SECONDS)
         if not loading.done():
             await self._start_admin()
         await loading
         self._readiness.done("recovery")
 
-    def _show_progress(self, text: str) -> None:
-        """Called from the threads that load logs."""
-        self._loop.call_soon_threadsafe(self._readiness.wait_for, "recovery", text)
+    async def _housekeeping(self) -> None:
+        """Retention, flushes, checkpoints: decided on the loop, carried out in a thread."""
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            for job in self._logs.tick(self._clock.now_ms()):
+                try:
+                    await asyncio.to_thread(job)
+                except LogDirError as error:
+                    logger.error("%s", error)
 
     async def _start_admin(self) -> None:
         if self._admin_socket is None or self._admin is not None:
@@ -175,6 +207,20 @@ class Broker:
             "startup_ms": round((time.monotonic() - self._started_at) * 1000),
         }
         print(json.dumps(line), flush=True)
+
+
+def _log_settings(settings: Settings, node_id: BrokerId) -> LogSettings:
+    return LogSettings(
+        # Empty: what the directories say, or a new one for a new cluster.
+        cluster_id=settings.optional_str("odradek.cluster.id") or "",
+        node_id=node_id,
+        recovery_threads_per_dir=settings.int("num.recovery.threads.per.data.dir"),
+        retention_check_interval_ms=settings.int("log.retention.check.interval.ms"),
+        recovery_point_interval_ms=settings.int("log.flush.offset.checkpoint.interval.ms"),
+        log_start_interval_ms=settings.int("log.flush.start.offset.checkpoint.interval.ms"),
+        high_watermark_interval_ms=settings.int("replica.high.watermark.checkpoint.interval.ms"),
+        producer_id_expiration_ms=settings.int("producer.id.expiration.ms"),
+    )
 
 
 def _bind_admin(settings: Settings) -> socket.socket | None:
@@ -220,7 +266,7 @@ def run_broker(settings: Settings) -> int:
         logger.warning(warning)
     try:
         uvloop.run(_serve(settings))
-    except (StartError, LogDirError) as error:
+    except (StartError, LogDirConfigError, LogDirError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
     return 0

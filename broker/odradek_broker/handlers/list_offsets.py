@@ -89,7 +89,7 @@ def look_up(partition: Partition, timestamp: int, read_committed: bool) -> Times
         return TimestampOffset(-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return TimestampOffset(-1, start, log.epoch_for_offset(start))
+        return TimestampOffset(-1, start, log.epochs.epoch_of(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     if timestamp == MAX_TIMESTAMP:

@@ -1,25 +1,24 @@
 """All logs of a broker, in the directories of `log.dirs`.
 
     manager = LogManager(["/data/a", "/data/b"], RealDisk(), SystemClock(), LogSettings(…))
-    manager.open()                     locks, identity; one clear error if that fails
-    manager.load_all(config_of)        in a thread; `manager.progress` says how far it is
+                                       locks, identity; LogDirConfigError if that fails
+    manager.load(say, config_of)       in a thread; all logs that are there, recovered if need be
     manager.get_or_create(tp, id, cfg) a new partition goes where there are the fewest
     manager.tick(now_ms)               about once a second; the jobs it gives run in a thread
     manager.close()                    a clean shutdown: the next start need not recover
 
-Owned by the event loop's thread, except for `load_all`, which runs before anyone else calls,
-and the jobs of `tick`.
+Owned by the event loop's thread, except for `load`, which runs before anyone else calls, and
+the jobs of `tick`. The metadata log is not among them: the controller opens it itself.
 """
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import NamedTuple
 from uuid import UUID
 
 from odradek_broker.log import checkpoints
-from odradek_broker.log.dir_identity import LogDirConfigError
+from odradek_broker.log.dir_identity import LogDirConfigError, new_directory_id, uuid_to_text
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_cache import FileCache
 from odradek_broker.log.file_names import (
@@ -34,22 +33,14 @@ from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.partition_metadata import encode_partition_metadata
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import ZERO_UUID, Offset, TopicPartition
+from odradek_broker.model.ids import METADATA_TOPIC, ZERO_UUID, Offset, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.disk import Disk, DiskUsage
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(slots=True)
-class LoadProgress:
-    """For /readyz and the log: how far loading is. Written by the loading threads."""
-
-    logs_total: int = 0
-    logs_loaded: int = 0
-    bytes_recovered: int = 0
-    done: bool = False
+METADATA_TOPIC = "__cluster_metadata"
 
 
 class DirDescription(NamedTuple):
@@ -83,29 +74,38 @@ class LogManager:
         files = FileCache(disk, self.settings.open_files_max)
         self.dirs = [LogDir(path.rstrip("/") or "/", disk, files) for path in dirs]
         self.logs: dict[TopicPartition, Log] = {}
-        self.progress = LoadProgress()
         self._found: dict[TopicPartition, LogDir] = {}  # on disk, not loaded yet
         self._checkpoints: dict[LogDir, _Checkpoints] = {}
+        self._bytes_recovered = 0
         self._housekeeping = Housekeeping(self.dirs, self.settings)
+        try:
+            self.cluster_id = self._open()
+        except LogDirConfigError:
+            for log_dir in self.dirs:
+                log_dir.close(clean=log_dir.clean)
+            raise
 
     # Start
 
-    def open(self) -> None:
-        """Lock and read all directories. LogDirConfigError if none of them can be used."""
+    def _open(self) -> str:
+        """Lock and read all directories; gives the id of the cluster that they belong to."""
         if len({log_dir.path for log_dir in self.dirs}) < len(self.dirs):
             raise LogDirConfigError("log.dirs: a directory is named twice")
+        cluster_id = self.settings.cluster_id
         for log_dir in self.dirs:
-            log_dir.open(self.settings.cluster_id, self.settings.node_id)
+            cluster_id = cluster_id or log_dir.known_cluster_id()
+        cluster_id = cluster_id or uuid_to_text(new_directory_id())
+        for log_dir in self.dirs:
+            log_dir.open(cluster_id, self.settings.node_id)
             if log_dir.failure is None:
                 try:
                     self._survey(log_dir)
                 except OSError as error:
                     log_dir.fail(error)
-        failures = [log_dir for log_dir in self.dirs if log_dir.failure is not None]
-        if len(failures) == len(self.dirs):
-            reasons = "; ".join(f"{log_dir.path}: {log_dir.failure}" for log_dir in failures)
+        if not self._online():
+            reasons = "; ".join(f"{log_dir.path}: {log_dir.failure}" for log_dir in self.dirs)
             raise LogDirConfigError(f"log.dirs: no directory can be used: {reasons}")
-        self.progress.logs_total = len(self._found)
+        return cluster_id
 
     def _survey(self, log_dir: LogDir) -> None:
         self._checkpoints[log_dir] = _Checkpoints(
@@ -122,7 +122,7 @@ class LogManager:
                 log_dir.doom(f"{log_dir.path}/{entry.name}", now_ms)
                 continue
             topic_partition = parse_dir_name(entry.name)
-            if topic_partition is None:
+            if topic_partition is None or topic_partition.topic == METADATA_TOPIC:
                 continue
             other = self._found.get(topic_partition)
             if other is not None:
@@ -131,20 +131,29 @@ class LogManager:
                 )
             self._found[topic_partition] = log_dir
 
-    def load_all(self, config_of: Callable[[TopicPartition], LogConfig]) -> None:
-        """Load every log found on disk, several at a time; recover them after a crash."""
+    def load(
+        self,
+        say: Callable[[str], None] = lambda _text: None,
+        config_of: Callable[[TopicPartition], LogConfig] = lambda _topic_partition: LogConfig(),
+    ) -> None:
+        """Load every log found on disk, several at a time; recover them after a crash.
+
+        `say` is called from the loading threads with how far it is.
+        """
         threads = self.settings.recovery_threads_per_dir * len(self.dirs)
+        total = len(self._found)
         with ThreadPoolExecutor(threads, thread_name_prefix="log-load") as pool:
             jobs = [
                 pool.submit(self._load, topic_partition, log_dir, config_of(topic_partition))
                 for topic_partition, log_dir in sorted(self._found.items())
             ]
-            for job in jobs:
+            for count, job in enumerate(as_completed(jobs), 1):
                 job.result()
+                recovered = self._bytes_recovered // 1_000_000
+                say(f"{count} of {total} logs loaded, {recovered} MB recovered")
         for log_dir in self._online():
             log_dir.checkpoint_recovery_points()()
         self._checkpoints.clear()
-        self.progress.done = True
 
     def _load(
         self, topic_partition: TopicPartition, log_dir: LogDir, config: LogConfig
@@ -173,11 +182,10 @@ class LogManager:
         except LogDirError:
             pass
         self._found.pop(topic_partition, None)
-        self.progress.logs_loaded += 1
         return log
 
     def _count_recovered(self, size: int) -> None:
-        self.progress.bytes_recovered += size
+        self._bytes_recovered += size
 
     # Logs
 
@@ -260,6 +268,15 @@ class LogManager:
 
     def _online(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs if log_dir.failure is None]
+
+    @property
+    def directory_ids(self) -> list[UUID]:
+        return [log_dir.directory_id for log_dir in self._online()]
+
+    @property
+    def clean_shutdown(self) -> bool:
+        """Whether all directories were left in order, so that no recovery is needed."""
+        return all(log_dir.clean for log_dir in self.dirs)
 
     @property
     def offline_dirs(self) -> list[LogDir]:

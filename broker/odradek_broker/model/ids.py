@@ -16,6 +16,8 @@ TopicId: TypeAlias = UUID
 NO_PRODUCER_ID: ProducerId = -1
 NO_LEADER_EPOCH: LeaderEpoch = -1
 ZERO_UUID = UUID(int=0)
+# The metadata log lies among the others on disk, but is no topic that clients see.
+METADATA_TOPIC = "__cluster_metadata"
 
 
 class TopicPartition(NamedTuple):

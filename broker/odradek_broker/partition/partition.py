@@ -35,6 +35,7 @@ class Partition:
         "_commit_waiters",
         "_write_waiters",
         "fetch_waiters",
+        "flushing",
         "isr",
         "leader",
         "leader_epoch",
@@ -53,6 +54,7 @@ class Partition:
         self.replicas: tuple[BrokerId, ...] = ()
         self.isr: tuple[BrokerId, ...] = ()
         self.fetch_waiters: set[FetchTicket] = set()
+        self.flushing = False  # an fsync that acknowledgements wait for is under way
         self._write_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
         self._commit_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
 
@@ -84,7 +86,7 @@ class Partition:
         self.leader_epoch = registration.leader_epoch
         self.replicas = registration.replicas
         self.isr = registration.isr
-        self.settle()
+        self.settle(self.log.written_offset)
 
     def append(self, records: memoryview, now_ms: int) -> "AppendInfo":
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)
@@ -95,16 +97,16 @@ class Partition:
     def when_committed(self, offset: Offset, waiter: AckWaiter, index: int) -> None:
         self._commit_waiters.append((offset, waiter, index))
 
-    def settle(self) -> bool:
-        """After a write: tells those whose data is written or committed. True if HW moved."""
-        written = self.log.written_offset
+    def settle(self, written: Offset) -> bool:
+        """Everything before `written` is written: tells who waited. True if the HW moved."""
         waiters = self._write_waiters
         while waiters and waiters[0][0] < written:
             _, waiter, index = waiters.popleft()
             waiter.acknowledged(index, ErrorCode.none)
         # Alone in the ISR, so what is written is committed; followers come with replication.
         moved = written > self.log.high_watermark
-        self.log.high_watermark = written
+        if moved:
+            self.log.high_watermark = written
         waiters = self._commit_waiters
         while waiters and waiters[0][0] < written:
             _, waiter, index = waiters.popleft()

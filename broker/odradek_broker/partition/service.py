@@ -17,7 +17,7 @@ from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Deadlines, FetchTicket, Ticket
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.tasks import Cancellable, Scheduler
+from odradek_broker.runtime.tasks import Cancellable, Scheduler, Threads
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +30,14 @@ class PartitionService:
         logs: LogManager,
         clock: Clock,
         scheduler: Scheduler,
+        threads: Threads,
     ) -> None:
         self._node_id = node_id
         self._settings = settings
         self.logs = logs
         self._clock = clock
         self._scheduler = scheduler
+        self._threads = threads
         # Keyed by plain tuples (a TopicPartition equals its tuple): the hot path looks up
         # with what it decoded, a name or the 16 bytes of a topic id, without building objects.
         self.by_name: dict[tuple[str, int], Partition] = {}
@@ -109,16 +111,46 @@ class PartitionService:
         dirty, self._dirty = self._dirty, {}
         progressed: dict[FetchTicket, None] = {}
         for partition in dirty:
+            log = partition.log
             try:
-                partition.log.write_pending()
+                log.write_pending()
             except LogDirError as error:
-                logger.error("%s: %s", partition.topic_partition, error)
-                partition.refuse_waiters(ErrorCode.kafka_storage_error)
+                self._disk_failed(partition, error)
                 continue
-            if partition.settle() and partition.fetch_waiters:
+            if log.written_offset - log.recovery_point >= log.config.flush_messages:
+                self._flush_first(partition)
+            elif partition.settle(log.written_offset) and partition.fetch_waiters:
                 progressed.update(dict.fromkeys(partition.fetch_waiters))
         for ticket in progressed:
             ticket.on_progress()
+
+    def _flush_first(self, partition: Partition) -> None:
+        """`flush.messages` asks for an fsync: in a thread, and nobody is told before it is done.
+
+        Appends that arrive meanwhile share the next one (group commit).
+        """
+        if partition.flushing:
+            return
+        partition.flushing = True
+        written = partition.log.written_offset
+
+        def done(error: BaseException | None) -> None:
+            partition.flushing = False
+            if isinstance(error, LogDirError):
+                self._disk_failed(partition, error)
+                return
+            assert error is None, error
+            if partition.settle(written):
+                for ticket in tuple(partition.fetch_waiters):
+                    ticket.on_progress()
+            if partition.log.written_offset > written:
+                self.mark_dirty(partition)
+
+        self._threads.run(partition.log.flush, done)
+
+    def _disk_failed(self, partition: Partition, error: LogDirError) -> None:
+        logger.error("%s: %s", partition.topic_partition, error)
+        partition.refuse_waiters(ErrorCode.kafka_storage_error)
 
     # --- waiting -------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """The event loop as a port: run something soon, later, or in a thread.
 
-asyncio's loop (and uvloop's) has exactly these methods; the simulator brings its own.
+asyncio's loop (and uvloop's) is a `Scheduler` as it is; the simulator brings its own.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -15,3 +16,19 @@ class Scheduler(Protocol):
     def call_soon(self, callback: Callable[..., Any], *args: Any) -> Cancellable: ...
 
     def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Cancellable: ...
+
+
+class Threads(Protocol):
+    def run(self, job: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Runs `job` in a thread; then `done` on the loop, with what the job raised or None."""
+
+
+class LoopThreads:
+    """The threads of an asyncio loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def run(self, job: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        future = self._loop.run_in_executor(None, job)
+        future.add_done_callback(lambda finished: done(finished.exception()))
