@@ -19,7 +19,7 @@ Job = Callable[[], None]
 class LogSettings:
     """Broker settings of the log layer; names and defaults are Kafka's where it has them."""
 
-    cluster_id: str = ""
+    cluster_id: str | None = None  # None: as the directories say, or a new one
     node_id: int = 0
     recovery_threads_per_dir: int = 2  # num.recovery.threads.per.data.dir
     retention_check_interval_ms: int = 300_000  # log.retention.check.interval.ms

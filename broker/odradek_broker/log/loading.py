@@ -211,6 +211,7 @@ class _Loader:
             logger.warning("%s: removed, it follows a damaged part", segment.path())
             segment.remove()
         del self.segments[at:]
+        self.disk.sync_dir(self.directory)
         if self.segments:
             self.segments[-1].sealed = self.segments[-1].synced = False
 

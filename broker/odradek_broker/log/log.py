@@ -589,6 +589,20 @@ class Log:
             path = f"{self.dir}/{LEADER_EPOCH_CHECKPOINT}"
             self.log_dir.disk.write(path, self.epochs.encode())
 
+    def validate(self) -> None:
+        """Check the invariants; tests call it after each step."""
+        assert self.log_start_offset <= self.written_offset <= self.log_end_offset
+        assert self.high_watermark <= self.written_offset
+        assert self.recovery_point <= self.written_offset
+        for segment, end_offset in zip(self.segments, self.end_offsets(), strict=True):
+            active = segment is self.segments[-1]
+            assert segment.base_offset <= end_offset
+            assert segment.sealed != active
+            assert segment.written == segment.size or active
+            assert segment.synced or segment.size == 0 or self.recovery_point < end_offset or active
+        queued = sum(len(buffer) for buffer in self._pending)
+        assert self.active.size - self.active.written == queued
+
     def close(self) -> None:
         """Write and sync everything, so that the next start need not recover."""
         self.write_pending()

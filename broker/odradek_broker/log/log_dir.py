@@ -17,6 +17,7 @@ from odradek_broker.log.dir_identity import (
     LogDirConfigError,
     claim_identity,
     put_clean_shutdown_mark,
+    read_identity,
     take_clean_shutdown_mark,
 )
 from odradek_broker.log.errors import LogDirError
@@ -63,8 +64,19 @@ class LogDir:
         if self.failure is not None:
             raise LogDirError(self.path, self.failure)
 
+    def known_cluster_id(self) -> str | None:
+        """The cluster that the directory belongs to already; None if it cannot be told."""
+        try:
+            identity = read_identity(self.disk, self.path)
+        except OSError as error:
+            self.fail(error)
+            return None
+        return identity.cluster_id if identity else None
+
     def open(self, cluster_id: str, node_id: int) -> None:
         """Create it if need be, lock it, check whose it is. LogDirConfigError, or offline."""
+        if self.failure is not None:
+            return
         try:
             self.disk.make_dir(self.path)
             self._lock = self.disk.lock(f"{self.path}/{LOCK}")

@@ -351,8 +351,13 @@ class LogSegment:
             self.seal()
 
     def cut(self, position: int) -> None:
-        """Forget all bytes from this position on (a batch border)."""
+        """Forget all bytes from this position on (a batch border), durably.
+
+        Without the fsync a crash could bring old batches back behind new ones that were
+        written in the place of the cut.
+        """
         self.file().truncate(position)
+        self.file().fsync()
         self.size = self.written = position
         if position == 0:
             self.first_timestamp = NO_TIMESTAMP

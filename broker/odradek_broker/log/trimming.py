@@ -78,15 +78,16 @@ def doom_segments(log: "Log", segments: Sequence[LogSegment], now_ms: int) -> No
 
 
 def truncate(log: "Log", offset: Offset) -> None:
-    """Drop everything from `offset` on. The caller made sure that it is in the log."""
+    """Drop everything from `offset` on, durably. The caller made sure that it is in the log."""
     doomed = [segment for segment in log.segments[1:] if segment.base_offset > offset]
     kept = log.segments[: len(log.segments) - len(doomed)]
     active = kept[-1]
     active.sealed = active.synced = False
     log.segments = kept
-    end = active.truncate_to(offset)
-    for segment in doomed:
+    for segment in reversed(doomed):  # the last one first: a crash leaves no hole
         segment.remove()
+    log.log_dir.disk.sync_dir(log.dir)
+    end = active.truncate_to(offset)
     log.log_end_offset = log.written_offset = end
     log.high_watermark = min(log.high_watermark, end)
     log.epochs.truncate_from_end(end)
@@ -95,21 +96,24 @@ def truncate(log: "Log", offset: Offset) -> None:
             log.log_dir.disk, log.dir, log.segments, snapshot_offsets(log), end
         )
     log.producers.end_offset = end
+    log.save_epochs()
 
 
 def truncate_fully(log: "Log", offset: Offset, now_ms: int) -> None:
     """Drop everything; the log goes on, empty, at `offset`."""
     disk = log.log_dir.disk
-    for segment in log.segments:
+    for segment in reversed(log.segments):
         segment.remove()
     for snapshot in snapshot_offsets(log):
         disk.remove(snapshot_path(log.dir, snapshot))
     segment = LogSegment(log.log_dir.files, log.dir, offset, created_ms=now_ms)
     segment.create()
+    disk.sync_dir(log.dir)
     log.segments = [segment]
     log.log_start_offset = log.log_end_offset = log.written_offset = log.high_watermark = offset
     log.epochs.clear()
     log.producers = ProducerState(offset)
+    log.save_epochs()
 
 
 def snapshot_offsets(log: "Log") -> list[Offset]:

@@ -1,0 +1,370 @@
+"""Stories of one log: append, write, read, roll, look up, delete, truncate, close, open again."""
+
+import errno
+
+import pytest
+from broker_tests.log.support import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    append,
+    batch,
+    batches_of,
+    commit,
+    fetch,
+    open_log,
+    open_manager,
+    read_all,
+    values,
+)
+
+from odradek_broker.log.errors import LogDirError
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.log_config import LONG_MAX, LogConfig
+from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_broker.wire.record_batch import read_header
+
+
+def test_readers_see_what_is_written_not_what_is_queued() -> None:
+    log = open_log(SimDisk())
+    info = log.append_as_leader(batch("a", "b"), 3, NOW_MS)
+    assert (info.first_offset, info.last_offset, info.duplicate) == (0, 1, False)
+    assert (log.log_end_offset, log.written_offset) == (2, 0)
+    assert log.read(0, 1000, 1 << 62) == (None, 0)
+    log.write_pending()
+    assert log.written_offset == 2
+    assert values(log) == ["a", "b"]
+    header = read_header(fetch(log, 0))
+    assert (header.base_offset, header.partition_leader_epoch) == (0, 3)
+
+
+def test_an_offset_past_the_end_is_out_of_range_the_end_itself_is_empty() -> None:
+    log = open_log(SimDisk())
+    append(log, "a")
+    assert log.read(1, 1000, 1 << 62) == (None, 1)
+    for offset in (-1, 2):
+        with pytest.raises(KafkaError) as caught:
+            log.read(offset, 1000, 1 << 62)
+        assert caught.value.code == ErrorCode.offset_out_of_range
+
+
+def test_a_read_stops_below_the_upper_bound() -> None:
+    log = open_log(SimDisk())
+    for value in "abcd":
+        append(log, value)
+    assert [one.offset for one in read_all(log)] == [0, 1, 2, 3]
+    assert len(list(batches_of(fetch(log, 1, upper=3)))) == 2
+    assert fetch(log, 1, upper=1) == b""
+
+
+def test_the_first_batch_comes_whole_the_others_if_they_fit() -> None:
+    log = open_log(SimDisk())
+    for value in ("a" * 500, "b", "c"):
+        append(log, value)
+    first, second = (len(batch(value)) for value in ("a" * 500, "b"))
+    assert len(fetch(log, 0, max_bytes=10)) == first
+    assert log.read(0, 10, 1 << 62, min_one_batch=False) == (None, 0)
+    assert len(fetch(log, 0, max_bytes=first + second + 5)) == first + second
+
+
+def test_a_read_from_the_middle_of_a_batch_gives_the_batch() -> None:
+    log = open_log(SimDisk())
+    append(log, "a", "b", "c")
+    found, base_offset = log.read(2, 1000, 1 << 62)
+    assert found is not None
+    assert base_offset == 0
+    assert values(log, 2) == ["c"]
+
+
+def test_a_segment_rolls_by_size_and_reads_go_on_in_the_next() -> None:
+    log = open_log(SimDisk(), LogConfig(segment_bytes=310))
+    for number in range(10):
+        append(log, f"value-{number}" + "x" * 60)
+    assert len(log.segments) > 3
+    assert [segment.base_offset for segment in log.segments][:2] == [0, 2]
+    assert len(read_all(log)) == 10
+    assert len(read_all(log, 5)) == 5
+
+
+def test_queued_batches_of_the_old_segment_are_written_before_the_roll() -> None:
+    log = open_log(SimDisk(), LogConfig(segment_bytes=310))
+    for number in range(5):
+        log.append_as_leader(batch(f"{number}" + "x" * 80), 0, NOW_MS)
+    assert len(log.segments) > 1
+    assert log.written_offset == log.active.base_offset
+    log.write_pending()
+    assert [value[0] for value in values(log)] == ["0", "1", "2", "3", "4"]
+
+
+def test_a_segment_rolls_by_the_timestamp_of_its_first_batch() -> None:
+    log = open_log(SimDisk(), LogConfig(segment_ms=1000))
+    append(log, "a", timestamp=NOW_MS)
+    append(log, "b", timestamp=NOW_MS + 1000)
+    assert len(log.segments) == 1
+    append(log, "c", timestamp=NOW_MS + 1001)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_a_segment_rolls_when_its_index_is_full() -> None:
+    config = LogConfig(index_interval_bytes=1, segment_index_bytes=24)
+    log = open_log(SimDisk(), config)
+    for number in range(12):
+        append(log, str(number), timestamp=NOW_MS + number)
+    assert len(log.segments) > 2
+    assert all(len(segment.offset_index) <= 3 for segment in log.segments)
+    assert values(log) == [str(number) for number in range(12)]
+
+
+def test_a_segment_rolls_when_an_offset_does_not_fit_into_31_bits() -> None:
+    log = open_log(SimDisk())
+    log.append_as_follower(batch("a", base_offset=5))
+    log.append_as_follower(batch("b", base_offset=2**31 + 10))
+    log.append_as_follower(batch("c", base_offset=2**33))
+    log.write_pending()
+    assert [segment.base_offset for segment in log.segments] == [0, 2**31 + 10, 2**33]
+    assert values(log) == ["a", "b", "c"]
+
+
+def test_an_empty_first_segment_gives_way_to_a_far_offset() -> None:
+    log = open_log(SimDisk())
+    log.append_as_follower(batch("far", base_offset=2**40))
+    log.write_pending()
+    assert [segment.base_offset for segment in log.segments] == [2**40]
+    assert values(log) == ["far"]
+
+
+def test_offsets_in_a_gap_lead_to_the_next_batch() -> None:
+    """As after compaction: 3..4, then 10, then (in the next segment) 20."""
+    log = open_log(SimDisk())
+    log.append_as_follower(batch("c", "d", base_offset=3))
+    log.append_as_follower(batch("k", base_offset=10))
+    log.roll(NOW_MS)
+    log.append_as_follower(batch("u", base_offset=20))
+    log.write_pending()
+    for forget in (False, True):
+        for segment in log.segments:
+            segment.recent = None if forget else segment.recent
+        assert values(log, 0) == ["c", "d", "k", "u"]
+        assert values(log, 5) == ["k", "u"]
+        assert values(log, 11) == ["u"]
+        assert len(list(batches_of(fetch(log, 0, upper=10)))) == 1
+        assert len(list(batches_of(fetch(log, 0, upper=11)))) == 2
+
+
+def test_a_follower_refuses_offsets_that_it_has() -> None:
+    log = open_log(SimDisk())
+    log.append_as_follower(batch("a", "b"))
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_follower(batch("b", base_offset=1))
+    assert caught.value.code == ErrorCode.offset_out_of_range
+    assert log.log_end_offset == 2
+
+
+def test_a_batch_larger_than_a_segment_is_refused() -> None:
+    log = open_log(SimDisk(), LogConfig(segment_bytes=200))
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_leader(batch("x" * 300), 0, NOW_MS)
+    assert caught.value.code == ErrorCode.record_list_too_large
+
+
+def test_lookup_by_timestamp_finds_the_first_record_at_least_as_young() -> None:
+    log = open_log(SimDisk(), LogConfig(segment_bytes=400, index_interval_bytes=1))
+    for number in range(20):
+        append(log, f"v{number}", timestamp=NOW_MS + 10 * number)
+    for number in range(20):
+        found = log.offset_for_timestamp(NOW_MS + 10 * number - 5)
+        assert found is not None
+        assert (found.offset, found.timestamp) == (number, NOW_MS + 10 * number)
+    assert log.offset_for_timestamp(NOW_MS + 191) is None
+    latest = log.max_timestamp_offset()
+    assert latest is not None
+    assert latest.offset == 19
+
+
+def test_lookup_by_timestamp_with_records_out_of_order() -> None:
+    log = open_log(SimDisk(), LogConfig(index_interval_bytes=1))
+    for timestamp in (50, 90, 20, 70, 95, 10):
+        append(log, "x", timestamp=NOW_MS + timestamp)
+    expected = {0: 0, 50: 0, 51: 1, 90: 1, 91: 4, 95: 4, 96: None}
+    for timestamp, offset in expected.items():
+        found = log.offset_for_timestamp(NOW_MS + timestamp)
+        assert (found and found.offset) == offset
+
+
+def test_deleted_records_are_out_of_range_and_their_segments_go_with_retention() -> None:
+    disk = SimDisk()
+    log = open_log(disk, LogConfig(segment_bytes=310, file_delete_delay_ms=1000))
+    for number in range(10):
+        append(log, f"{number}" + "x" * 80)
+    log.advance_log_start_offset(5)
+    with pytest.raises(KafkaError):
+        log.read(4, 1000, 1 << 62)
+    assert log.delete_old_segments(NOW_MS) == 2
+    assert log.segments[0].base_offset == 4
+    assert log.log_start_offset == 5
+    names = [entry.name for entry in disk.scan(log.dir)]
+    assert "00000000000000000000.log.deleted" in names
+    assert log.log_dir.take_doomed(NOW_MS + 999) == []
+    log.log_dir.remove(log.log_dir.take_doomed(NOW_MS + 1000))
+    assert not [entry.name for entry in disk.scan(log.dir) if "deleted" in entry.name]
+    assert values(log)[0][0] == "5"
+    with pytest.raises(KafkaError) as caught:
+        log.advance_log_start_offset(11)
+    assert caught.value.code == ErrorCode.offset_out_of_range
+
+
+def test_a_range_stays_readable_after_its_segment_was_deleted() -> None:
+    log = open_log(SimDisk(), LogConfig(segment_bytes=100, retention_bytes=0))
+    append(log, "x" * 30)
+    found, _ = log.read(0, 1000, 1 << 62)
+    append(log, "y" * 30)
+    assert log.delete_old_segments(NOW_MS) == 2
+    log.log_dir.remove(log.log_dir.take_doomed(LONG_MAX))
+    assert found is not None
+    assert b"x" * 30 in found.file.pread(found.length, found.position)  # type: ignore[attr-defined]
+
+
+def test_retention_of_everything_rolls_first() -> None:
+    log = open_log(SimDisk(), LogConfig(retention_ms=1000))
+    append(log, "a")
+    assert log.delete_old_segments(NOW_MS + 1000) == 0
+    assert log.delete_old_segments(NOW_MS + 1001) == 1
+    assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+    assert [segment.base_offset for segment in log.segments] == [1]
+    assert log.delete_old_segments(NOW_MS + 9999) == 0
+    append(log, "b")
+    assert values(log) == ["b"]
+
+
+def test_retention_leaves_what_is_not_committed() -> None:
+    log = open_log(SimDisk(), LogConfig(segment_bytes=100, retention_ms=1000))
+    for value in "abc":
+        append(log, value * 30)
+    log.high_watermark = 1
+    assert log.delete_old_segments(NOW_MS + 5000) == 1
+    assert log.log_start_offset == 1
+
+
+def test_truncation_drops_whole_batches_and_the_log_goes_on() -> None:
+    log = open_log(SimDisk(), LogConfig(segment_bytes=310))
+    for number in range(10):
+        append(log, f"{number}" + "x" * 80, leader_epoch=number // 4)
+    log.truncate_to(5)
+    assert (log.log_end_offset, log.written_offset, log.high_watermark) == (5, 5, 5)
+    assert log.epochs.entries == [(0, 0), (1, 4)]
+    append(log, "new", leader_epoch=7)
+    assert [value[0] for value in values(log)] == ["0", "1", "2", "3", "4", "n"]
+    log.truncate_to(100)
+    assert log.log_end_offset == 6
+
+
+def test_truncation_inside_a_batch_drops_the_batch() -> None:
+    log = open_log(SimDisk())
+    append(log, "a")
+    append(log, "b", "c", "d")
+    log.truncate_to(3)
+    assert log.log_end_offset == 1
+    assert values(log) == ["a"]
+
+
+def test_truncation_before_the_log_starts_it_anew() -> None:
+    log = open_log(SimDisk())
+    append(log, "a", "b")
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    append(log, "c")
+    assert [record.offset for record in read_all(log)] == [100]
+    log.truncate_to(50)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+
+
+def test_a_failed_write_takes_the_directory_offline_and_shows_nothing() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    append(log, "kept")
+    log.append_as_leader(batch("lost"), 0, NOW_MS)
+    disk.fail("/data", errno.EIO)
+    with pytest.raises(LogDirError) as caught:
+        log.write_pending()
+    assert caught.value.code == ErrorCode.kafka_storage_error
+    assert (log.written_offset, log.log_end_offset) == (1, 1)
+    disk.heal()
+    for attempt in (
+        lambda: log.append_as_leader(batch("more"), 0, NOW_MS),
+        lambda: log.read(0, 1000, 1 << 62),
+        lambda: log.truncate_to(0),
+        lambda: log.offset_for_timestamp(0),
+    ):
+        with pytest.raises(LogDirError):
+            attempt()
+
+
+def test_a_full_disk_leaves_a_torn_batch_that_recovery_cuts_off() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    append(log, "kept")
+    disk.capacity_bytes -= disk.room_for(0) - 30
+    log.append_as_leader(batch("too large " * 10), 0, NOW_MS)
+    with pytest.raises(LogDirError):
+        log.write_pending()
+    assert log.active.file().size() > log.active.written
+    disk.capacity_bytes = 1 << 40
+    disk._locks.clear()
+    again = open_log(disk)
+    assert values(again) == ["kept"]
+    append(again, "next")
+    assert values(again) == ["kept", "next"]
+
+
+def test_a_clean_shutdown_needs_no_recovery_and_loses_nothing() -> None:
+    disk = SimDisk()
+    manager = open_manager(disk)
+    log = manager.get_or_create(TP, TOPIC_ID, LogConfig(segment_bytes=310))
+    for number in range(10):
+        append(log, f"{number}" + "x" * 80, leader_epoch=number // 5)
+    log.advance_log_start_offset(1)
+    manager.close()
+    again = open_manager(disk)
+    assert again.clean_shutdown
+    again.load()
+    log = again.logs[TP]
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1, 10, 10)
+    assert log.high_watermark == 10
+    assert log.topic_id == TOPIC_ID
+    assert log.epochs.entries == [(0, 1), (1, 5)]
+    assert [value[0] for value in values(log)] == list("123456789")
+    append(log, "more")
+    assert values(log)[-1] == "more"
+
+
+def test_flush_moves_the_recovery_point_but_not_past_unsynced_indexes() -> None:
+    log = open_log(SimDisk(), LogConfig(segment_bytes=310))
+    append(log, "a" * 100)
+    log.flush()
+    assert log.recovery_point == 1
+    append(log, "b" * 100)
+    assert len(log.segments) == 2
+    # The first segment is complete now, its indexes were written but not synced.
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 2
+    assert log.segments[0].synced
+
+
+def test_flush_due_by_messages_and_by_time() -> None:
+    log = open_log(SimDisk(), LogConfig(flush_messages=2, flush_ms=1000))
+    log.flushed_ms = NOW_MS
+    append(log, "a")
+    assert not log.flush_due(NOW_MS + 999)
+    assert log.flush_due(NOW_MS + 1000)
+    append(log, "b")
+    assert log.flush_due(NOW_MS)
+    log.flush(NOW_MS)
+    assert not log.flush_due(NOW_MS + 5000)
+
+
+def test_committed_with_one_replica_is_what_is_written() -> None:
+    log = open_log(SimDisk())
+    log.append_as_leader(batch("a"), 0, NOW_MS)
+    commit(log)
+    assert log.last_stable_offset == log.high_watermark == 1
