@@ -1,0 +1,184 @@
+"""Votes: whom this node gives its vote, and how it counts those it gets.
+
+Two rules make the elected leader safe. A voter votes once per epoch and remembers it (its
+answer leaves after the vote is on disk). And it votes only for a log that is not behind its
+own: whatever a majority has, the winner has.
+"""
+
+from __future__ import annotations
+
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.raft import transitions
+from odradek_broker.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from odradek_broker.raft.quorum_state import QuorumState
+from odradek_broker.raft.states import Role
+from odradek_broker.raft.types import Instruction, Reply, Send
+from odradek_broker.raft.values import LeaderAndEpoch, NodeId, ReplicaKey
+
+# Backoff after a lost election doubles with each retry, from here up to the configured maximum.
+ELECTION_BACKOFF_BASE_MS = 100
+BACKOFF_DOUBLINGS_MAX = 10  # beyond any configured maximum; keeps the number small
+
+
+def on_vote_request(
+    state: QuorumState,
+    ticket: object,
+    request: VoteRequest,
+    now_ms: float,
+    out: list[Instruction],
+) -> None:
+    error, granted = ErrorCode.none, False
+    newest_possible = request.epoch if request.pre_vote else request.epoch - 1
+    if request.last_epoch_end_offset < 0 or not 0 <= request.last_epoch <= newest_possible:
+        error = ErrorCode.invalid_request
+    elif request.epoch < state.epoch:
+        error = ErrorCode.fenced_leader_epoch
+    else:
+        if request.epoch > state.epoch:
+            transitions.adopt_epoch(state, request.epoch, now_ms, out)
+        if request.voter != state.key:
+            # Meant for a disk that this node no longer has: that one may have voted already.
+            error = ErrorCode.invalid_voter_key
+        else:
+            granted = can_grant_vote(state, request)
+            if granted and not request.pre_vote:
+                transitions.grant_vote(state, request.candidate, now_ms, out)
+    out.append(Reply(ticket, VoteResponse(error, state.leader, granted)))
+
+
+def can_grant_vote(state: QuorumState, request: VoteRequest) -> bool:
+    """Whether this node gives (or would give) its vote; the epochs are equal already."""
+    if request.pre_vote:
+        if state.role is Role.LEADER or (state.following and state.following.has_fetched):
+            return False
+        return is_up_to_date(state, request)
+    if state.voted is not None:
+        return state.voted == request.candidate
+    return state.leader_id is None and is_up_to_date(state, request)
+
+
+def is_up_to_date(state: QuorumState, request: VoteRequest) -> bool:
+    theirs = (request.last_epoch, request.last_epoch_end_offset)
+    return theirs >= (state.log.last_epoch, state.log.end_offset)
+
+
+def on_vote_response(
+    state: QuorumState,
+    source: NodeId,
+    correlation_id: int,
+    response: VoteResponse,
+    now_ms: float,
+    out: list[Instruction],
+) -> None:
+    transitions.learn_leader(state, response.leader, now_ms, out)
+    election = state.election
+    if election is None or state.voters.get(source) is None:
+        return
+    if not is_of_this_round(state, correlation_id):
+        return
+    election.votes.setdefault(source, response.error is ErrorCode.none and response.granted)
+    granted = len(election.granted())
+    if granted >= state.voters.majority:
+        if state.role is Role.CANDIDATE:
+            transitions.lead(state, now_ms, out)
+        else:
+            transitions.stand_for_election(state, now_ms, out)
+    elif len(election.votes) - granted > len(state.voters) - state.voters.majority:
+        if state.role is not Role.CANDIDATE:
+            transitions.give_up_election(state, now_ms, out)
+        elif not election.lost:
+            election.lost = True
+            state.deadline_ms = now_ms + _lost_election_backoff_ms(state)
+
+
+def is_of_this_round(state: QuorumState, correlation_id: int) -> bool:
+    """A pre-vote that was granted late is not a vote, nor is a vote of the round before."""
+    return state.election is not None and state.election.correlation_id == correlation_id
+
+
+def on_begin_quorum_epoch(
+    state: QuorumState,
+    ticket: object,
+    request: BeginQuorumEpochRequest,
+    now_ms: float,
+    out: list[Instruction],
+) -> None:
+    error = ErrorCode.none
+    if request.epoch < state.epoch:
+        error = ErrorCode.fenced_leader_epoch
+    else:
+        leader = LeaderAndEpoch(request.leader_id, request.epoch, request.endpoints)
+        transitions.learn_leader(state, leader, now_ms, out)
+        if request.voter != state.key:
+            error = ErrorCode.invalid_voter_key
+    out.append(Reply(ticket, BeginQuorumEpochResponse(error, state.leader)))
+
+
+def on_end_quorum_epoch(
+    state: QuorumState,
+    ticket: object,
+    request: EndQuorumEpochRequest,
+    now_ms: float,
+    out: list[Instruction],
+) -> None:
+    """The leader gives up: the best successor asks for votes at once, the others a bit later."""
+    error = ErrorCode.none
+    if request.epoch < state.epoch:
+        error = ErrorCode.fenced_leader_epoch
+    else:
+        leader = LeaderAndEpoch(request.leader_id, request.epoch, request.endpoints)
+        transitions.learn_leader(state, leader, now_ms, out)
+        if state.following is not None and state.leader_id == request.leader_id:
+            state.following.has_fetched = False
+            wait_ms = _successor_backoff_ms(state, request.preferred_candidates)
+            state.deadline_ms = min(state.deadline_ms, now_ms + wait_ms)
+    out.append(Reply(ticket, EndQuorumEpochResponse(error, state.leader)))
+
+
+def on_end_quorum_epoch_response(
+    state: QuorumState,
+    source: NodeId,
+    response: EndQuorumEpochResponse,
+    now_ms: float,
+    out: list[Instruction],
+) -> None:
+    transitions.learn_leader(state, response.leader, now_ms, out)
+    if state.resignation is not None and source in state.resignation.unacknowledged:
+        state.resignation.unacknowledged.remove(source)
+
+
+def tell_of_resignation(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
+    """EndQuorumEpoch to every voter that has not confirmed it yet."""
+    resignation = state.resignation
+    assert resignation is not None
+    for voter_id in resignation.unacknowledged:
+        request = EndQuorumEpochRequest(
+            leader_id=state.key.id,
+            epoch=state.epoch,
+            preferred_candidates=resignation.preferred,
+            endpoints=state.endpoints,
+        )
+        out.append(Send(voter_id, state.correlation_id(), request))
+    resignation.send_at_ms = now_ms + state.config.election_timeout_ms / 2
+
+
+def _lost_election_backoff_ms(state: QuorumState) -> float:
+    doublings = min(state.election_retries, BACKOFF_DOUBLINGS_MAX)
+    longest = ELECTION_BACKOFF_BASE_MS * (1 << doublings)
+    return state.rng.random() * min(longest, state.config.election_backoff_max_ms)
+
+
+def _successor_backoff_ms(state: QuorumState, preferred: tuple[ReplicaKey, ...]) -> float:
+    """0 for the first, then doubling up to the maximum for the last and for all others."""
+    longest = state.config.election_backoff_max_ms
+    if state.key not in preferred:
+        return longest
+    position = preferred.index(state.key)
+    return 0.0 if position == 0 else longest / (1 << (len(preferred) - 1 - position))

@@ -1,0 +1,233 @@
+"""Everything that a node of the quorum knows; changed by `step` only.
+
+What belongs to one role lives in an object of its own (`Election`, `Leadership`, `Following`)
+that exists only while the node has that role.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_broker.raft.log_view import LogView
+from odradek_broker.raft.messages import FetchRequest
+from odradek_broker.raft.states import FETCHERS, NOMINEES, VOTERS_ONLY, Role
+from odradek_broker.raft.values import (
+    Endpoint,
+    LeaderAndEpoch,
+    NodeId,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
+from odradek_broker.raft.vote_state import VoteState
+from odradek_broker.raft.voters import Voter, VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumConfig:
+    """Timeouts in ms; the first four are Kafka's controller.quorum.* with its defaults."""
+
+    election_timeout_ms: int = 1000
+    election_backoff_max_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 50
+    fetch_max_wait_ms: int = 500
+    snapshot_chunk_bytes: int = 1 << 20
+
+    @property
+    def check_quorum_ms(self) -> float:
+        """Without fetches of a majority for this long a leader resigns.
+
+        Longer than the fetch timeout, so that a follower gives up first only if the leader is
+        really out of reach.
+        """
+        return self.fetch_timeout_ms * 1.5
+
+    @property
+    def begin_epoch_ms(self) -> float:
+        """How often a leader calls voters that do not fetch: twice per their patience."""
+        return self.fetch_timeout_ms / 2
+
+
+@dataclass(slots=True)
+class PendingFetch:
+    """The one fetch under way, and the end of the log when it was sent.
+
+    Its answer is applied only if the log still ends there: a late answer that says "truncate to
+    50" would erase what was acknowledged since.
+    """
+
+    correlation_id: int
+    to: NodeId
+    epoch: LeaderEpoch
+    end: OffsetAndEpoch
+    deadline_ms: float
+
+
+@dataclass(slots=True)
+class Election:
+    """A round of pre-votes or votes: one correlation id, so answers of older rounds are known."""
+
+    correlation_id: int
+    # Invariant: keys are voters; each counts once, by its first answer.
+    votes: dict[NodeId, bool]
+    lost: bool = False  # a candidate waits out its backoff
+
+    def granted(self) -> tuple[NodeId, ...]:
+        return tuple(node_id for node_id, granted in self.votes.items() if granted)
+
+
+@dataclass(slots=True)
+class SnapshotDownload:
+    id: OffsetAndEpoch
+    position: int = 0
+    loading: bool = False  # all there; `SnapshotLoaded` is awaited
+
+
+@dataclass(slots=True)
+class Following:
+    # The leader answered at least once: until the fetch timeout there is no reason to want
+    # another leader, and pre-votes are refused.
+    has_fetched: bool = False
+    download: SnapshotDownload | None = None
+    update_voter_ms: float = 0.0  # not before this the next UpdateRaftVoter
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a leader knows of another replica, from that replica's own fetches."""
+
+    last_fetch_ms: float
+    # Everything below is durable there and equal to ours; -1 before the first valid fetch.
+    # Never falls within an epoch: a replica that lost data has another directory id.
+    match_offset: Offset = -1
+    # The last time at which it had all that was there; -inf if never.
+    caught_up_ms: float = float("-inf")
+    # Our end at its last valid fetch: when it fetches from there, it was caught up back then.
+    end_at_last_fetch: Offset = -1
+    last_position_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class WaitingFetch:
+    """A fetch that found nothing new."""
+
+    ticket: object
+    request: FetchRequest
+    deadline_ms: float
+
+
+@dataclass(slots=True)
+class PendingVoterChange:
+    """Somebody waits for the commit of the newest voter set."""
+
+    ticket: object
+    offset: Offset
+    deadline_ms: float
+
+
+@dataclass(slots=True)
+class Leadership:
+    since_ms: float
+    # The end of the log before the first record of this epoch. Until the high watermark is past
+    # it, a majority may hold records of older epochs that a later leader would still remove.
+    epoch_start_offset: Offset
+    begin_epoch_at_ms: float
+    progress: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    # Invariant: at most one per replica.
+    waiting: dict[ReplicaKey, WaitingFetch] = field(default_factory=dict)
+    voter_change: PendingVoterChange | None = None
+
+
+@dataclass(slots=True)
+class Resignation:
+    """Voters that have not heard yet that it is over, best successor first."""
+
+    preferred: tuple[ReplicaKey, ...]
+    unacknowledged: list[NodeId]
+    send_at_ms: float
+
+
+@dataclass(slots=True)
+class QuorumState:
+    key: ReplicaKey
+    endpoints: tuple[Endpoint, ...]
+    config: QuorumConfig
+    rng: Random
+    bootstrap: tuple[NodeId, ...]  # whom to ask when the voter set does not help
+    log: LogView
+
+    epoch: LeaderEpoch = 0  # never falls, not even across restarts
+    leader_id: NodeId | None = None  # of this epoch
+    leader_endpoints: tuple[Endpoint, ...] = ()
+    voted: ReplicaKey | None = None  # in this epoch
+    persisted: VoteState = field(default_factory=VoteState)
+
+    role: Role = Role.UNATTACHED
+    # When the role gives up waiting: election, fetch or resignation timeout.
+    deadline_ms: float = 0.0
+    election: Election | None = None  # iff nominee
+    leadership: Leadership | None = None  # iff leader
+    resignation: Resignation | None = None  # iff resigned
+    following: Following | None = None  # iff follower
+    fetch: PendingFetch | None = None  # only Unattached, Voted, Follower
+    next_fetch_ms: float = 0.0
+    election_retries: int = 0
+
+    high_watermark: Offset = 0  # never falls while the process lives
+    next_correlation_id: int = 0
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.log.newest_voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self.log.newest_voters.contains(self.key)
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        return LeaderAndEpoch(self.leader_id, self.epoch, self.leader_endpoints)
+
+    @property
+    def as_voter(self) -> Voter:
+        return Voter(self.key, self.endpoints)
+
+    def vote_state(self) -> VoteState:
+        return VoteState(self.epoch, self.leader_id, self.voted)
+
+    def correlation_id(self) -> int:
+        self.next_correlation_id += 1
+        return self.next_correlation_id
+
+    def other_voters(self) -> tuple[Voter, ...]:
+        return tuple(voter for voter in self.voters.voters if voter.key.id != self.key.id)
+
+    def validate(self) -> None:
+        """Checks what must hold between two steps (tests call it after each)."""
+        role = self.role
+        assert (self.election is not None) == (role in NOMINEES), role
+        assert (self.leadership is not None) == (role is Role.LEADER), role
+        assert (self.resignation is not None) == (role is Role.RESIGNED), role
+        assert (self.following is not None) == (role is Role.FOLLOWER), role
+        assert self.fetch is None or role in FETCHERS, role
+        assert (self.leader_id == self.key.id) == (role in (Role.LEADER, Role.RESIGNED)), role
+        assert role is not Role.FOLLOWER or self.leader_id is not None
+        assert role not in (Role.VOTED, Role.PROSPECTIVE_VOTED) or self.voted is not None
+        assert role is not Role.UNATTACHED or (self.voted is None and self.leader_id is None)
+        assert role is not Role.CANDIDATE or self.voted == self.key
+        assert role not in VOTERS_ONLY or self.is_voter
+        assert self.log.last_epoch <= self.epoch
+        assert self.log.start.offset <= self.high_watermark <= self.log.end_offset
+        assert self.persisted == self.vote_state()
+        if self.leadership is not None:
+            assert self.log.last_epoch == self.epoch
+            assert all(p.match_offset <= self.log.end_offset for p in self.progress_of_voters())
+        self.log.validate()
+
+    def progress_of_voters(self) -> list[Progress]:
+        assert self.leadership is not None
+        progress = self.leadership.progress
+        return [progress[voter.key] for voter in self.voters.voters if voter.key in progress]

@@ -1,0 +1,105 @@
+"""The roles of a node in the quorum, and every change between them, as one table.
+
+An observer (a node outside the voter set) is not a role: the newest voter set in the log says
+so. An observer is only ever Unattached, Voted or Follower; it can vote, because a voter set that
+it has not fetched yet may count on it.
+
+    Unattached    knows the epoch, knows no leader
+    Voted         Unattached, and has given its vote of this epoch away
+    Prospective   asks the voters whether it would win (pre-vote); the epoch stays as it is
+    ProspectiveVoted   Prospective, and has given its vote of this epoch away
+    Candidate     raised the epoch, voted for itself, asks for votes
+    Leader        the only one of its epoch
+    Resigned      was leader of this epoch and tells the others that it is over
+    Follower      fetches from the leader of this epoch
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from odradek_broker.raft.errors import IllegalTransitionError
+
+
+class Role(Enum):
+    UNATTACHED = "Unattached"
+    VOTED = "Voted"
+    PROSPECTIVE = "Prospective"
+    PROSPECTIVE_VOTED = "ProspectiveVoted"
+    CANDIDATE = "Candidate"
+    LEADER = "Leader"
+    RESIGNED = "Resigned"
+    FOLLOWER = "Follower"
+
+
+class Cause(Enum):
+    HIGHER_EPOCH = "heard of a higher epoch"
+    LEADER_FOUND = "heard who leads this epoch"
+    VOTE_GRANTED = "gave its vote to a candidate"
+    ELECTION_TIMEOUT = "no leader was found in time"
+    FETCH_TIMEOUT = "the leader did not answer in time"
+    PRE_VOTES_WON = "a majority would vote for it"
+    PRE_VOTES_LOST = "no majority would vote for it, no leader is known"
+    PRE_VOTES_LOST_TO_LEADER = "no majority would vote for it, a leader is known"
+    VOTES_WON = "a majority voted for it"
+    VOTES_LOST = "no majority voted for it"
+    RESIGN = "stops, was removed, or lost touch with the majority"
+    RESIGNATION_OVER = "told everybody long enough"
+
+
+_R, _C = Role, Cause
+
+TRANSITIONS: dict[tuple[Role, Cause], Role] = {
+    (_R.UNATTACHED, _C.HIGHER_EPOCH): _R.UNATTACHED,
+    (_R.UNATTACHED, _C.LEADER_FOUND): _R.FOLLOWER,
+    (_R.UNATTACHED, _C.VOTE_GRANTED): _R.VOTED,
+    (_R.UNATTACHED, _C.ELECTION_TIMEOUT): _R.PROSPECTIVE,
+    #
+    (_R.VOTED, _C.HIGHER_EPOCH): _R.UNATTACHED,
+    (_R.VOTED, _C.LEADER_FOUND): _R.FOLLOWER,
+    (_R.VOTED, _C.ELECTION_TIMEOUT): _R.PROSPECTIVE_VOTED,
+    #
+    (_R.PROSPECTIVE, _C.HIGHER_EPOCH): _R.UNATTACHED,
+    (_R.PROSPECTIVE, _C.LEADER_FOUND): _R.FOLLOWER,
+    (_R.PROSPECTIVE, _C.VOTE_GRANTED): _R.PROSPECTIVE_VOTED,
+    (_R.PROSPECTIVE, _C.PRE_VOTES_WON): _R.CANDIDATE,
+    (_R.PROSPECTIVE, _C.PRE_VOTES_LOST): _R.UNATTACHED,
+    (_R.PROSPECTIVE, _C.PRE_VOTES_LOST_TO_LEADER): _R.FOLLOWER,
+    #
+    (_R.PROSPECTIVE_VOTED, _C.HIGHER_EPOCH): _R.UNATTACHED,
+    (_R.PROSPECTIVE_VOTED, _C.LEADER_FOUND): _R.FOLLOWER,
+    (_R.PROSPECTIVE_VOTED, _C.PRE_VOTES_WON): _R.CANDIDATE,
+    (_R.PROSPECTIVE_VOTED, _C.PRE_VOTES_LOST): _R.VOTED,
+    (_R.PROSPECTIVE_VOTED, _C.PRE_VOTES_LOST_TO_LEADER): _R.FOLLOWER,
+    #
+    (_R.CANDIDATE, _C.HIGHER_EPOCH): _R.UNATTACHED,
+    (_R.CANDIDATE, _C.LEADER_FOUND): _R.FOLLOWER,
+    (_R.CANDIDATE, _C.VOTES_WON): _R.LEADER,
+    (_R.CANDIDATE, _C.VOTES_LOST): _R.PROSPECTIVE_VOTED,
+    #
+    (_R.LEADER, _C.HIGHER_EPOCH): _R.UNATTACHED,
+    (_R.LEADER, _C.RESIGN): _R.RESIGNED,
+    #
+    (_R.RESIGNED, _C.HIGHER_EPOCH): _R.UNATTACHED,
+    (_R.RESIGNED, _C.RESIGNATION_OVER): _R.UNATTACHED,
+    #
+    (_R.FOLLOWER, _C.HIGHER_EPOCH): _R.UNATTACHED,
+    (_R.FOLLOWER, _C.FETCH_TIMEOUT): _R.PROSPECTIVE,
+}
+
+# Asking for votes is for voters. (A leader that removed itself leads until that is committed.)
+VOTERS_ONLY = frozenset({_R.PROSPECTIVE, _R.PROSPECTIVE_VOTED, _R.CANDIDATE})
+
+# Roles that ask for votes, and roles that ask others for records or for the leader.
+NOMINEES = VOTERS_ONLY
+FETCHERS = frozenset({_R.UNATTACHED, _R.VOTED, _R.FOLLOWER})
+
+
+def next_role(role: Role, cause: Cause, *, is_voter: bool) -> Role:
+    """The role after `cause`; IllegalTransitionError if the table has none."""
+    target = TRANSITIONS.get((role, cause))
+    if target is None:
+        raise IllegalTransitionError(f"{role.value} cannot change because it {cause.value}")
+    if target in VOTERS_ONLY and not is_voter:
+        raise IllegalTransitionError(f"an observer cannot become {target.value}")
+    return target

@@ -1,0 +1,270 @@
+"""Events that go into the quorum state machine and instructions that come out of it.
+
+All are frozen: an event can be put into a trace, an instruction can be compared in a test.
+How the driver must treat them is in the package's docstring; what travels between nodes is in
+messages.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_broker.raft.messages import (
+    FetchResponse,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+)
+from odradek_broker.raft.values import (
+    Batch,
+    LeaderAndEpoch,
+    NodeId,
+    OffsetAndEpoch,
+    SnapshotInfo,
+)
+from odradek_broker.raft.vote_state import VoteState
+from odradek_broker.raft.voters import VotersAt
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed. Every other event looks at the clock as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedRequest:
+    """`ticket` is the driver's: it comes back in the `Reply`, once or (a lost wait) never."""
+
+    ticket: object
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedResponse:
+    source: NodeId
+    correlation_id: int  # of the `Send` that it answers
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """The connection broke: no answer will come."""
+
+    correlation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAppend:
+    """The controller writes one batch, in the epoch in which it believes to lead."""
+
+    epoch: LeaderEpoch
+    record_count: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """The log below `end_offset` is durable, as asked for by the `Flush` of that generation."""
+
+    end_offset: Offset
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotCreated:
+    """The state machine above wrote a snapshot of committed records to disk."""
+
+    snapshot: SnapshotInfo
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceLogStart:
+    """The records that the latest snapshot covers are no longer wanted in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLoaded:
+    """`LoadSnapshot` is done: the log is empty and starts where the snapshot ends.
+
+    The driver gives it as the very next event.
+    """
+
+    snapshot: SnapshotInfo
+    voters: VotersAt  # from the snapshot's header
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """The process is about to stop (or was asked to hand over)."""
+
+
+Event: TypeAlias = (
+    Tick
+    | ReceivedRequest
+    | ReceivedResponse
+    | RequestFailed
+    | ClientAppend
+    | Flushed
+    | SnapshotCreated
+    | AdvanceLogStart
+    | SnapshotLoaded
+    | Resign
+)
+
+# ---------------------------------------------------------------- instructions
+
+
+@dataclass(frozen=True, slots=True)
+class PersistVote:
+    """Always first in its list; everything after it waits until the file is durable."""
+
+    vote: VoteState
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    to: NodeId  # a voter, the leader, or a bootstrap address that the driver gave a number
+    correlation_id: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    ticket: object
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyWithRecords:
+    """`response` with `batches` read from the log, from `from_offset` on."""
+
+    ticket: object
+    response: FetchResponse
+    from_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyWithSnapshotChunk:
+    """`response` with up to `max_bytes` of the snapshot file from its `position` on."""
+
+    ticket: object
+    response: FetchSnapshotResponse
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Write; batches that this node made as leader have offset and epoch still to be set in
+    their bytes, and its control batches have no bytes yet."""
+
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRefused:
+    """Of a `ClientAppend`: not the leader, or not of that epoch."""
+
+    error: ErrorCode
+    leader: LeaderAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Remove everything at and above `end_offset` (always a batch boundary)."""
+
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Start an fsync; say `Flushed` with both numbers when it has ended."""
+
+    end_offset: Offset
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Everything below `high_watermark` is final."""
+
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class BecameLeader:
+    """This node leads, once `Commit` passes `epoch_start_offset` (the end of older epochs)."""
+
+    epoch: LeaderEpoch
+    epoch_start_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class LostLeadership:
+    epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    leader: LeaderAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class VotersChanged:
+    voters: VotersAt
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSnapshotChunk:
+    """Into the file of a snapshot under download; position 0 begins it anew."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSnapshot:
+    """The download is whole: make it durable, then replace the log by it."""
+
+    snapshot: SnapshotInfo
+
+
+@dataclass(frozen=True, slots=True)
+class TrimLog:
+    """Remove everything below `start_offset`."""
+
+    start_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something that a person should read in the log of this process."""
+
+    message: str
+
+
+Instruction: TypeAlias = (
+    PersistVote
+    | Send
+    | Reply
+    | ReplyWithRecords
+    | ReplyWithSnapshotChunk
+    | Append
+    | AppendRefused
+    | Truncate
+    | Flush
+    | Commit
+    | BecameLeader
+    | LostLeadership
+    | LeaderChanged
+    | VotersChanged
+    | WriteSnapshotChunk
+    | LoadSnapshot
+    | TrimLog
+    | Report
+)

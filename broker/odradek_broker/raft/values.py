@@ -1,0 +1,105 @@
+"""The small values of the quorum: replica keys, log positions, batches, control records.
+
+A position in the log is (offset, epoch), where epoch is that of the record *before* the offset:
+(120, 7) says "everything below 120, and record 119 was written in epoch 7". Two logs that have
+the same position are equal up to it (log matching), which is why fetch, vote, divergence and
+snapshot ids all speak in such pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from uuid import UUID
+
+from odradek_broker.model.ids import LeaderEpoch, Offset
+
+if TYPE_CHECKING:
+    from odradek_broker.raft.voters import VoterSet
+
+NodeId: TypeAlias = int
+
+# Below every offset: where the voter set of a freshly formatted disk counts from.
+BEFORE_THE_LOG: Offset = -1
+
+# The only version that we write. Version 0 (voters from a setting) is never used.
+KRAFT_VERSION = 1
+
+
+class OffsetAndEpoch(NamedTuple):
+    offset: Offset
+    epoch: LeaderEpoch
+
+
+EMPTY_LOG = OffsetAndEpoch(0, 0)
+
+
+class ReplicaKey(NamedTuple):
+    """A replica is a node *and* its disk: with an emptied disk it is somebody else."""
+
+    id: NodeId
+    directory_id: UUID
+
+
+class Endpoint(NamedTuple):
+    listener: str
+    host: str
+    port: int
+
+
+class LeaderAndEpoch(NamedTuple):
+    """Who leads, as far as the speaker knows; part of every answer."""
+
+    leader_id: NodeId | None
+    epoch: LeaderEpoch
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+class SnapshotInfo(NamedTuple):
+    """A snapshot holds everything below `id.offset`; all of it is committed."""
+
+    id: OffsetAndEpoch
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """The first record of an epoch."""
+
+    leader_id: NodeId
+    voters: tuple[NodeId, ...]
+    granting_voters: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVersion:
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Voters:
+    """The voter set that counts from this record on, committed or not."""
+
+    voters: VoterSet
+
+
+ControlRecord: TypeAlias = LeaderChange | KRaftVersion | Voters
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of records as it is replicated: whole or not at all, of one epoch.
+
+    `data` is the batch as on disk and is never looked into; `control` holds the decoded records
+    of a control batch, because voter sets are among them.
+    """
+
+    base_offset: Offset
+    record_count: int
+    epoch: LeaderEpoch
+    control: tuple[ControlRecord, ...] = ()
+    data: bytes = b""
+
+    @property
+    def end_offset(self) -> Offset:
+        return self.base_offset + self.record_count
