@@ -15,7 +15,6 @@ $XDG_CACHE_HOME/odradek/kafka-4.3.1 (94 jars, 56 MB); ODRADEK_KAFKA_JARS names a
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -23,35 +22,25 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+
+from odradek_cli.processes import START_DEADLINE_S, BrokerProcess, ServerProcess
 
 TOOLS_DIR = Path(__file__).parent / "kafka-tools"
 
 # Small heap, cheapest compiler and collector: a tool lives for a second or two on a shared core.
 JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 
-START_DEADLINE_S = 60.0  # Apache Kafka needs 8 s on an idle machine, ours well under one
-STOP_DEADLINE_S = 20.0  # a clean shutdown flushes every log
+OWN_DIRECTORY = "odradek-test-"  # removed at the end; a directory that was given is kept
 
 
 class ToolsMissingError(Exception):
     """Java or Maven is not installed; the message names the command that installs both."""
-
-
-class StartFailedError(Exception):
-    """The server ended, or was not ready, before the deadline."""
-
-    def __init__(self, reason: str, exit_code: int | None, log: str) -> None:
-        super().__init__(f"{reason} (exit code {exit_code})\n{log}")
-        self.exit_code = exit_code
-        self.log = log
 
 
 # -- Apache Kafka's jars and tools -----------------------------------------------------------------
@@ -138,35 +127,18 @@ def kafka_tool(
 # -- servers ---------------------------------------------------------------------------------------
 
 
-class Server:
-    """One server process: start, stop, kill and restart on the same port and directory.
+class Server(ServerProcess):
+    """A server with a directory of its own; a context manager that insists on a clean end.
 
     `bootstrap` is "127.0.0.1:PORT" while it runs. What it prints goes to `log_path`.
     """
 
-    name = "server"
     bootstrap: str
-
-    def __init__(
-        self,
-        overrides: Mapping[str, str] | None = None,
-        *,
-        directory: Path | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        self.overrides = dict(overrides or {})
-        self.env = dict(env or {})
-        self._own_directory = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix=f"{self.name}-"))
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.log_path = self.directory / "server.out"
-        self.data_dir = self.directory / "data"
-        self.process: subprocess.Popen[bytes] | None = None
+    directory: Path
 
     @property
-    def pid(self) -> int:
-        assert self.process is not None, f"{self.name} is not running"
-        return self.process.pid
+    def data_dir(self) -> Path:
+        return self.directory / "data"
 
     @property
     def port(self) -> int:
@@ -175,42 +147,9 @@ class Server:
     def start(self) -> None:
         raise AssertionError("each engine has its own command and its own sign of readiness")
 
-    def stop(self) -> int:
-        """SIGTERM, then SIGKILL past the deadline; the exit code (negative = the signal)."""
-        process = self.process
-        if process is None:
-            return 0
-        process.send_signal(signal.SIGTERM)
-        try:
-            code = process.wait(STOP_DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = process.wait()
-        self.process = None
-        return code
-
-    def kill(self) -> None:
-        """kill -9: what a power cut of the process looks like; the kernel's page cache survives."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-        self.process = None
-
     def restart(self) -> None:
         self.stop()
         self.start()
-
-    def log(self) -> str:
-        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
-
-    def rss_bytes(self) -> int:
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) * 1024
-
-    def cpu_seconds(self) -> float:
-        """User and system time of the process so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def __enter__(self) -> Self:
         self.start()
@@ -225,7 +164,7 @@ class Server:
         died = self.process.poll() if self.process is not None else None
         code = self.stop()
         log = self.log()
-        if self._own_directory:
+        if self.directory.name.startswith(OWN_DIRECTORY):
             shutil.rmtree(self.directory, ignore_errors=True)
         if kind is not None:
             return  # the test's own failure is the news; conftest.py adds the log to the report
@@ -235,73 +174,25 @@ class Server:
             raise AssertionError(f"{self.name} did not stop cleanly (exit code {code})\n{log}")
 
 
-class RunningBroker(Server):
-    """Our broker: `python -m odradek_broker.main --override name=value …` on free ports.
+def _directory(given: Path | None) -> Path:
+    directory = given or Path(tempfile.mkdtemp(prefix=OWN_DIRECTORY))
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
-    Ready when it prints one JSON line on stdout, for example
-    {"event": "ready", "listeners": {"PLAINTEXT": "127.0.0.1:40123"}, "admin": "127.0.0.1:40124",
-     "node_id": 1, "cluster_id": "…", "startup_ms": 412}
-    """
 
-    name = "odradek"
-    ready: dict[str, Any]
+class RunningBroker(BrokerProcess, Server):
+    """Our broker on free ports."""
 
-    def command(self) -> list[str]:
-        settings = {
-            "node.id": "1",
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "odradek.admin.listener": "127.0.0.1:0",
-            "log.dirs": str(self.data_dir),
-            **self.overrides,
-        }
-        flags = [f"--override={name}={value}" for name, value in settings.items()]
-        return [sys.executable, "-m", "odradek_broker.main", *flags]
-
-    def start(self, deadline_s: float = START_DEADLINE_S) -> None:
-        assert self.process is None, "already running"
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **self.env},
-            )
-        self.ready = {}
-        said = threading.Event()
-        reader = threading.Thread(target=self._follow_stdout, args=(self.process, said))
-        reader.daemon = True
-        reader.start()
-        said.wait(deadline_s)
-        if not self.ready:
-            code = self.process.poll()
-            if code is None:
-                self.kill()
-            self.process = None
-            raise StartFailedError("odradek did not become ready", code, self.log())
-        self.bootstrap = next(iter(self.ready["listeners"].values()))
-        if "listeners" not in self.overrides:  # a restart comes back where the clients look for it
-            self.overrides["listeners"] = f"PLAINTEXT://{self.bootstrap}"
-
-    def _follow_stdout(self, process: subprocess.Popen[bytes], said: threading.Event) -> None:
-        """Copies stdout to the log, and says when the ready line came or when nothing more will."""
-        assert process.stdout is not None
-        with process.stdout, open(self.log_path, "ab") as log:
-            for line in process.stdout:
-                log.write(line)
-                log.flush()
-                if not said.is_set() and line.startswith(b'{"event"'):
-                    event = json.loads(line)
-                    if event["event"] == "ready":
-                        self.ready = event
-                        said.set()
-        process.wait()
-        said.set()
-
-    @property
-    def admin(self) -> str:
-        """ "127.0.0.1:PORT" of /healthz, /readyz and /metrics."""
-        return str(self.ready["admin"])
+    def __init__(
+        self,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        directory: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = _directory(directory)
+        settings = {"log.dirs": str(self.data_dir), **(overrides or {})}
+        super().__init__(settings, self.directory / "server.out", env)
 
 
 class RunningApacheKafka(Server):
@@ -310,48 +201,42 @@ class RunningApacheKafka(Server):
     name = "apache-kafka"
     cluster_id = "b2RyYWRlay10ZXN0cy0xMQ"
 
-    def _write_properties(self) -> Path:
-        if not hasattr(self, "bootstrap"):
-            self.bootstrap = f"127.0.0.1:{free_port()}"
-            self.controller = f"127.0.0.1:{free_port()}"
-        settings = {
+    def __init__(
+        self,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        directory: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = _directory(directory)
+        super().__init__(self.directory / "server.out", env)
+        self.bootstrap = f"127.0.0.1:{free_port()}"
+        controller = f"127.0.0.1:{free_port()}"
+        self.settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@{self.controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.controller}",
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.data_dir),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            **self.overrides,
+            **(overrides or {}),
         }
-        path = self.directory / "server.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        return path
 
     def start(self, deadline_s: float = START_DEADLINE_S) -> None:
-        assert self.process is None, "already running"
-        properties = self._write_properties()
+        properties = self.directory / "server.properties"
+        properties.write_text("".join(f"{n}={v}\n" for n, v in self.settings.items()))
         if not (self.data_dir / "meta.properties").exists():
             kafka_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id,
                        "-c", str(properties))  # fmt: skip
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                java_command("kafka.Kafka", str(properties), jvm=("-Xmx512m", *JVM_FLAGS[1:])),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **self.env},
-            )
+        flags = ("-Xmx512m", *JVM_FLAGS[1:])
+        process = self.spawn(java_command("kafka.Kafka", str(properties), jvm=flags))
         give_up = time.monotonic() + deadline_s
         while not answers_api_versions(self.bootstrap):
-            code = self.process.poll()
-            if code is not None or time.monotonic() > give_up:
-                if code is None:
-                    self.kill()
-                self.process = None
-                raise StartFailedError("Apache Kafka did not become ready", code, self.log())
+            if process.poll() is not None or time.monotonic() > give_up:
+                raise self.give_up()
             time.sleep(0.05)
 
     def stop(self) -> int:

@@ -32,7 +32,8 @@ def refused(*args: str, env: dict[str, str] | None = None) -> str:
     )
     assert done.returncode not in (0, -9), done.stdout + done.stderr
     assert '"ready"' not in done.stdout
-    lines = done.stderr.strip().splitlines()
+    assert "Traceback" not in done.stderr, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("odradek: ")]
     assert len(lines) == 1, done.stderr
     return lines[0]
 

@@ -1,0 +1,198 @@
+"""`odradek consume`: print records of a topic, from a place or a time of the user's choice.
+
+Partitions are assigned, no consumer group is joined, nothing is committed: looking changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek_cli.errors import CliError
+from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, TopicPartition
+
+
+def consume(
+    topic: Topic,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", help="Default: all of them. Repeatable."),
+    ] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="From the oldest record on.")
+    ] = False,
+    offset: Annotated[
+        int | None,
+        typer.Option("--offset", "-o", help="From this offset; -5 means the last five."),
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            "--timestamp", "-t", help="From this time: 2026-01-31T12:00:00, or ms since 1970."
+        ),
+    ] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", "-n", help="Stop after so many.")
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", "-e", help="Stop at the end instead of waiting for more.")
+    ] = False,
+    full: Annotated[
+        bool,
+        typer.Option("--full", "-F", help="Also partition, offset, time, key and headers."),
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Print the records of a topic; new ones as they come, until Ctrl-C."""
+    from confluent_kafka import Consumer
+
+    from odradek_cli.client import connect, settings
+
+    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
+        raise CliError("--from-beginning, --offset and --timestamp exclude each other")
+    at_ms = parse_time(timestamp) if timestamp is not None else None
+    connect(bootstrap)
+    consumer = Consumer(
+        settings(
+            bootstrap,
+            group_id="odradek-cli",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            allow_auto_create_topics=False,
+            enable_partition_eof=True,
+        )
+    )
+    try:
+        places = starting_points(consumer, topic, partition, from_beginning, offset, at_ms)
+        consumer.assign(places)
+        for message in read(consumer, len(places), max_messages, until_end):
+            print_message(message, full, as_json)
+    finally:
+        sys.stdout.flush()
+        consumer.close()
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970 of "1767225600000" or an ISO time (UTC unless it says otherwise)."""
+    if text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CliError(f"--timestamp {text}: not a time such as 2026-01-31T12:00:00") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def starting_points(
+    consumer: Consumer,
+    topic: str,
+    wanted: list[int] | None,
+    from_beginning: bool,
+    offset: int | None,
+    at_ms: int | None,
+) -> list[TopicPartition]:
+    """Where to begin in each partition; the end of the log unless asked otherwise."""
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+
+    from odradek_cli.client import TIMEOUT_S
+
+    found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    if found.error is not None:
+        raise CliError(f"topic {topic}: {found.error.str()} ({found.error.name()})")
+    for number in wanted or []:
+        if number not in found.partitions:
+            raise CliError(f"--partition {number}: topic {topic} has {len(found.partitions)}")
+    numbers = wanted or sorted(found.partitions)
+    if at_ms is not None:
+        asked = [TopicPartition(topic, number, at_ms) for number in numbers]
+        return consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
+    if offset is None:
+        start = OFFSET_BEGINNING if from_beginning else OFFSET_END
+        return [TopicPartition(topic, number, start) for number in numbers]
+    places = []
+    for number in numbers:
+        at = TopicPartition(topic, number)
+        if offset < 0:
+            low, high = consumer.get_watermark_offsets(at, timeout=TIMEOUT_S)
+            at.offset = max(low, high + offset)
+        else:
+            at.offset = offset
+        places.append(at)
+    return places
+
+
+def read(
+    consumer: Consumer, partitions: int, max_messages: int | None, until_end: bool
+) -> Iterator[Message]:
+    from confluent_kafka import KafkaError
+
+    ended: set[int | None] = set()
+    count = 0
+    while max_messages is None or count < max_messages:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            count += 1
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+            if until_end and len(ended) == partitions:
+                return
+        elif not error.retriable():
+            raise CliError(f"topic {message.topic()}: {error.str()} ({error.name()})")
+
+
+def print_message(message: Message, full: bool, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(as_dict(message), ensure_ascii=False), flush=True)
+        return
+    value = message.value()
+    line = b"" if value is None else bytes(value)
+    if full:
+        moment = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
+        when = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        headers = ",".join(f"{k}={text(v)}" for k, v in message.headers() or [])
+        place = f"{message.partition()}:{message.offset()}"
+        shown = "(none)" if value is None else line.decode(errors="replace")
+        line = f"{place}\t{when}\t{text(message.key())}\t{headers}\t{shown}".encode()
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def text(value: Any) -> str:
+    return "(none)" if value is None else bytes(value).decode(errors="replace")
+
+
+def as_dict(message: Message) -> dict[str, Any]:
+    """One record; bytes that are not UTF-8 come as {"base64": "…"}."""
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp_ms": message.timestamp()[1],
+        "key": readable(message.key()),
+        "headers": [[name, readable(value)] for name, value in message.headers() or []],
+        "value": readable(message.value()),
+    }
+
+
+def readable(value: Any) -> str | dict[str, str] | None:
+    if value is None:
+        return None
+    data = bytes(value) if not isinstance(value, str) else value.encode()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

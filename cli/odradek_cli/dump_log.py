@@ -1,0 +1,2 @@
+def dump_log() -> None:
+    """x"""

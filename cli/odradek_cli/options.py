@@ -1,0 +1,55 @@
+"""Options that several commands share, under the same name everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from odradek_cli.errors import CliError
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+
+
+def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topic names for shell completion; nothing when no broker answers quickly."""
+    from odradek_cli.client import connect
+
+    try:
+        admin = connect(ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP, timeout_s=1.0)
+        names = admin.list_topics(timeout=1.0).topics
+    except CliError:
+        return []
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="ODRADEK_BOOTSTRAP",
+        metavar="HOST:PORT[,…]",
+        help="Brokers to ask first.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Topic = Annotated[
+    str, typer.Argument(help="Name of the topic.", autocompletion=complete_topic, metavar="TOPIC")
+]
+Topics = Annotated[
+    list[str],
+    typer.Argument(help="Names of topics.", autocompletion=complete_topic, metavar="TOPIC…"),
+]
+
+
+def parse_pairs(option: str, pairs: Iterable[str]) -> dict[str, str]:
+    """["retention.ms=60000"] -> {"retention.ms": "60000"}; the error names the option."""
+    parsed = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise CliError(f"{option} {pair}: expected NAME=VALUE")
+        parsed[name.strip()] = value
+    return parsed

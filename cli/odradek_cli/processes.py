@@ -1,0 +1,163 @@
+"""Servers as child processes: started, waited for, and ended by their own pid.
+
+Used by `odradek demo` and by the test harness. A server's output goes to one file, which is what
+an error shows when it does not come up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+START_DEADLINE_S = 60.0  # ours needs well under one second; Apache Kafka 3 to 8
+STOP_DEADLINE_S = 20.0  # a clean shutdown flushes every log
+
+
+class StartFailedError(Exception):
+    """The server ended, or was not ready, before the deadline."""
+
+    def __init__(self, name: str, exit_code: int | None, log: str) -> None:
+        super().__init__(f"{name} did not become ready (exit code {exit_code})\n{log}")
+        self.exit_code = exit_code
+        self.log = log
+
+
+class ServerProcess:
+    """One server process; `spawn` starts it, `stop` and `kill` end it."""
+
+    name = "server"
+
+    def __init__(self, log_path: Path, env: Mapping[str, str] | None = None) -> None:
+        self.log_path = log_path
+        self.env = dict(env or {})
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"{self.name} is not running"
+        return self.process.pid
+
+    def spawn(
+        self, command: Sequence[str], *, stdout: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        assert self.process is None, f"{self.name} is already running"
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log if stdout is None else stdout,
+                stderr=log,
+                env={**os.environ, **self.env},
+            )
+        return self.process
+
+    def stop(self) -> int:
+        """SIGTERM, then SIGKILL past the deadline; the exit code (negative = the signal)."""
+        process = self.process
+        if process is None:
+            return 0
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        self.process = None
+        return code
+
+    def kill(self) -> None:
+        """kill -9: the process has no chance to do anything; the kernel's page cache survives."""
+        assert self.process is not None, f"{self.name} is not running"
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def give_up(self) -> StartFailedError:
+        """Ends what is left of a server that did not start; the error to raise."""
+        assert self.process is not None
+        code = self.process.poll()
+        if code is None:
+            self.kill()
+        self.process = None
+        return StartFailedError(self.name, code, self.log())
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def rss_bytes(self) -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class BrokerProcess(ServerProcess):
+    """Our broker: `python -m odradek_broker.main --override name=value …`.
+
+    Ready when it prints one JSON line on stdout, for example
+    {"event": "ready", "listeners": {"PLAINTEXT": "127.0.0.1:40123"}, "admin": "127.0.0.1:40124",
+     "node_id": 1, "cluster_id": "…", "startup_ms": 412}
+    """
+
+    name = "odradek"
+
+    def __init__(
+        self, settings: Mapping[str, str], log_path: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(log_path, env)
+        self.settings = {
+            "node.id": "1",
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "odradek.admin.listener": "127.0.0.1:0",
+            **settings,
+        }
+        self.ready: dict[str, Any] = {}
+
+    def start(self, deadline_s: float = START_DEADLINE_S) -> None:
+        flags = [f"--override={name}={value}" for name, value in self.settings.items()]
+        process = self.spawn(
+            [sys.executable, "-m", "odradek_broker.main", *flags], stdout=subprocess.PIPE
+        )
+        self.ready = {}
+        said = threading.Event()
+        threading.Thread(target=self._follow_stdout, args=(process, said), daemon=True).start()
+        said.wait(deadline_s)
+        if not self.ready:
+            raise self.give_up()
+        if self.settings["listeners"].endswith(":0"):  # a restart comes back where clients look
+            self.settings["listeners"] = f"PLAINTEXT://{self.bootstrap}"
+
+    @property
+    def bootstrap(self) -> str:
+        """ "127.0.0.1:PORT" of the first listener."""
+        return str(next(iter(self.ready["listeners"].values())))
+
+    @property
+    def admin(self) -> str:
+        """ "127.0.0.1:PORT" of /healthz, /readyz and /metrics."""
+        return str(self.ready["admin"])
+
+    def _follow_stdout(self, process: subprocess.Popen[bytes], said: threading.Event) -> None:
+        """Copies stdout to the log, and says when the ready line came or when nothing more will."""
+        assert process.stdout is not None
+        with process.stdout, open(self.log_path, "ab") as log:
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                if not said.is_set() and line.startswith(b'{"event"'):
+                    event = json.loads(line)
+                    if event["event"] == "ready":
+                        self.ready = event
+                        said.set()
+        process.wait()
+        said.set()
