@@ -54,28 +54,34 @@ def validate_topic_configs(settings: Settings, configs: Mapping[str, str]) -> No
         )
 
 
-def effective_topic_configs(settings: Settings, overrides: Mapping[str, str]) -> list[Struct]:
-    """Every setting of a topic, as the CreateTopics response tells them (KIP-525)."""
-    entries = []
-    for name, key in sorted(TOPIC_CONFIGS.items()):
-        if name in overrides:
-            value: str | None = overrides[name]
-            source = ConfigSource.TOPIC
-        elif key.internal:
-            continue
-        else:
-            value = settings.topic_default_text(key)
-            source = settings.topic_default_source(key)
-        entries.append(
-            Struct(
-                name=name,
-                value=value,
-                read_only=False,
-                config_source=source,
-                is_sensitive=key.sensitive,
-            )
+def default_topic_configs(settings: Settings) -> dict[str, Struct]:
+    """Every setting of a topic that overrides none, as CreateTopics tells them (KIP-525)."""
+    return {
+        name: _config_entry(
+            key, settings.topic_default_text(key), settings.topic_default_source(key)
         )
-    return entries
+        for name, key in sorted(TOPIC_CONFIGS.items())
+        if not key.internal
+    }
+
+
+def effective_topic_configs(
+    defaults: Mapping[str, Struct], overrides: Mapping[str, str]
+) -> list[Struct]:
+    entries = dict(defaults)
+    for name, value in overrides.items():
+        entries[name] = _config_entry(TOPIC_CONFIGS[name], value, ConfigSource.TOPIC)
+    return list(entries.values())
+
+
+def _config_entry(key: ConfigKey, value: str | None, source: ConfigSource) -> Struct:
+    return Struct(
+        name=key.name,
+        value=value,
+        read_only=False,
+        config_source=source,
+        is_sensitive=key.sensitive,
+    )
 
 
 # -- IncrementalAlterConfigs, AlterConfigs ----------------------------------------------------

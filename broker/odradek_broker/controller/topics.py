@@ -10,7 +10,11 @@ from random import Random
 from uuid import UUID
 
 from odradek_broker.controller.assignment import assign_replicas
-from odradek_broker.controller.configs import effective_topic_configs, validate_topic_configs
+from odradek_broker.controller.configs import (
+    default_topic_configs,
+    effective_topic_configs,
+    validate_topic_configs,
+)
 from odradek_broker.controller.result import Result
 from odradek_broker.controller.topic_names import (
     METADATA_TOPIC,
@@ -49,6 +53,7 @@ def create_topics(
     topics = [t for t in request.topics if times[t.name] == 1 and t.name != METADATA_TOPIC]
     too_many = _partitions_asked_for(topics, settings) > PARTITIONS_PER_REQUEST_MAX
     existing = {collision_key(name): name for name in image.topics}
+    defaults = default_topic_configs(settings)
     records: list[MetadataRecord] = []
     answers = []
     for topic in topics:
@@ -56,12 +61,12 @@ def create_topics(
             if too_many:
                 raise _too_many_partitions()
             _check_new_name(topic.name, image, existing)
-            created, answer = _create_topic(image, topic, settings, rng)
+            created = _create_topic(image, topic, settings, rng)
         except KafkaError as error:
             answers.append(_refused(topic.name, error))
         else:
             records += created
-            answers.append(answer)
+            answers.append(_created(created, defaults))
     for name in [name for name, count in times.items() if count > 1]:
         duplicate = KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
         answers.append(_refused(name, duplicate))
@@ -103,28 +108,38 @@ def _check_new_name(name: str, image: MetadataImage, existing: Mapping[str, str]
 
 def _create_topic(
     image: MetadataImage, topic: Struct, settings: Settings, rng: Random
-) -> tuple[list[MetadataRecord], Struct]:
+) -> list[MetadataRecord]:
+    """The topic's record, then its configs', then its partitions'."""
     configs = _creation_configs(topic, settings)
     if topic.assignments:
         assignments = _manual_assignments(image, topic)
     else:
         assignments = _automatic_assignments(image, topic, settings, rng)
     topic_id = new_topic_id(rng)
-    records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
-    records += [
-        ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()
+    return [
+        TopicRecord(topic.name, topic_id),
+        *(
+            ConfigRecord(ResourceType.TOPIC, topic.name, name, value)
+            for name, value in configs.items()
+        ),
+        *_partition_records(image, topic_id, assignments, first_partition=0),
     ]
-    records += _partition_records(image, topic_id, assignments, first_partition=0)
-    answer = Struct(
+
+
+def _created(records: Sequence[MetadataRecord], defaults: Mapping[str, Struct]) -> Struct:
+    topic, last = records[0], records[-1]
+    assert isinstance(topic, TopicRecord)
+    assert isinstance(last, PartitionRecord)
+    overrides = {r.name: r.value or "" for r in records if isinstance(r, ConfigRecord)}
+    return Struct(
         name=topic.name,
-        topic_id=topic_id,
+        topic_id=topic.topic_id,
         error_code=ErrorCode.none,
         error_message=None,
-        num_partitions=len(assignments),
-        replication_factor=len(assignments[0]),
-        configs=effective_topic_configs(settings, configs),
+        num_partitions=last.partition_id + 1,
+        replication_factor=len(last.replicas),
+        configs=effective_topic_configs(defaults, overrides),
     )
-    return records, answer
 
 
 def _creation_configs(topic: Struct, settings: Settings) -> dict[str, str]:
@@ -135,6 +150,8 @@ def _creation_configs(topic: Struct, settings: Settings) -> dict[str, str]:
             f"Null value not supported for topic configs: {','.join(unset)}",
         )
     configs = {config.name: config.value for config in topic.configs}
+    if not configs:
+        return configs
     try:
         validate_topic_configs(settings, configs)
     except ConfigError as error:

@@ -1,0 +1,121 @@
+"""A controller in memory, and requests with few words."""
+
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from random import Random
+from uuid import UUID
+
+from odradek_broker.controller.metadata_log import Committed
+from odradek_broker.controller.service import ControllerService
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
+from odradek_broker.metadata.records import (
+    Endpoint,
+    MetadataRecord,
+    RegisterBrokerRecord,
+)
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.runtime.listeners import Listener
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.wire.struct import Struct
+
+DIRECTORY = UUID(int=77)
+
+
+class MemoryLog:
+    """A MetadataLog that commits at once, or when the test says so."""
+
+    def __init__(self, records: Sequence[MetadataRecord] = ()) -> None:
+        self.records = list(records)
+        self.epoch = 1
+        self.hold: Awaitable[None] | None = None  # awaited before an append is committed
+        self.batches: list[list[MetadataRecord]] = []
+
+    @property
+    def next_offset(self) -> int:
+        return len(self.records)
+
+    def read_all(self) -> Iterator[Committed]:
+        return (Committed(offset, record) for offset, record in enumerate(self.records))
+
+    def append(self, records: Sequence[MetadataRecord]) -> Awaitable[None]:
+        self.records += records
+        self.batches.append(list(records))
+        return self._commit(self.hold)
+
+    async def _commit(self, hold: Awaitable[None] | None) -> None:
+        if hold is not None:
+            await hold
+
+
+def listener(port: int = 9092) -> Listener:
+    return Listener("PLAINTEXT", "localhost", port, "PLAINTEXT")
+
+
+async def started(
+    settings: Mapping[str, str] | None = None, log: MemoryLog | None = None
+) -> ControllerService:
+    """A controller with one live broker, number 1."""
+    controller = ControllerService(
+        Settings(settings), Random(1), log or MemoryLog(), BrokerId(1), "cluster"
+    )
+    await controller.start()
+    await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=True)
+    return controller
+
+
+def cluster(racks: Mapping[int, str | None], fenced: Sequence[int] = ()) -> MetadataImage:
+    """An image with these brokers and nothing else."""
+    delta = MetadataDelta(EMPTY_IMAGE)
+    for broker, rack in racks.items():
+        delta.replay(
+            RegisterBrokerRecord(
+                broker_id=BrokerId(broker),
+                incarnation_id=UUID(int=broker + 1),
+                broker_epoch=broker,
+                end_points=(Endpoint("PLAINTEXT", f"broker-{broker}", 9092, 0),),
+                features=(),
+                rack=rack,
+                fenced=broker in fenced,
+                in_controlled_shutdown=False,
+                log_dirs=(UUID(int=100 + broker),),
+            )
+        )
+    return delta.finish(len(racks)).after
+
+
+def after(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataImage:
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    result = delta.finish(image.offset + len(records)).after
+    result.validate()
+    return result
+
+
+def new_topic(
+    name: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    assignments: Mapping[int, Sequence[int]] | None = None,
+    configs: Mapping[str, str | None] | None = None,
+) -> Struct:
+    if assignments is not None:
+        partitions = replication_factor = -1
+    return Struct(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[
+            Struct(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in (assignments or {}).items()
+        ],
+        configs=[Struct(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+
+
+def create(*topics: Struct, validate_only: bool = False) -> Struct:
+    return Struct(topics=list(topics), validate_only=validate_only)
+
+
+def delete(*names: str) -> Struct:
+    return Struct(topics=[], topic_names=list(names))

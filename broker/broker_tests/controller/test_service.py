@@ -1,0 +1,241 @@
+"""The controller as a whole: order, visibility, restart, and a metadata log that fails."""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker_tests.controller.support import (
+    DIRECTORY,
+    MemoryLog,
+    create,
+    delete,
+    listener,
+    new_topic,
+    started,
+)
+from odradek_broker.controller.metadata_log import LocalMetadataLog, open_metadata_log
+from odradek_broker.controller.service import ControllerService
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.runtime.clock import ManualClock
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_broker.wire.struct import Struct
+
+DIR = Path("/data")
+
+
+def run(story) -> None:
+    asyncio.run(story())
+
+
+def set_config(kind: int, resource: str, name: str, value: str) -> Struct:
+    change = Struct(name=name, config_operation=0, value=value)
+    resource_ = Struct(resource_type=kind, resource_name=resource, configs=[change])
+    return Struct(resources=[resource_], validate_only=False)
+
+
+class TestOrder:
+    def test_nothing_is_seen_before_it_is_committed(self):
+        async def story():
+            log = MemoryLog()
+            controller = await started(log=log)
+            seen: list[MetadataDelta] = []
+            controller.subscribe(seen.append)
+            committed = asyncio.get_running_loop().create_future()
+            log.hold = committed
+            creating = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
+            await asyncio.sleep(0)
+            assert log.next_offset == 4  # feature level, broker, topic, partition
+            assert controller.image.topics == {}
+            assert seen == []
+            committed.set_result(None)
+            answer = await creating
+            assert answer.topics[0].error_code is ErrorCode.none
+            assert list(controller.image.topics) == ["a"]
+            assert [change.partition for change in seen[0].changed_partitions()] == [0]
+
+        run(story)
+
+    def test_two_requests_for_one_name_at_the_same_time(self):
+        """The second is decided before the first is committed, and must know of it."""
+
+        async def story():
+            log = MemoryLog()
+            controller = await started(log=log)
+            committed = asyncio.get_running_loop().create_future()
+            log.hold = committed
+            first = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
+            second = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
+            await asyncio.sleep(0)
+            committed.set_result(None)
+            codes = [(await task).topics[0].error_code for task in (first, second)]
+            assert codes == [ErrorCode.none, ErrorCode.topic_already_exists]
+            controller.image.validate()
+
+        run(story)
+
+    def test_a_request_is_one_batch(self):
+        async def story():
+            log = MemoryLog()
+            controller = await started(log=log)
+            await controller.create_topics(create(new_topic("a", 3), new_topic("b")))
+            assert len(log.batches[-1]) == 2 + 3 + 1
+
+        run(story)
+
+    def test_a_subscriber_that_fails_does_not_keep_others_from_knowing(self, caplog):
+        async def story():
+            controller = await started()
+            seen: list[MetadataDelta] = []
+
+            def broken(delta: MetadataDelta) -> None:
+                raise RuntimeError("disk on fire")
+
+            controller.subscribe(broken)
+            controller.subscribe(seen.append)
+            await controller.create_topics(create(new_topic("a")))
+            assert len(seen) == 1
+
+        run(story)
+        assert "disk on fire" in caplog.text
+
+
+class TestDynamicBrokerConfigs:
+    def test_in_force_before_subscribers_hear_of_it(self):
+        async def story():
+            settings = Settings()
+            log = MemoryLog()
+            controller = ControllerService(settings, Random(1), log, BrokerId(1), "c")
+            await controller.start()
+            heard = []
+            controller.subscribe(lambda _: heard.append(settings.log_config({}).retention_ms))
+            await controller.incremental_alter_configs(set_config(4, "", "log.retention.ms", "5"))
+            await controller.incremental_alter_configs(set_config(4, "1", "log.retention.ms", "6"))
+            assert heard == [5, 6]
+            again = Settings()
+            restarted = ControllerService(again, Random(1), log, BrokerId(1), "c")
+            await restarted.start()
+            assert again.int("log.retention.ms") == 6
+
+        run(story)
+
+
+class TestProducerIds:
+    def test_never_twice_also_after_a_restart(self):
+        async def story():
+            log = MemoryLog()
+            controller = await started(log=log)
+            ids = [await controller.next_producer_id() for _ in range(1500)]
+            restarted = await started(log=log)
+            ids += await asyncio.gather(*(restarted.next_producer_id() for _ in range(1500)))
+            assert len(set(ids)) == len(ids)
+
+        run(story)
+
+
+class Power:
+    """A disk whose syncs hang while the power is about to fail."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk()
+        self.failing = False
+
+    async def sync(self, function: Callable[[], None]) -> None:
+        if self.failing:
+            await asyncio.Event().wait()
+        function()
+
+
+async def on_disk(power: Power, *, clean_shutdown: bool = True) -> ControllerService:
+    """A controller on the metadata log in /data, as after a start of the process."""
+    settings, clock = Settings(), ManualClock()
+    log = open_metadata_log(DIR, power.disk, settings, clock.now_ms())
+    metadata_log = LocalMetadataLog(log, clock, power.sync)
+    controller = ControllerService(settings, Random(1), metadata_log, BrokerId(1), "c")
+    await controller.start()
+    await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=clean_shutdown)
+    return controller
+
+
+class TestRestart:
+    def test_everything_is_there_again(self):
+        async def story():
+            disk = Power()
+            before = await on_disk(disk)
+            await before.create_topics(create(new_topic("a", 50), new_topic("b"), new_topic("c")))
+            await before.delete_topics(delete("b"))
+            await before.incremental_alter_configs(set_config(2, "a", "retention.ms", "5"))
+            after = await on_disk(disk)
+            assert set(after.image.topics) == {"a", "c"}
+            assert after.image.topics["a"].id == before.image.topics["a"].id
+            assert after.image.topics["a"].partitions == before.image.topics["a"].partitions
+            assert after.image.topic_config("a") == {"retention.ms": "5"}
+            assert after.epoch == before.epoch + 1
+            assert after.image.brokers[1].epoch > before.image.brokers[1].epoch
+
+        run(story)
+
+    def test_an_unclean_start_begins_new_leader_epochs(self):
+        async def story():
+            disk = Power()
+            await (await on_disk(disk)).create_topics(create(new_topic("a", 2)))
+            clean = await on_disk(disk)
+            assert [p.leader_epoch for p in clean.image.topics["a"].partitions.values()] == [0, 0]
+            unclean = await on_disk(disk, clean_shutdown=False)
+            epochs = [p.leader_epoch for p in unclean.image.topics["a"].partitions.values()]
+            assert epochs == [1, 1]
+
+        run(story)
+
+    @pytest.mark.parametrize("seed", range(30))
+    def test_power_failure_keeps_what_was_answered(self, seed):
+        """1. topics are created, each answered; 2. the power fails during the next one;
+        3. after the restart every answered one is there, whole."""
+
+        async def story():
+            rng = Random(seed)
+            power = Power()
+            controller = await on_disk(power)
+            answered = rng.randint(0, 6)
+            for i in range(answered):
+                await controller.create_topics(create(new_topic(f"t{i}", 5)))
+            power.failing = True
+            request = create(new_topic("unanswered", rng.randint(1, 200)))
+            hanging = asyncio.ensure_future(controller.create_topics(request))
+            await asyncio.sleep(0)
+            hanging.cancel()
+            power.disk.crash(rng)
+            power.failing = False
+            image = (await on_disk(power, clean_shutdown=False)).image
+            for i in range(answered):
+                assert len(image.topics[f"t{i}"].partitions) == 5
+            unanswered = image.topics.get("unanswered")
+            if unanswered is not None:  # kept as a whole, or not at all
+                assert len(unanswered.partitions) == request.topics[0].num_partitions
+            image.validate()
+
+        run(story)
+
+
+class TestFailure:
+    def test_a_log_that_cannot_be_written_makes_metadata_read_only(self):
+        async def story():
+            power = Power()
+            controller = await on_disk(power)
+            await controller.create_topics(create(new_topic("a")))
+            power.disk.fail(str(DIR), errno.EIO)
+            with pytest.raises(KafkaError) as caught:
+                await controller.create_topics(create(new_topic("b")))
+            assert caught.value.code is ErrorCode.kafka_storage_error
+            power.disk.heal()  # what is on disk is not known any more, so this changes nothing
+            with pytest.raises(KafkaError):
+                await controller.create_topics(create(new_topic("c")))
+            assert set(controller.image.topics) == {"a"}
+
+        run(story)
