@@ -5,7 +5,6 @@ import io
 import pytest
 from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
-from kio.schema.types import TopicName  # noqa: F401  # kio's types are complete
 from kio.serial import entity_writer
 
 from odradek_broker.wire.api import parse_request_header, request_header, response_header
@@ -53,4 +52,11 @@ def test_a_version_nobody_knows_still_parses() -> None:
 )
 def test_bad_headers_are_a_decode_error(frame: bytes) -> None:
     with pytest.raises(DecodeError):
+        parse_request_header(frame)
+
+
+def test_the_number_of_tagged_fields_is_bounded() -> None:
+    """50 million of them fit into a frame of 100 MB."""
+    frame = request_header(3, 9, 1, "c")[:-1] + b"\xe8\x07" + b"\x63\x00" * 1000
+    with pytest.raises(DecodeError, match="1000 tagged fields"):
         parse_request_header(frame)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from odradek_broker.wire.decode import ARRAY_ITEMS_MAX, Read, compile_reader
+from odradek_broker.wire.decode import Read, compile_reader
 from odradek_broker.wire.encode import Write, compile_writer
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.headers import (
@@ -30,6 +30,7 @@ from odradek_broker.wire.headers import (
     supported_versions,
 )
 from odradek_broker.wire.kio_table import APIS, REQUEST_FIELDS, RESPONSE_FIELDS
+from odradek_broker.wire.primitives import ITEMS_MAX
 from odradek_broker.wire.schema import Kind, load_class
 from odradek_broker.wire.struct import Struct
 from odradek_broker.wire.varint import Buffer
@@ -83,7 +84,7 @@ def _codec(compile_codec: Callable[..., Any], api_key: int, version: int, kind: 
 
 def _decode(read: Read, body: Buffer, at: int) -> Struct:
     try:
-        value, _ = read(body, at, [ARRAY_ITEMS_MAX])
+        value, _ = read(body, at, [ITEMS_MAX])
     except (struct.error, IndexError, UnicodeDecodeError) as e:
         raise DecodeError(f"cut short or malformed: {e}") from None
     assert isinstance(value, Struct)

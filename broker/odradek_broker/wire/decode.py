@@ -3,8 +3,8 @@
 A reader takes (buffer, position, budget) and returns (value, position after it). Runs of
 fixed-size fields are read with one `struct` call. Lengths and counts are checked against the
 bytes that remain before anything is allocated, and all arrays of one message together may have
-`ARRAY_ITEMS_MAX` items: a two-byte item can become a 300-byte object, so a frame of the
-permitted 100 MB could otherwise fill the memory.
+`ITEMS_MAX` items (primitives.py): a two-byte item can become an object of 300 bytes, so a frame
+of the permitted 100 MB could otherwise fill the memory.
 """
 
 import struct
@@ -14,12 +14,10 @@ from uuid import UUID
 
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.wire.errors import DecodeError
+from odradek_broker.wire.primitives import tagged_fields
 from odradek_broker.wire.schema import Field, fields_of, is_flexible
 from odradek_broker.wire.struct import Struct
 from odradek_broker.wire.varint import Buffer, read_uvarint
-
-# Room for every partition of a large cluster in one request, yet at most some 50 MB of objects.
-ARRAY_ITEMS_MAX = 150_000
 
 Read = Callable[[Buffer, int, list[int]], tuple[Any, int]]
 Defaults = dict[str, dict[str, object]]  # class name → fields that this version may lack
@@ -97,21 +95,13 @@ def _read_tagged(
     tagged: dict[int, tuple[str, Read]],
     fields: dict[str, object],
 ) -> int:
-    count, at = read_uvarint(buf, at)
-    if count > len(buf) - at:
-        raise DecodeError(f"{count} tagged fields in {len(buf) - at} bytes")
-    for _ in range(count):
-        tag, at = read_uvarint(buf, at)
-        size, at = read_uvarint(buf, at)
-        end = at + size
-        if end > len(buf):
-            raise DecodeError(f"tagged field of {size} bytes in {len(buf) - at} bytes")
+    found, at = tagged_fields(buf, at)
+    for tag, start, end in found:
         if tag in tagged:
             name, read = tagged[tag]
-            fields[name], at = read(buf, at, budget)
-            if at != end:
+            fields[name], start = read(buf, start, budget)
+            if start != end:
                 raise DecodeError(f"tagged field {name} does not have the size it claims")
-        at = end
     return at
 
 

@@ -18,7 +18,6 @@ from struct import Struct, error, unpack_from
 from typing import NamedTuple, Protocol
 
 from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.headers import skip_tagged_fields
 from odradek_broker.wire.primitives import (
     ITEMS_MAX,
     NodeEndpoint,
@@ -32,6 +31,8 @@ from odradek_broker.wire.primitives import (
     node_endpoints_section,
     pack_int16,
     pack_int32,
+    skip_tagged_fields,
+    tagged_fields,
     topic_id,
 )
 from odradek_broker.wire.varint import Buffer, read_uvarint, uvarint
@@ -231,7 +232,8 @@ def _topic(version: int, view: memoryview, at: int) -> tuple[str | None, bytes |
 def _partition_tags(
     version: int, view: memoryview, at: int, partition: FetchPartition
 ) -> tuple[FetchPartition, int]:
-    for tag, start, end in _tagged(view, at):
+    fields, at = tagged_fields(view, at)
+    for tag, start, end in fields:
         if tag == 0 and version >= 17:
             directory_id = bytes(view[start : start + 16])
             start += 16
@@ -243,7 +245,7 @@ def _partition_tags(
             start = end
         if start != end:
             raise DecodeError("tagged field does not have the size it claims")
-    return partition, skip_tagged_fields(view, at)
+    return partition, at
 
 
 def _request_tags(
@@ -251,7 +253,8 @@ def _request_tags(
 ) -> tuple[str | None, tuple[int, int] | None]:
     cluster_id: str | None = None
     state: tuple[int, int] | None = None
-    for tag, start, end in _tagged(view, at):
+    fields, _ = tagged_fields(view, at)
+    for tag, start, end in fields:
         if tag == 0:
             cluster_id, start = compact_text(view, start) if view[start] else (None, start + 1)
         elif tag == 1 and version >= 15:
@@ -262,20 +265,6 @@ def _request_tags(
         if start != end:
             raise DecodeError("tagged field does not have the size it claims")
     return cluster_id, state
-
-
-def _tagged(view: memoryview, at: int) -> list[tuple[int, int, int]]:
-    """(tag, start, end) of each tagged field in the section that starts at byte `at`."""
-    count, at = read_uvarint(view, at)
-    fields = []
-    for _ in range(count):
-        tag, at = read_uvarint(view, at)
-        size, at = read_uvarint(view, at)
-        fields.append((tag, at, at + size))
-        at += size
-    if at > len(view):
-        raise DecodeError("tagged fields longer than the frame")
-    return fields
 
 
 def _int32_array(view: memoryview, at: int, count: int) -> tuple[list[int], int]:

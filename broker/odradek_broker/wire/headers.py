@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.kio_table import APIS
-from odradek_broker.wire.varint import Buffer, read_uvarint
+from odradek_broker.wire.primitives import skip_tagged_fields
+from odradek_broker.wire.varint import Buffer
 
 API_VERSIONS_KEY = 18
 
@@ -77,15 +78,3 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     if api_key != API_VERSIONS_KEY and flexible(api_key, version):
         return header + b"\0"
     return header
-
-
-def skip_tagged_fields(buf: Buffer, at: int) -> int:
-    """The position after a section of tagged fields of which none is known to us."""
-    count, at = read_uvarint(buf, at)
-    for _ in range(count):  # ends at the latest with the buffer: a field takes two bytes or more
-        _, at = read_uvarint(buf, at)
-        size, at = read_uvarint(buf, at)
-        at += size
-    if at > len(buf):
-        raise DecodeError("tagged fields longer than the frame")
-    return at

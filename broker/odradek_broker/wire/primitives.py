@@ -1,15 +1,18 @@
-"""Pieces that the hand-written Produce and Fetch codecs share."""
+"""Pieces that the codecs share, mostly the hand-written ones of Produce and Fetch."""
 
 from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
 from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.varint import read_uvarint, uvarint
+from odradek_broker.wire.varint import Buffer, read_uvarint, uvarint
 
-# Topics and partitions of one request: each becomes an object of some 300 bytes, so this
-# bounds what a hostile frame can take to about 50 MB.
-ITEMS_MAX = 150_000
+# Items of all arrays in one message. Room for every partition of a large cluster; each item
+# becomes an object of some 300 bytes, so a hostile frame can take about 40 MB.
+ITEMS_MAX = 100_000
+# Tagged fields of one structure. Messages define four at most; millions of unknown ones would
+# keep the event loop busy.
+TAGGED_FIELDS_MAX = 100
 
 int16 = Struct(">h").unpack_from
 int32 = Struct(">i").unpack_from
@@ -43,6 +46,27 @@ def compact_text(view: memoryview, at: int) -> tuple[str, int]:
 
 def topic_id(view: memoryview, at: int) -> tuple[bytes, int]:
     return bytes(view[at : at + 16]), at + 16  # if cut short, the read that follows fails
+
+
+def tagged_fields(buf: Buffer, at: int) -> tuple[list[tuple[int, int, int]], int]:
+    """[(tag, start, end)] of the section that starts at byte `at`, and the position after it."""
+    count, at = read_uvarint(buf, at)
+    if count > TAGGED_FIELDS_MAX:
+        raise DecodeError(f"{count} tagged fields")
+    fields = []
+    for _ in range(count):
+        tag, at = read_uvarint(buf, at)
+        size, at = read_uvarint(buf, at)
+        fields.append((tag, at, at + size))
+        at += size
+    if at > len(buf):
+        raise DecodeError("tagged fields longer than the frame")
+    return fields, at
+
+
+def skip_tagged_fields(buf: Buffer, at: int) -> int:
+    """The position after a section of tagged fields of which none is known to us."""
+    return tagged_fields(buf, at)[1]
 
 
 def bad_count(count: int) -> DecodeError:

@@ -14,7 +14,6 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.headers import skip_tagged_fields
 from odradek_broker.wire.primitives import (
     ITEMS_MAX,
     NodeEndpoint,
@@ -26,6 +25,7 @@ from odradek_broker.wire.primitives import (
     legacy_text,
     node_endpoints_section,
     pack_int32,
+    skip_tagged_fields,
     topic_id,
 )
 from odradek_broker.wire.varint import Buffer, read_uvarint, uvarint
