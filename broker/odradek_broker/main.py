@@ -228,6 +228,8 @@ def _bind_admin(settings: Settings) -> socket.socket | None:
     if not address:
         return None
     host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise StartError(f"odradek.admin.listener: {address!r} is not host:port")
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,0 +1,139 @@
+"""The admin server of a real broker process: health, readiness, and what /metrics says.
+
+The numbers are compared with what a real client did, so a counter that is never moved fails.
+"""
+
+import asyncio
+import json
+import re
+import socket
+import urllib.error
+import urllib.request
+from types import SimpleNamespace
+
+from confluent_kafka import TopicPartition
+
+from broker_tests.clients.support import (
+    consume,
+    consumer_of,
+    create_topic,
+    numbered,
+    produce,
+    wait_until,
+)
+from odradek_broker.admin.server import AdminServer
+from odradek_broker.admin.state import Readiness
+
+
+def get(server, path):
+    try:
+        with urllib.request.urlopen(f"http://{server.admin}{path}", timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def samples(server):
+    """{(name, frozenset of labels): value}"""
+    found = {}
+    for line in get(server, "/metrics")[1].splitlines():
+        if line.startswith("#"):
+            continue
+        name, labels, value = re.fullmatch(r"(\w+)(\{.*\})? (\S+)", line).groups()
+        pairs = re.findall(r'(\w+)="([^"]*)"', labels or "")
+        found[name, frozenset(pairs)] = float(value)
+    return found
+
+
+def labels(**pairs):
+    return frozenset(pairs.items())
+
+
+def test_a_running_broker_is_healthy_and_ready(broker):
+    assert get(broker, "/healthz") == (200, '{"healthy": true}')
+    status, body = get(broker, "/readyz")
+    assert (status, json.loads(body)) == (200, {"ready": True, "reasons": {}})
+
+
+def test_traffic_shows_in_the_metrics(broker, topic):
+    create_topic(broker, topic)
+    produce(broker, topic, numbered(50, size=100))
+    consume(broker, topic, 50)
+    found = samples(broker)
+    of_topic = labels(topic=topic)
+    assert found["kafka_server_brokertopicmetrics_messagesin_total", of_topic] == 50
+    assert found["kafka_server_brokertopicmetrics_bytesin_total", of_topic] > 5000
+    assert found["kafka_server_brokertopicmetrics_bytesout_total", of_topic] > 5000
+    partition = labels(topic=topic, partition="0")
+    assert found["kafka_topic_partition_current_offset", partition] == 50
+    assert found["kafka_topic_partition_oldest_offset", partition] == 0
+    assert found["kafka_log_log_size", partition] > 5000
+    assert found["kafka_server_replicamanager_partitioncount", labels()] == 1
+    assert found["kafka_server_replicamanager_leadercount", labels()] == 1
+    assert found["odradek_ready", labels()] == 1
+    requests = [
+        dict(key)["request"]
+        for name, key in found
+        if name.endswith("requestmetrics_requests_total")
+    ]
+    assert {"Produce", "Fetch", "Metadata", "ApiVersions", "CreateTopics"} <= set(requests)
+
+
+def test_request_times_add_up(broker, topic):
+    create_topic(broker, topic)
+    produce(broker, topic, [b"x"])
+    found = samples(broker)
+
+    def total_ms(phase):
+        key = f"kafka_network_requestmetrics_{phase.lower()}_all_sum"
+        return found[key, labels(request="Produce")]
+
+    phases = ("RequestQueueTimeMs", "LocalTimeMs", "RemoteTimeMs")
+    phases += ("ResponseQueueTimeMs", "ResponseSendTimeMs")
+    assert total_ms("TotalTimeMs") > 0
+    # Each phase is rounded down to a microsecond.
+    assert abs(total_ms("TotalTimeMs") - sum(map(total_ms, phases))) < 0.1
+
+
+def test_a_waiting_fetch_is_in_the_purgatory(broker, topic):
+    create_topic(broker, topic)
+    purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
+    with consumer_of(broker, fetch_wait_max_ms=20_000) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.poll(0)
+        wait_until(lambda: samples(broker)[purgatory, labels(delayedOperation="Fetch")] == 1)
+        assert samples(broker)[purgatory, labels(delayedOperation="Produce")] == 0
+
+
+def test_the_loop_lag_is_measured(broker):
+    lag = ("odradek_event_loop_lag_histogram_seconds_count", labels())
+    wait_until(lambda: samples(broker)[lag] >= 3)
+    assert samples(broker)["odradek_event_loop_lag_seconds", labels()] < 1.0
+
+
+def test_an_unready_broker_says_what_it_waits_for():
+    """Not ready while logs recover, with the progress; healthy all along."""
+
+    async def story():
+        readiness = Readiness()
+        admin = AdminServer(readiness)
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            address = SimpleNamespace(admin=f"127.0.0.1:{sock.getsockname()[1]}")
+            await admin.start(sock)
+            readiness.wait_for("recovery", "12 of 400 logs loaded")
+            status, body = await asyncio.to_thread(get, address, "/readyz")
+            assert status == 503
+            assert json.loads(body) == {
+                "ready": False,
+                "reasons": {
+                    "start": "the broker is starting",
+                    "recovery": "12 of 400 logs loaded",
+                },
+            }
+            assert (await asyncio.to_thread(get, address, "/healthz"))[0] == 200
+            readiness.done("recovery")
+            readiness.done("start")
+            assert (await asyncio.to_thread(get, address, "/readyz"))[0] == 200
+            await admin.stop()
+
+    asyncio.run(story())
