@@ -3,6 +3,7 @@
 import errno
 
 import pytest
+
 from broker_tests.log.support import (
     NOW_MS,
     TOPIC_ID,
@@ -17,7 +18,6 @@ from broker_tests.log.support import (
     read_all,
     values,
 )
-
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.log_config import LONG_MAX, LogConfig

@@ -8,6 +8,10 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from broker_tests.log.support import (
     NOW_MS,
     TOPIC_ID,
@@ -18,10 +22,6 @@ from broker_tests.log.support import (
     open_manager,
     records_of,
 )
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
 from odradek_broker.model.errors import KafkaError
@@ -182,6 +182,7 @@ class LogMachine(RuleBasedStateMachine):
         assert not self.manager.clean_shutdown
         assert self.log.log_end_offset == end or self.gaps
         assert self.log.log_start_offset <= start
+        self.durable = min(self.durable, self.log.log_end_offset)
 
     @rule(seed=st.integers(0, 2**32))
     def power_failure(self, seed: int) -> None:
@@ -272,15 +273,12 @@ class GapsMachine(LogMachine):
         segment_bytes=400,
         index_interval_bytes=100,
         cleanup_delete=False,
-        cleanup_compact=False,
         file_delete_delay_ms=100,
     )
 
     def open(self) -> None:
-        # Appends from clients would need keys; replication does not look at them.
-        self.disk.write("/data/cleaner-offset-checkpoint", b"0\n1\norders 0 0\n") if (
-            self.disk.exists("/data")
-        ) else None
+        self.disk.make_dir("/data")
+        self.disk.write("/data/cleaner-offset-checkpoint", b"0\n1\norders 0 0\n")
         super().open()
 
 

@@ -6,9 +6,9 @@ files. What may block for long (fsync, unlink of a gigabyte) comes back as jobs 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from odradek_broker.log.errors import LogDirError
-from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.model.log_config import LONG_MAX
 
@@ -38,13 +38,18 @@ class Housekeeping:
         self._dirs = dirs
         self._settings = settings
         self._next_ms: dict[str, int] = {}
+        # A sealed segment is being flushed: the cleaner waits for the checkpoint that says so.
+        self._rolled = False
 
     def tick(self, now_ms: int) -> list[Job]:
         settings = self._settings
         retention = self._due("retention", settings.retention_check_interval_ms, now_ms)
         flush = self._due("flush", settings.flush_check_interval_ms, now_ms)
         expire = self._due("producers", settings.producer_id_check_interval_ms, now_ms)
-        recovery_points = self._due("recovery", settings.recovery_point_interval_ms, now_ms)
+        recovery_points = (
+            self._due("recovery", settings.recovery_point_interval_ms, now_ms) or self._rolled
+        )
+        self._rolled = False
         log_starts = self._due("start", settings.log_start_interval_ms, now_ms)
         high_watermarks = self._due("hw", settings.high_watermark_interval_ms, now_ms)
         jobs: list[Job] = []
@@ -54,11 +59,7 @@ class Housekeeping:
             if retention:
                 self._apply_retention(log_dir, now_ms)
             if flush:
-                jobs += [
-                    lambda log=log: log.flush(now_ms)  # type: ignore[misc]
-                    for log in log_dir.logs
-                    if _flush_due(log, now_ms)
-                ]
+                jobs += self._flush_jobs(log_dir, now_ms)
             if expire:
                 for log in log_dir.logs:
                     log.producers.expire(now_ms, settings.producer_id_expiration_ms)
@@ -70,7 +71,7 @@ class Housekeeping:
                 jobs.append(log_dir.checkpoint_high_watermarks())
             doomed = log_dir.take_doomed(now_ms)
             if doomed:
-                jobs.append(lambda log_dir=log_dir, doomed=doomed: log_dir.remove(doomed))  # type: ignore[misc]
+                jobs.append(partial(log_dir.remove, doomed))
         return jobs
 
     def _due(self, what: str, interval_ms: int, now_ms: int) -> bool:
@@ -88,13 +89,14 @@ class Housekeeping:
             except LogDirError:
                 return
 
-
-def _flush_due(log: Log, now_ms: int) -> bool:
-    """A sealed segment is synced soon after the roll, as Kafka does, or as settings ask."""
-    segments = log.segments
-    if len(segments) > 1 and not segments[-2].synced:
-        return True
-    config = log.config
-    return (config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX) and log.flush_due(
-        now_ms
-    )
+    def _flush_jobs(self, log_dir: LogDir, now_ms: int) -> list[Job]:
+        """A sealed segment is synced soon after the roll, as Kafka does; else as settings ask."""
+        jobs: list[Job] = []
+        for log in log_dir.logs:
+            segments, config = log.segments, log.config
+            rolled = len(segments) > 1 and not segments[-2].synced
+            self._rolled |= rolled
+            asked = config.flush_messages != LONG_MAX or config.flush_ms != LONG_MAX
+            if rolled or (asked and log.flush_due(now_ms)):
+                jobs.append(partial(log.flush, now_ms))
+        return jobs

@@ -46,7 +46,8 @@ class LoadOptions:
     clean: bool = True
     recovery_point: Offset = 0
     log_start_offset: Offset = 0
-    gaps_allowed: bool = False  # it is compacted, or was
+    gaps_allowed: bool = False  # it is compacted, or was; or its leader's log is
+    cleaned_up_to: Offset = 0  # segments that begin before it may have been compacted here
     producer_id_expiration_ms: int = 24 * 3600 * 1000
     on_segment_recovered: Callable[[int], None] = lambda _size: None
 
@@ -180,12 +181,11 @@ class _Loader:
         return max(0, bisect_right(bases, self.options.recovery_point) - 1)
 
     def _recover(self) -> None:
-        at = self._first_unflushed()
-        expected: Offset | None = None
+        at = first = self._first_unflushed()
+        expected: Offset = 0
         while at < len(self.segments):
             segment = self.segments[at]
-            hole = expected is not None and segment.base_offset != expected
-            if hole and not self.options.gaps_allowed:
+            if at > first and self._hole_before(at, expected):
                 logger.warning("%s: offset %s is missing before it", segment.path(), expected)
                 self._drop_from(at)
                 break
@@ -196,6 +196,13 @@ class _Loader:
             at += 1
             if truncated:
                 self._drop_from(at)
+
+    def _hole_before(self, at: int, expected: Offset) -> bool:
+        """A segment ends where the next begins, unless compaction took its last batches."""
+        if self.segments[at].base_offset == expected:
+            return False
+        cleaned = self.segments[at - 1].base_offset < self.options.cleaned_up_to
+        return not (self.options.gaps_allowed and cleaned)
 
     def _recover_segment(self, segment: LogSegment) -> tuple[Offset, int]:
         self._distrust_txn_index(segment)

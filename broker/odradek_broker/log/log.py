@@ -73,8 +73,8 @@ class Log:
         "_dir_synced",
         "_flushing",
         "_pending",
-        "_truncations",
         "checkpointed",
+        "cleaned_offset",
         "config",
         "dir",
         "epochs",
@@ -89,6 +89,7 @@ class Log:
         "segments",
         "topic_id",
         "topic_partition",
+        "truncations",
         "written_offset",
     )
 
@@ -118,6 +119,7 @@ class Log:
         self.written_offset = log_end_offset  # readers see nothing at or past it
         self.recovery_point = recovery_point  # all below was fsynced
         self.checkpointed: Offset = recovery_point  # as the checkpoint file has it
+        self.cleaned_offset: Offset = -1  # all below was compacted once; -1: nothing ever was
         self.high_watermark: Offset = log_start_offset  # set by the partition
         self.flushed_ms = now_ms  # when the last flush took place
         self.epochs = epochs
@@ -125,7 +127,7 @@ class Log:
         self.removed = False  # its directory was renamed, to be deleted
         self._pending: list[Buffer] = []
         self._aborted: list[AbortedTxn] = []  # for the transaction index, once written
-        self._truncations = 0
+        self.truncations = 0  # how often the end was cut off
         self._dir_synced = False
         self._flushing = threading.Lock()
 
@@ -137,8 +139,14 @@ class Log:
         return self.segments[-1]
 
     @property
-    def sealed_segments(self) -> list[LogSegment]:
-        return self.segments[:-1]
+    def cleanable_segments(self) -> list[LogSegment]:
+        """Those that recovery will never read again, whatever happens.
+
+        Compaction makes gaps. Recovery takes a gap for lost data where it can (see
+        `recovery.py`), so only what the recovery checkpoint on disk covers is compacted.
+        """
+        ends = zip(self.segments[:-1], self.end_offsets(), strict=False)
+        return [segment for segment, end_offset in ends if end_offset <= self.checkpointed]
 
     @property
     def size_bytes(self) -> int:
@@ -234,7 +242,10 @@ class Log:
             for header in headers:
                 last += header.last_offset_delta + 1
         if self._must_roll(segment, size, last, headers[-1].max_timestamp, now_ms):
-            segment = self._roll(base, now_ms)
+            # The end of one segment is the base of the next, also before a gap: so recovery
+            # notices a lost end. Only an offset too far away makes an exception.
+            far = last - self.log_end_offset > RELATIVE_OFFSET_MAX
+            segment = self._roll(base if far else self.log_end_offset, now_ms)
         at = 0
         for header in headers:
             if leader_epoch is not None:
@@ -274,6 +285,9 @@ class Log:
         if segment.size + size > config.segment_bytes:
             return True
         roll_ms = config.segment_ms
+        if config.cleanup_compact:
+            # The active segment is not compacted, so it must not stay active for longer.
+            roll_ms = min(roll_ms, config.max_compaction_lag_ms)
         if config.segment_jitter_ms:
             roll_ms -= self._roll_jitter_ms(segment)
         if segment.waited_for_roll(timestamp, now_ms) > roll_ms:
@@ -488,6 +502,8 @@ class Log:
             return
         with self._using_files():
             truncate(self, offset)
+            if self.log_end_offset < self.log_start_offset:
+                truncate_fully(self, self.log_start_offset, 0)
         self._after_truncation()
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int = 0) -> None:
@@ -499,13 +515,17 @@ class Log:
 
     def _after_truncation(self) -> None:
         with _publishing:
-            self._truncations += 1
+            self.truncations += 1
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self._dir_synced = False
         if self.checkpointed > self.recovery_point:
             # New bytes will follow where old, synced ones were: a crash must not trust them.
             self.log_dir.checkpoint_recovery_points()()
             self.log_dir.checkpoint_log_starts()()
+        if self.cleaned_offset > self.log_end_offset:
+            # What will be written there is dirty.
+            self.cleaned_offset = self.log_end_offset
+            self.log_dir.checkpoint_cleaner_offsets()()
 
     def new_cleaned_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:
         """An empty segment with suffix `.cleaned`; its owner fills, seals and syncs it."""
@@ -518,7 +538,10 @@ class Log:
     def replace_segments(
         self, old: Sequence[LogSegment], new: Sequence[LogSegment], now_ms: int
     ) -> bool:
-        """Swap in what the cleaner made; False if retention took `old` away meanwhile."""
+        """Swap in what the cleaner made; False if retention took `old` away meanwhile.
+
+        Only renames files; the cleaner's thread then makes that durable (`sync_dir`).
+        """
         with self._using_files():
             return replace(self, old, new, now_ms)
 
@@ -543,14 +566,14 @@ class Log:
     def flush(self, now_ms: int | None = None) -> None:
         """fsync what was written so far and move the recovery point. Safe in a worker thread."""
         with self._flushing:
-            truncations = self._truncations
+            truncations = self.truncations
             target = self.written_offset
             unsynced = [segment for segment in self.segments if not segment.synced]
             self._sync(unsynced)
             with _publishing:
                 if now_ms is not None:
                     self.flushed_ms = now_ms
-                if truncations != self._truncations:
+                if truncations != self.truncations:
                     return  # the loop's thread truncated meanwhile: this flush proves nothing
                 if unsynced and unsynced[-1].sealed and not unsynced[-1].synced:
                     target -= 1  # rolled meanwhile: its indexes are not synced, see _roll

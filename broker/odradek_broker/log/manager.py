@@ -40,8 +40,6 @@ from odradek_broker.runtime.disk import Disk, DiskUsage
 
 logger = logging.getLogger(__name__)
 
-METADATA_TOPIC = "__cluster_metadata"
-
 
 class DirDescription(NamedTuple):
     """One entry of DescribeLogDirs."""
@@ -165,6 +163,7 @@ class LogManager:
             recovery_point=known.recovery_points.get(topic_partition, 0),
             log_start_offset=known.log_starts.get(topic_partition, 0),
             gaps_allowed=config.cleanup_compact or topic_partition in known.cleaner_offsets,
+            cleaned_up_to=known.cleaner_offsets.get(topic_partition, 0),
             producer_id_expiration_ms=self.settings.producer_id_expiration_ms,
             on_segment_recovered=self._count_recovered,
         )
@@ -175,6 +174,7 @@ class LogManager:
             high_watermark = known.high_watermarks.get(topic_partition, 0)
             log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
             log.checkpointed = options.recovery_point
+            log.cleaned_offset = known.cleaner_offsets.get(topic_partition, -1)
             log_dir.logs.add(log)
             self.logs[topic_partition] = log
         except OSError as error:

@@ -2,7 +2,7 @@
 
 Every file has the bytes that the process sees (the page cache) and those that survived the
 last fsync. `crash(rng)` takes the power away: of each file's unsynced bytes a random part is
-kept, in units of 512 bytes or torn in the middle, the rest is old content, zeros or missing.
+kept, torn anywhere; the rest is old content, zeros or missing.
 Creations, renames and removals are journalled in order, as ext4 does: any fsync commits all of
 them so far, a crash keeps a random prefix of the others. A crash of the process alone loses
 nothing: just open the files again.
@@ -18,8 +18,6 @@ from random import Random
 
 from odradek_broker.runtime.disk import Buffer, DiskUsage, FileInfo
 
-SECTOR_BYTES = 512
-
 
 class _Inode:
     """Invariant: `synced` is what a crash leaves at least, except where later writes hit it."""
@@ -32,14 +30,15 @@ class _Inode:
         self.modified_ms = 0
 
     def lose_power(self, rng: Random) -> None:
-        """What is found after the crash: synced sectors, some of the new ones, perhaps torn."""
+        """What is found after the crash: the synced bytes and a part of the new ones."""
         new, old = self.data, self.synced
         if bytes(new) != old:
-            survived = rng.choice((0, rng.randint(0, len(new)), len(new)))
-            size = rng.choice((len(old), len(new), survived))
-            found = bytearray(max(size, 0))
+            shorter, longer = sorted((len(old), len(new)))
+            size = rng.choice((len(old), len(new), rng.randint(shorter, longer)))
+            survived = rng.choice((0, rng.randint(0, size), size))
+            found = bytearray(size)  # where neither reaches: zeros
             found[: min(len(old), size)] = old[:size]
-            keep = min(survived, size)
+            keep = min(survived, len(new))
             found[:keep] = new[:keep]
             self.data = found
         self.synced = bytes(self.data)
