@@ -325,16 +325,16 @@ def encode_fetch_response(
             records = partition[7]
             if records is None:
                 out += b"\0" if flexible else b"\xff\xff\xff\xff"
-            else:
-                is_bytes = isinstance(records, (bytes, bytearray, memoryview))
-                length = len(records) if is_bytes else records.length  # type: ignore[arg-type, union-attr]
+            elif isinstance(records, bytes):
+                length = len(records)
                 out += uvarint(length + 1) if flexible else pack_int32(length)
-                if is_bytes:
-                    out += records  # type: ignore[arg-type]
-                else:
-                    total += len(out) + length
-                    chunks += (bytes(out), records)
-                    out = bytearray()
+                out += records
+            else:
+                length = records.length
+                out += uvarint(length + 1) if flexible else pack_int32(length)
+                total += len(out) + length
+                chunks += (bytes(out), records)
+                out = bytearray()
             if flexible:
                 _write_partition_tags(out, partition)
         if flexible:
