@@ -171,7 +171,6 @@ class _Loader:
                 or time_bytes % TimeIndex.ENTRY.size
                 or not segment.indexes_plausible()
             ):
-                logger.warning("%s: rebuilding the indexes", segment.path())
                 segment.rebuild_indexes(self.config.index_interval_bytes)
 
     def _first_unflushed(self) -> int:

@@ -7,6 +7,7 @@ first, then the offset index and a scan of headers.
 A loaded segment knows only its name and size; its file and indexes are opened when needed.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ from odradek_broker.log.txn_index import TxnIndex
 from odradek_broker.model.ids import Offset
 from odradek_broker.runtime.disk import Buffer, File
 from odradek_broker.wire.record_batch import HEADER_BYTES, BatchHeader, read_header
+
+logger = logging.getLogger(__name__)
 
 # Offsets in the index files are relative to the base offset and have 31 bits.
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -295,20 +298,20 @@ class LogSegment:
         return timestamp if timestamp >= 0 else self._files.disk.modified_ms(self.path())
 
     def _load_max_timestamp(self) -> TimeEntry:
-        """The last entry of the time index, checked against the batch that it names."""
+        """From the last entry of the time index on, in case that its end was lost.
+
+        The entry itself is checked: retention must not delete by a flipped bit.
+        """
         entry = self.time_index.last()
         found = TimeEntry(NO_TIMESTAMP, self.base_offset)
         try:
             for _, header in self.headers(self.position_before(entry.offset)):
                 if header.max_timestamp > found.timestamp:
                     found = TimeEntry(header.max_timestamp, header.last_offset)
-                if header.last_offset >= entry.offset and self.sealed:
-                    break
         except CorruptLogError:
             return entry
         if found.timestamp < entry.timestamp:
-            self.rebuild_indexes()
-            return self.time_index.last()
+            found = self.rebuild_indexes()
         return found
 
     def indexes_plausible(self) -> bool:
@@ -340,8 +343,9 @@ class LogSegment:
         self.bytes_since_index = 0
         self._max = TimeEntry(NO_TIMESTAMP, self.base_offset)
 
-    def rebuild_indexes(self, index_interval: int = INDEX_INTERVAL_BYTES) -> None:
-        """Write offset and time index anew from the batch headers."""
+    def rebuild_indexes(self, index_interval: int = INDEX_INTERVAL_BYTES) -> TimeEntry:
+        """Write offset and time index anew from the batch headers; gives the largest timestamp."""
+        logger.warning("%s: an index is damaged, rebuilding both", self.path())
         self.clear_indexes()
         for position, header in self.headers():
             self.index(
@@ -349,6 +353,7 @@ class LogSegment:
             )
         if self.sealed:
             self.seal()
+        return self.max_timestamp
 
     def cut(self, position: int) -> None:
         """Forget all bytes from this position on (a batch border), durably.
@@ -411,8 +416,13 @@ class LogSegment:
 
     def waited_for_roll(self, max_timestamp: int, now_ms: int) -> int:
         """How old the segment is: by its first batch's timestamp, else by its creation."""
+        first = self.first_batch_timestamp()
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def first_batch_timestamp(self) -> int:
+        """The largest timestamp of the first batch, or -1."""
         first = self.first_timestamp
         if first is None:
             first = next((header.max_timestamp for _, header in self.headers()), NO_TIMESTAMP)
             self.first_timestamp = first
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return first
