@@ -10,16 +10,18 @@ the loop pass. Left out until the transactions issue: transactional batches are 
 """
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.log.validation import RecordsRejectedError
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Ticket
+from odradek_broker.wire.compression import ZSTD
 from odradek_broker.wire.produce import (
     ProducePartitionResult,
     ProduceRequest,
     decode_produce,
     encode_produce_response,
 )
-from odradek_broker.wire.record_batch import TRANSACTIONAL_BIT
+from odradek_broker.wire.record_batch import CODEC_MASK, TRANSACTIONAL_BIT
 
 API_KEY = 0
 VERSIONS = range(3, 14)
@@ -28,6 +30,8 @@ ACKS_ALL = -1
 # Only the broker itself writes these.
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 ATTRIBUTES_LOW_BYTE_AT = 22
+# Clients that speak older versions do not know the codec (KIP-110).
+ZSTD_FROM_VERSION = 7
 
 
 def serve(ctx: RequestContext, frame: bytearray, body_at: int) -> None:
@@ -86,10 +90,12 @@ class ProduceCall(Ticket):
             raise KafkaError(ErrorCode.invalid_topic_exception)
         if not records:
             raise KafkaError(ErrorCode.invalid_record, "a produce request without records")
-        if len(records) > ATTRIBUTES_LOW_BYTE_AT and (
-            records[ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL_BIT
-        ):
-            raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not supported yet")
+        if len(records) > ATTRIBUTES_LOW_BYTE_AT:
+            attributes = records[ATTRIBUTES_LOW_BYTE_AT]
+            if attributes & TRANSACTIONAL_BIT:
+                raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not supported yet")
+            if attributes & CODEC_MASK == ZSTD and self._ctx.api_version < ZSTD_FROM_VERSION:
+                raise KafkaError(ErrorCode.unsupported_compression_type)
         if self._acks == ACKS_ALL:
             partition.check_in_sync_replicas()
         info = partition.append(records, now_ms)
