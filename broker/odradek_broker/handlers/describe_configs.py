@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from odradek_broker.controller.topic_names import validate_topic_name
 from odradek_broker.handlers import broker_loggers
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.messages import MALFORMED_REQUEST
 from odradek_broker.metadata.records import ResourceType
 from odradek_broker.model.config_docs import documentation
 from odradek_broker.model.config_table import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigKey
@@ -21,11 +22,6 @@ from odradek_broker.wire.struct import Struct
 API_KEY = 32
 VERSIONS = range(1, 5)
 
-_MALFORMED = (
-    "This most likely occurs because of a request being malformed by the client library or the "
-    "message was sent to an incompatible broker. See the broker logs for more details."
-)
-
 
 def handle(ctx: RequestContext, request: Struct) -> Struct:
     return Struct(results=[_resource(ctx, request, resource) for resource in request.resources])
@@ -35,13 +31,13 @@ def _resource(ctx: RequestContext, request: Struct, resource: Struct) -> Struct:
     kind, name = resource.resource_type, resource.resource_name
     try:
         if kind == ResourceType.TOPIC:
-            entries = _topic_entries(ctx, name)
+            entries = list(_topic_entries(ctx, name))
         elif kind == ResourceType.BROKER:
-            entries = _broker_entries(ctx, name)
+            entries = list(_broker_entries(ctx, name))
         elif kind == ResourceType.BROKER_LOGGER:
             return broker_loggers.describe(ctx.broker.node_id, resource)
         else:
-            raise KafkaError(ErrorCode.invalid_request, _MALFORMED)
+            raise KafkaError(ErrorCode.invalid_request, MALFORMED_REQUEST)
     except KafkaError as error:
         return Struct(
             error_code=error.code,

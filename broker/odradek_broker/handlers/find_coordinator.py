@@ -6,14 +6,14 @@ are refused as Apache Kafka refuses them.
 """
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.messages import MALFORMED_REQUEST
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 10
 VERSIONS = range(0, 7)
 
-GROUP = 0
-TRANSACTION = 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
 
 
@@ -21,7 +21,8 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     code = ErrorCode.coordinator_not_available
     message = "The coordinator is not available."
     if request.key_type not in (GROUP, TRANSACTION):
-        code, message = ErrorCode.invalid_request, ""
+        code = ErrorCode.invalid_request
+        message = "" if request.key_type == SHARE else MALFORMED_REQUEST
     nowhere = {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
     if ctx.api_version < BATCHED_SINCE:
         return Struct(**nowhere)

@@ -133,9 +133,9 @@ BROKER_CONFIGS_TEXT = """
 - leader.imbalance.check.interval.seconds        long    300      1.. ro
 - replica.selector.class                         string  null     -   ro
 - follower.fetch.last.tiered.offset.enable       boolean false    -   cluster
-- replica.alter.log.dirs.io.max.bytes.per.second long    LONG_MAX 0.. cluster
-- leader.replication.throttled.rate              long    LONG_MAX 0.. cluster
-- follower.replication.throttled.rate            long    LONG_MAX 0.. cluster
+- replica.alter.log.dirs.io.max.bytes.per.second long    null     0.. cluster
+- leader.replication.throttled.rate              long    null     0.. cluster
+- follower.replication.throttled.rate            long    null     0.. cluster
 # Controller, quorum, broker life cycle
 - initial.broker.registration.timeout.ms         int     60000   -        ro
 - broker.heartbeat.interval.ms                   int     2000    -        ro
@@ -404,23 +404,26 @@ BROKER_CONFIGS_TEXT = """
 + odradek.cluster.id     string null        nonempty ro
 """  # noqa: E501
 
-# Settings that Kafka does not document and does not show in DescribeConfigs.
+# Settings that DescribeConfigs shows only where they are set.
 INTERNAL_BROKER_CONFIGS = frozenset(
     [
         "controller.performance.always.log.threshold.ms",
         "controller.performance.sample.period.ms",
+        "follower.replication.throttled.rate",
         "group.consumer.regex.refresh.interval.ms",
         "group.share.initialize.retry.interval.ms",
         "group.share.persister.class.name",
         "internal.metadata.delete.delay.millis",
         "internal.metadata.log.segment.bytes",
         "internal.metadata.max.batch.size.in.bytes",
+        "leader.replication.throttled.rate",
         "log.initial.task.delay.ms",
         "producer.id.expiration.check.interval.ms",
         "remote.log.index.file.cache.ttl.ms",
         "remote.log.manager.task.retry.backoff.max.ms",
         "remote.log.manager.task.retry.backoff.ms",
         "remote.log.manager.task.retry.jitter",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
         "server.max.startup.time.ms",
         "share.coordinator.cold.partition.snapshot.interval.ms",
         "share.coordinator.state.topic.prune.interval.ms",
