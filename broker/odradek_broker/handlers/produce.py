@@ -134,7 +134,12 @@ class ProduceCall(Ticket):
             metrics.total_produce_requests += 1
             metrics.failed_produce_requests += 1
             metrics.bytes_rejected += len(records or b"")
-        self._results.append(ProducePartitionResult(index, error.code, error_message=error.message))
+        record_errors = error.record_errors if isinstance(error, RecordsRejectedError) else ()
+        self._results.append(
+            ProducePartitionResult(
+                index, error.code, record_errors=record_errors, error_message=error.message
+            )
+        )
 
     def acknowledged(self, index: int, error: ErrorCode) -> None:
         """Called by the partition when the `index`-th append is written or committed."""
