@@ -1,0 +1,212 @@
+"""Connections to other brokers over real sockets: pipelining, lost answers, back-off, bounds."""
+
+import asyncio
+import struct
+from contextlib import suppress
+
+import pytest
+
+from odradek_broker.runtime import transport
+from odradek_broker.runtime.transport import FrameConnection, PeerUnavailable
+
+
+class Server:
+    """Hands every frame it gets to the test, which answers by correlation id."""
+
+    def __init__(self):
+        self.frames = asyncio.Queue()
+        self.writers = []
+        self.tasks = []
+        self.connections = 0
+        self.port = None
+
+    async def start(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port or 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _serve(self, reader, writer):
+        self.connections += 1
+        self.writers.append(writer)
+        self.tasks.append(asyncio.current_task())
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                await self.frames.put(await reader.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def next_id(self):
+        frame = await asyncio.wait_for(self.frames.get(), 10)
+        return struct.unpack_from(">i", frame, 4)[0], frame[8:]
+
+    def answer(self, correlation_id, body=b"", cut=None):
+        data = struct.pack(">ii", 4 + len(body), correlation_id) + body
+        self.writers[-1].write(data[:cut])
+
+    def hang_up(self):
+        for writer in self.writers:
+            writer.close()
+        self.writers.clear()
+
+    async def stop(self):
+        self._server.close()
+        self.hang_up()
+        await asyncio.gather(*self.tasks)
+
+
+def call(connection, correlation_id, body=b"", timeout_ms=10_000):
+    header = struct.pack(">hhi", 1, 0, correlation_id)
+    return connection.call_frame(correlation_id, (header, body), timeout_ms)
+
+
+def run(story):
+    async def main():
+        server = Server()
+        await server.start()
+        connection = FrameConnection("127.0.0.1", server.port, asyncio.get_running_loop())
+        try:
+            await asyncio.wait_for(story(server, connection), 30)
+        finally:
+            connection.close()
+            await server.stop()
+
+    asyncio.run(main())
+
+
+def test_calls_are_pipelined_and_matched_by_their_id():
+    async def story(server, connection):
+        assert not connection.connected
+        answers = [call(connection, i, b"q%d" % i) for i in range(1, 101)]
+        for i in range(1, 101):
+            assert await server.next_id() == (i, b"q%d" % i)
+        for i in range(1, 101):
+            server.answer(i, b"a%d" % i)
+        got = await asyncio.gather(*answers)
+        assert [bytes(frame[4:]) for frame in got] == [b"a%d" % i for i in range(1, 101)]
+        assert server.connections == 1
+
+    run(story)
+
+
+def test_large_frames_both_ways_and_in_pieces():
+    async def story(server, connection):
+        body = bytes(range(256)) * 40_000
+        answer = call(connection, 1, body)
+        assert await server.next_id() == (1, body)
+        small = call(connection, 2)
+        await server.next_id()
+        server.answer(1, body)
+        server.answer(2, b"x" * (transport.SCRATCH_BYTES // 2 - 10))
+        assert (await answer)[4:] == body
+        assert len(await small) == transport.SCRATCH_BYTES // 2 - 6
+        assert isinstance(answer.result(), bytearray)
+
+    run(story)
+
+
+def test_a_lost_connection_fails_what_waits_and_the_next_call_connects_anew():
+    async def story(server, connection):
+        first = call(connection, 1)
+        server.answer((await server.next_id())[0])
+        await first
+        waiting = [call(connection, 2), call(connection, 3)]
+        await server.next_id()
+        await server.next_id()
+        server.hang_up()
+        for answer in waiting:
+            with pytest.raises(PeerUnavailable, match="closed by the other side"):
+                await answer
+        again = call(connection, 4)
+        server.answer((await server.next_id())[0])
+        await again
+        assert server.connections == 2
+
+    run(story)
+
+
+def test_no_answer_in_time_closes_the_connection():
+    async def story(server, connection):
+        first = call(connection, 1)
+        server.answer((await server.next_id())[0])
+        await first
+        slow, other = call(connection, 2, timeout_ms=20), call(connection, 3)
+        for answer in (slow, other):
+            with pytest.raises(PeerUnavailable, match="no answer within 20 ms"):
+                await answer
+        assert not connection.connected
+
+    run(story)
+
+
+def test_nobody_there_is_said_at_once_and_not_asked_all_the_time():
+    async def story(server, connection):
+        await server.stop()
+        with pytest.raises(PeerUnavailable, match="cannot connect"):
+            await call(connection, 1)
+        with pytest.raises(PeerUnavailable, match="waits before"):
+            await call(connection, 2)
+        await server.start()
+        for attempt in range(3, 1000):
+            answer = call(connection, attempt)
+            await asyncio.wait({answer}, timeout=0.05)
+            if not answer.done():
+                server.answer((await server.next_id())[0])
+                await answer
+                return
+            with pytest.raises(PeerUnavailable):
+                await answer
+
+    run(story)
+
+
+@pytest.mark.parametrize("answer", [(77, b""), None])
+def test_an_answer_that_cannot_be_ends_the_connection(answer):
+    async def story(server, connection):
+        asked = call(connection, 1)
+        await server.next_id()
+        if answer:
+            server.answer(*answer)
+        else:
+            server.writers[-1].write(struct.pack(">i", 2**31 - 1))
+        with pytest.raises(PeerUnavailable):
+            await asked
+
+    run(story)
+
+
+def test_a_peer_that_reads_nothing_cannot_fill_our_memory(monkeypatch):
+    async def story(server, connection):
+        monkeypatch.setattr(transport, "IN_FLIGHT_MAX", 3)
+        calls = [call(connection, i) for i in range(1, 5)]
+        with pytest.raises(PeerUnavailable, match="3 requests wait"):
+            await calls[3]
+        for _ in range(3):
+            server.answer((await server.next_id())[0])
+        await asyncio.gather(*calls[:3])
+
+    run(story)
+
+
+def test_a_caller_that_went_away_is_not_answered():
+    async def story(server, connection):
+        gone, stays = call(connection, 1), call(connection, 2)
+        await server.next_id()
+        gone.cancel()
+        server.answer(1)
+        server.answer(2, b"ok")
+        assert (await stays)[4:] == b"ok"
+
+    run(story)
+
+
+def test_closing_fails_calls_before_and_after():
+    async def story(server, connection):
+        before = call(connection, 1)
+        connection.close()
+        for answer in (before, call(connection, 2)):
+            with pytest.raises(PeerUnavailable, match="closed"):
+                await answer
+
+    run(story)

@@ -1,0 +1,268 @@
+"""A connection to another broker, as frames of bytes: what `wire/peer.py` speaks Kafka over.
+
+Raw non-blocking socket on the loop, connected when the first call needs it. Calls are
+pipelined: each is one frame out (4 bytes size, then the frame, whose bytes 4–7 are the
+correlation id) and one frame in (size, then the frame, whose bytes 0–3 are the same id).
+
+    connection = FrameConnection("10.0.0.7", 9092, loop)
+    answer = await connection.call_frame(7, (frame,), timeout_ms=2000)
+
+Whatever goes wrong (no connection, connection lost, no answer in time) is `PeerUnavailable`,
+and whether the request was carried out is then unknown. An answer that does not come in time
+closes the connection and fails all calls on it: a broker answers in order, so the others
+would wait in vain as well. Use one connection per kind of work, not one for everything.
+
+After a connection that failed or never answered the next one has to wait (50 ms, doubling up to
+1 s, with jitter); until then calls fail at once, and the caller's own retries decide.
+"""
+
+import asyncio
+import random
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+
+# A peer that has this much unread or unanswered is stuck: more would only fill our memory.
+IN_FLIGHT_MAX = 256
+OUT_BYTES_MAX = 64 * 1024 * 1024
+# Larger than any answer we ask for (replica.fetch.response.max.bytes is 10 MB by default, and
+# one batch may exceed it).
+FRAME_BYTES_MAX = 256 * 1024 * 1024
+# Answers smaller than this are read through one buffer, several at a time.
+SCRATCH_BYTES = 64 * 1024
+GATHER_MAX = 64  # buffers per sendmsg
+
+BACKOFF_MIN_SECONDS = 0.05
+BACKOFF_MAX_SECONDS = 1.0
+
+_SIZE = struct.Struct(">i")
+
+Answer = asyncio.Future[bytearray]
+
+
+class PeerUnavailable(Exception):  # noqa: N818 - a state of the world, not a mistake
+    """No answer came; whether the request was carried out is unknown."""
+
+
+class FrameConnection:
+    """Invariant: `_sock` is set only while connected; `_waiting` has the calls that were given
+    to the current connection, in their order."""
+
+    def __init__(self, host: str, port: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.host = host
+        self.port = port
+        self._loop = loop
+        self._sock: socket.socket | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._proven = False  # it answered since it was connected
+        self._failures = 0  # connections in a row that never answered
+        self._retry_at = 0.0  # loop time
+        self._waiting: dict[int, tuple[Answer, asyncio.TimerHandle]] = {}
+        self._out: deque[bytes | memoryview] = deque()
+        self._out_bytes = 0
+        self._writing = False
+        self._scratch = bytearray()
+        self._kept = 0  # bytes of an unfinished frame at the start of the scratch buffer
+        self._frame: bytearray | None = None  # one too large for it, being filled
+        self._filled = 0
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def connected(self) -> bool:
+        return self._sock is not None
+
+    def call_frame(self, correlation_id: int, frame: Sequence[bytes], timeout_ms: float) -> Answer:
+        """Sends `frame` (in parts); the answer's frame, from its correlation id on."""
+        answer: Answer = self._loop.create_future()
+        refusal = self._refusal()
+        if refusal is not None:
+            answer.set_exception(PeerUnavailable(f"{self}: {refusal}"))
+            return answer
+        assert correlation_id not in self._waiting, "a correlation id is used once"
+        timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, timeout_ms)
+        self._waiting[correlation_id] = (answer, timer)
+        size = sum(map(len, frame))
+        self._out.append(_SIZE.pack(size))
+        self._out.extend(part for part in frame if part)
+        self._out_bytes += 4 + size
+        if self._sock is not None:
+            if not self._writing:
+                self._flush()
+        elif self._connecting is None:
+            self._connecting = self._loop.create_task(self._connect())
+        return answer
+
+    def close(self) -> None:
+        """For good: calls under way and later ones fail."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        self._disconnect("closed")
+
+    def _refusal(self) -> str | None:
+        if self._closed:
+            return "closed"
+        if self._sock is None and self._connecting is None and self._loop.time() < self._retry_at:
+            return "not reachable, waits before it tries again"
+        if len(self._waiting) >= IN_FLIGHT_MAX or self._out_bytes > OUT_BYTES_MAX:
+            return f"{len(self._waiting)} requests wait for an answer already"
+        return None
+
+    # --- connecting ----------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        sock = None
+        try:
+            found = await self._loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, address = found[0]
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.sock_connect(sock, address)
+        except OSError as error:
+            if sock is not None:
+                sock.close()
+            self._connecting = None
+            self._disconnect(f"cannot connect: {error.strerror or error}")
+        except asyncio.CancelledError:
+            if sock is not None:
+                sock.close()
+            raise
+        else:
+            self._connecting = None
+            self._sock = sock
+            self._scratch = bytearray(SCRATCH_BYTES)
+            self._loop.add_reader(sock.fileno(), self._on_readable)
+            self._flush()
+
+    def _back_off(self) -> None:
+        self._failures += 1
+        longest = min(BACKOFF_MIN_SECONDS * 2 ** min(self._failures - 1, 10), BACKOFF_MAX_SECONDS)
+        self._retry_at = self._loop.time() + longest * random.uniform(0.8, 1.2)
+
+    def _timed_out(self, timeout_ms: float) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        self._disconnect(f"no answer within {timeout_ms:.0f} ms")
+
+    def _disconnect(self, reason: str) -> None:
+        """Back to the state before the first call; everybody who waits hears of it."""
+        if not self._proven:
+            self._back_off()
+        self._proven = False
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            self._loop.remove_reader(sock.fileno())
+            if self._writing:
+                self._loop.remove_writer(sock.fileno())
+            sock.close()
+        self._writing = False
+        self._out.clear()
+        self._out_bytes = 0
+        self._scratch = bytearray()
+        self._kept = self._filled = 0
+        self._frame = None
+        waiting, self._waiting = self._waiting, {}
+        for answer, timer in waiting.values():
+            timer.cancel()
+            if not answer.done():
+                answer.set_exception(PeerUnavailable(f"{self}: {reason}"))
+
+    # --- out -----------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        sock = self._sock
+        assert sock is not None
+        try:
+            while self._out:
+                parts = [self._out[i] for i in range(min(len(self._out), GATHER_MAX))]
+                self._sent(sock.sendmsg(parts))
+        except BlockingIOError:
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(sock.fileno(), self._flush)
+            return
+        except OSError as error:
+            self._disconnect(f"write failed: {error.strerror}")
+            return
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(sock.fileno())
+
+    def _sent(self, sent: int) -> None:
+        self._out_bytes -= sent
+        while sent > 0:
+            part = self._out[0]
+            if sent < len(part):
+                self._out[0] = memoryview(part)[sent:]
+                return
+            sent -= len(part)
+            self._out.popleft()
+
+    # --- in ------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        sock = self._sock
+        assert sock is not None
+        into = memoryview(self._scratch)[self._kept :]
+        if self._frame is not None:
+            into = memoryview(self._frame)[self._filled :]
+        try:
+            received = sock.recv_into(into)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._disconnect(f"read failed: {error.strerror}")
+            return
+        if received == 0:
+            self._disconnect("closed by the other side")
+        elif self._frame is None:
+            self._take_frames(self._kept + received)
+        else:
+            self._filled += received
+            if self._filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._answered(frame)
+
+    def _take_frames(self, end: int) -> None:
+        """Every whole frame in the scratch buffer; the rest is kept, or gets its own buffer."""
+        scratch, at = self._scratch, 0
+        while end - at >= 4:
+            (size,) = _SIZE.unpack_from(scratch, at)
+            if not 4 <= size <= FRAME_BYTES_MAX:
+                self._disconnect(f"an answer of {size} bytes")
+                return
+            body = at + 4
+            if body + size > end:
+                if size > SCRATCH_BYTES // 2:
+                    # Memory that is not written to yet costs nothing, so it is asked for at once.
+                    self._frame, self._filled = bytearray(size), end - body
+                    self._frame[: end - body] = scratch[body:end]
+                    self._kept = 0
+                    return
+                break
+            at = body + size
+            self._answered(scratch[body:at])
+            if self._sock is None:
+                return
+        self._kept = end - at
+        if at:
+            scratch[: self._kept] = scratch[at:end]
+
+    def _answered(self, frame: bytearray) -> None:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        waiting = self._waiting.pop(correlation_id, None)
+        if waiting is None:
+            self._disconnect(f"an answer to request {correlation_id}, which was not sent")
+            return
+        self._proven, self._failures = True, 0
+        answer, timer = waiting
+        timer.cancel()
+        if not answer.done():  # else whoever asked has gone
+            answer.set_result(frame)
