@@ -258,6 +258,14 @@ def test_truncation_drops_whole_batches_and_the_log_goes_on() -> None:
     assert log.log_end_offset == 6
 
 
+def test_an_epoch_without_records_is_forgotten_by_a_truncation_to_the_end() -> None:
+    log = open_log(SimDisk())
+    append(log, "a", leader_epoch=1)
+    log.epochs.assign(4, log.log_end_offset)
+    log.truncate_to(1)
+    assert (log.epochs.latest, log.log_end_offset) == (1, 1)
+
+
 def test_truncation_inside_a_batch_drops_the_batch() -> None:
     log = open_log(SimDisk())
     append(log, "a")

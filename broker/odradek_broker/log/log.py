@@ -496,6 +496,8 @@ class Log:
         """Drop all batches that reach to this offset or past it (a follower's step back)."""
         self.write_pending()
         if offset >= self.log_end_offset:
+            # A leader that wrote nothing began an epoch here, and another one followed.
+            self.epochs.truncate_from_end(self.log_end_offset)
             return
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
