@@ -125,9 +125,9 @@ def replace(log: "Log", old: Sequence[LogSegment], new: Sequence[LogSegment], no
     """Put cleaned segments in the place of old ones; False if those are gone meanwhile.
 
     `new` are sealed, synced and have the suffix `.cleaned`. From the first `.swap` on (they
-    are renamed from the last to the first) a crash leads forward, before it back.
+    are renamed from the last to the first) a crash leads forward, before it back. File systems
+    keep the order of renames, so the fsync of the directory is left to the cleaner's thread.
     """
-    disk = log.log_dir.disk
     segments = log.segments
     start = next((at for at, segment in enumerate(segments) if segment is old[0]), None)
     if start is None or list(old) != segments[start : start + len(old)]:
@@ -136,10 +136,8 @@ def replace(log: "Log", old: Sequence[LogSegment], new: Sequence[LogSegment], no
         return False
     for segment in reversed(new):
         segment.rename(SWAP)
-    disk.sync_dir(log.dir)
     log.segments = [*segments[:start], *new, *segments[start + len(old) :]]
     doom_segments(log, old, now_ms)
     for segment in new:
         segment.rename("")
-    disk.sync_dir(log.dir)
     return True
