@@ -1,7 +1,7 @@
 """One compaction of one log.
 
     1  on the loop   look at what is there: segments, producers (the constructor)
-    2  in a thread   read the dirty part into the offset map, until that is full
+    2  in a thread   read the dirty part into the offset map, until that is full; flush
     3  in a thread   rewrite neighbouring segments as one `.cleaned` segment, and sync it
     4  on the loop   put it in their place if they are still there (only renames)
     5  in a thread   sync the directory; 3-5 for each group of segments, the oldest first
@@ -95,9 +95,7 @@ class CleanerRun:
             self._fill(offset_map, aborted)
             self.stats.map_seconds = time.perf_counter() - started
             self.stats.buffer_utilization = offset_map.utilization
-            if self.log.cleaned_offset < 0:
-                # Recovery has to know that there may be gaps before there are any.
-                self._checkpoint(self._first_dirty)
+            self._prepare_recovery()
             self._clean(offset_map, aborted)
             self._checkpoint(offset_map.latest_offset + 1)
         finally:
@@ -157,6 +155,19 @@ class CleanerRun:
                 keys.append(key)
                 offsets.append(base + delta)
         return offset_map.put(keys, offsets) == len(keys)
+
+    def _prepare_recovery(self) -> None:
+        """Recovery takes a gap for a lost record, so it must not look at what was cleaned.
+
+        It begins at the recovery point; that is moved past all that is about to be cleaned.
+        In case it has to look all the same, an entry in the cleaner checkpoint says why.
+        """
+        while self.log.recovery_point < self._border:
+            self._check_there()
+            self.log.flush()
+        self._loop.call(self.log.log_dir.checkpoint_recovery_points)()
+        if self.log.cleaned_offset < 0:
+            self._checkpoint(self._first_dirty)
 
     # Rewriting segments
 
