@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_tests.handlers.parity_script import Step, steps
+from broker_tests.handlers.parity_script import Step, describe, steps
 from broker_tests.harness import RunningApacheKafka, RunningBroker, Server
 from odradek_broker.wire.api import decode_response, encode_request, flexible, request_header
 from odradek_broker.wire.struct import Struct
@@ -84,20 +84,55 @@ def plain(value: Any) -> Any:
     return value
 
 
-def test_same_answers(tmp_path):
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Client]]:
+    """Apache Kafka's and ours."""
+    directory = tmp_path_factory.mktemp("parity")
     with (
-        RunningApacheKafka(SETTINGS, directory=tmp_path / "apache") as apache,
-        RunningBroker(SETTINGS, directory=tmp_path / "ours") as ours,
+        RunningApacheKafka(SETTINGS, directory=directory / "apache") as apache,
+        RunningBroker(SETTINGS, directory=directory / "ours") as ours,
         client(apache) as ask_apache,
         client(ours) as ask_ours,
     ):
-        wrong = []
-        for step in steps():
-            mine = ask_ours.ask(step)
-            theirs = _agreeing(ask_apache, step, mine)
-            if (mine != theirs) != (step.label in DIFFERENT):
-                wrong.append(f"{step.label}\n  apache  {theirs}\n  odradek {mine}")
-        assert not wrong, "\n".join(wrong)
+        yield ask_apache, ask_ours
+
+
+def test_same_answers(clients):
+    apache, ours = clients
+    wrong = []
+    for step in steps():
+        mine = ours.ask(step)
+        theirs = _agreeing(apache, step, mine)
+        if (mine != theirs) != (step.label in DIFFERENT):
+            wrong.append(f"{step.label}\n  apache  {theirs}\n  odradek {mine}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_same_broker_settings(clients):
+    """Every name, type, default, and whether it can be changed at run time."""
+    apache, ours = ({c["name"]: c for c in _settings(asked)} for asked in clients)
+    assert apache.keys() == {name for name in ours if not name.startswith("odradek.")}
+    for name, theirs in apache.items():
+        mine = ours[name]
+        for field in ("config_type", "read_only", "is_sensitive"):
+            assert (name, field, mine[field]) == (name, field, theirs[field])
+        if name not in ("node.id", "process.roles", "controller.listener.names"):
+            assert (name, _default(mine)) == (name, _without_java(_default(theirs)))
+
+
+def _settings(asked: Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = asked.ask(describe("every broker setting", 4, "1"))["results"]
+    entries: list[dict[str, Any]] = found[0]["configs"]
+    return entries
+
+
+def _default(entry: dict[str, Any]) -> str | None:
+    given = [s["value"] for s in entry["synonyms"] if s["source"] == 5]
+    return given[-1] if given else None
+
+
+def _without_java(default: str | None) -> str | None:
+    return None if default and default.startswith("org.apache.") else default
 
 
 def _agreeing(apache: Client, step: Step, mine: Any) -> Any:
