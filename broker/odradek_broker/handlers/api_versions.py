@@ -17,7 +17,7 @@ VERSIONS = range(0, 5)
 # What Kafka accepts as a client's name and version (KIP-511).
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-# Produce is served from v3 but offered from v0, as Kafka 4 does: older librdkafka (2.0, Debian 12's)
+# Produce is served from v3 but offered from v0, as Kafka 4 does: librdkafka 2.0 (Debian 12's)
 # looks for the old versions, and without them sends gzip, snappy and lz4 silently uncompressed.
 OFFERED_FROM = {0: 0}
 
