@@ -312,6 +312,7 @@ class Settings:
             inter_broker_name=inter_broker_name,
             inter_broker_protocol=self.str("security.inter.broker.protocol"),
             controller_names=self.list("controller.listener.names"),
+            is_controller="controller" in self.list("process.roles"),
         )
 
 
