@@ -7,6 +7,7 @@ import pytest
 from broker_tests.controller.support import create, new_topic
 from broker_tests.handlers.admin_support import AdminClient, with_client
 from odradek_broker.handlers import (
+    alter_configs,
     create_acls,
     create_partitions,
     create_topics,
@@ -18,8 +19,11 @@ from odradek_broker.handlers import (
     describe_quorum,
     describe_user_scram_credentials,
     find_coordinator,
+    incremental_alter_configs,
     list_partition_reassignments,
+    metadata,
 )
+from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.manager import LogManager
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import TopicPartition
@@ -178,5 +182,35 @@ def test_log_dirs(version):
             describe_log_dirs, version, topics=[Struct(topic="a", partitions=[1])]
         )
         assert sum(len(topic.partitions) for d in one.results for topic in d.topics) == 1
+
+    with_client(story)
+
+
+def test_a_failed_metadata_log_is_said_per_item():
+    async def story(client: AdminClient):
+        await client.controller.create_topics(create(new_topic("a")))
+        client.controller._failure = LogDirError("/data")
+        resource = Struct(
+            resource_type=2,
+            resource_name="a",
+            configs=[Struct(name="flush.ms", config_operation=0, value="1")],
+        )
+        more = [Struct(name="a", count=3, assignments=None)]
+        storage = ErrorCode.kafka_storage_error
+        for version in (2, 7):
+            answer = await client.ask(create_topics, version, topics=[new_topic("b")], timeout=1)
+            assert [(t.name, t.error_code) for t in answer.topics] == [("b", storage)]
+        answer = await client.ask(delete_topics, 4, topic_names=["a"], timeout=1)
+        assert [(t.name, t.error_code) for t in answer.responses] == [("a", storage)]
+        answer = await client.ask(create_partitions, 3, topics=more, timeout=1)
+        assert [(t.name, t.error_code) for t in answer.results] == [("a", storage)]
+        for module, version in ((incremental_alter_configs, 1), (alter_configs, 2)):
+            if module is alter_configs:
+                resource.configs = [Struct(name="flush.ms", value="1")]
+            answer = await client.ask(module, version, resources=[resource])
+            assert [(r.resource_name, r.error_code) for r in answer.responses] == [("a", storage)]
+        asked = [Struct(name="new", topic_id=None)]
+        answer = await client.ask(metadata, 13, topics=asked, allow_auto_topic_creation=True)
+        assert [(t.name, t.error_code) for t in answer.topics] == [("new", storage)]
 
     with_client(story)

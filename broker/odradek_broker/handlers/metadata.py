@@ -84,26 +84,19 @@ async def _create_missing(
     ctx: RequestContext, request: Struct, names: Iterable[str]
 ) -> dict[str, ErrorCode]:
     """Creates what is missing and may be created; tells why some could not be."""
-    topics = ctx.broker.controller.image.topics
-    missing = [name for name in names if name not in topics and _valid(name)]
+    existing = ctx.broker.controller.image.topics
+    missing = [name for name in names if name not in existing and _valid(name)]
     wanted = request.allow_auto_topic_creation or ctx.api_version < 4
     if not missing or not wanted or not ctx.broker.settings.bool("auto.create.topics.enable"):
         return {}
-    answer = await ctx.broker.controller.create_topics(
-        Struct(
-            topics=[
-                Struct(
-                    name=name,
-                    num_partitions=-1,
-                    replication_factor=-1,
-                    assignments=[],
-                    configs=[],
-                )
-                for name in missing
-            ],
-            validate_only=False,
+    defaults = {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
+    topics = [Struct(name=name, **defaults) for name in missing]
+    try:
+        answer = await ctx.broker.controller.create_topics(
+            Struct(topics=topics, validate_only=False)
         )
-    )
+    except KafkaError as error:
+        return dict.fromkeys(missing, error.code)
     exists = ErrorCode.topic_already_exists  # another client was faster
     return {
         topic.name: topic.error_code
