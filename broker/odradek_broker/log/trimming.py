@@ -16,6 +16,7 @@ from odradek_broker.log.file_names import (
     SWAP,
     parse_file_name,
 )
+from odradek_broker.log.flushing import save_epochs
 from odradek_broker.log.producer_replay import restore_producer_state, snapshot_path
 from odradek_broker.log.producer_state import ProducerState
 from odradek_broker.log.retention import SegmentAge, deletable_count
@@ -96,7 +97,7 @@ def truncate(log: "Log", offset: Offset) -> None:
             log.log_dir.disk, log.dir, log.segments, snapshot_offsets(log), end
         )
     log.producers.end_offset = end
-    log.save_epochs()
+    save_epochs(log)
 
 
 def truncate_fully(log: "Log", offset: Offset, now_ms: int) -> None:
@@ -113,7 +114,7 @@ def truncate_fully(log: "Log", offset: Offset, now_ms: int) -> None:
     log.log_start_offset = log.log_end_offset = log.written_offset = log.high_watermark = offset
     log.epochs.clear()
     log.producers = ProducerState(offset)
-    log.save_epochs()
+    save_epochs(log)
 
 
 def snapshot_offsets(log: "Log") -> list[Offset]:
