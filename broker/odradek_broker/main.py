@@ -32,10 +32,12 @@ from odradek_broker.controller.service import ControllerService
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.fetch_session import FetchSessions
 from odradek_broker.handlers.registry import build_handlers
+from odradek_broker.log.cleaner_manager import CleanerConfig, CleanerManager
 from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
+from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.model.config_table import ConfigError
 from odradek_broker.model.ids import BrokerId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
@@ -82,6 +84,12 @@ class Broker:
             self._clock,
             _log_settings(settings, node_id),
         )
+        self._cleaner = CleanerManager(
+            self._logs.logs,
+            lambda: CleanerConfig.of(settings),
+            self._clock,
+            loop.call_soon_threadsafe,
+        )
         metrics = Metrics()
         rng = Random()
         partitions = PartitionService(
@@ -105,6 +113,7 @@ class Broker:
             rng=rng,
             metrics=metrics,
             logs=self._logs,
+            cleaner=self._cleaner,
             partitions=partitions,
             controller=self._controller,
             fetch_sessions=FetchSessions(
@@ -121,6 +130,7 @@ class Broker:
         await self._load_logs()
         self._context.partitions.apply(everything)
         self._controller.subscribe(self._context.partitions.apply)
+        self._controller.subscribe(self._reconfigure)
         await self._controller.register_broker(
             self._settings.listeners.advertise(ports),
             self._logs.directory_ids,
@@ -128,6 +138,7 @@ class Broker:
         )
         self._server.start_accepting()
         self._lag.start()
+        self._cleaner.start()
         self._tasks.append(asyncio.create_task(self._housekeeping()))
         self._readiness.done("start")
         self._announce(ports)
@@ -139,14 +150,21 @@ class Broker:
         self._readiness.wait_for("stop", "the broker is stopping")
         self._server.stop_accepting()
         self._lag.stop()
+        self._context.partitions.release_fetches()
         await self._server.drain(DRAIN_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._cleaner.stop)
         await asyncio.to_thread(self._logs.close)
         if self._admin is not None:
             await self._admin.stop()
         logger.info("stopped")
+
+    def _reconfigure(self, delta: MetadataDelta) -> None:
+        """What reads its settings only now and then is told that they changed."""
+        if delta.broker_config_changed(BrokerId(self._context.node_id)):
+            self._cleaner.reconfigure()
 
     def _bind_listeners(self) -> dict[str, int]:
         ports = {}

@@ -5,7 +5,6 @@ Partitions are assigned, no consumer group is joined, nothing is committed: look
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import typer
 
 from odradek_cli.errors import CliError
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic
+from odradek_cli.output import plain
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -70,6 +70,7 @@ def consume(
             auto_offset_reset="earliest",
             allow_auto_create_topics=False,
             enable_partition_eof=True,
+            fetch_wait_max_ms=50 if until_end else 500,  # the end shows in an empty answer
         )
     )
     try:
@@ -163,12 +164,16 @@ def print_message(message: Message, full: bool, as_json: bool) -> None:
     if full:
         moment = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
         when = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        headers = ",".join(f"{k}={text(v)}" for k, v in message.headers() or [])
+        headers = ",".join(f"{name}={text(value)}" for name, value in headers_of(message))
         place = f"{message.partition()}:{message.offset()}"
         shown = "(none)" if value is None else line.decode(errors="replace")
         line = f"{place}\t{when}\t{text(message.key())}\t{headers}\t{shown}".encode()
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
+
+
+def headers_of(message: Message) -> list[tuple[str, Any]]:
+    return list(message.headers() or [])  # type: ignore[arg-type]  # always pairs, when read
 
 
 def text(value: Any) -> str:
@@ -182,17 +187,7 @@ def as_dict(message: Message) -> dict[str, Any]:
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp_ms": message.timestamp()[1],
-        "key": readable(message.key()),
-        "headers": [[name, readable(value)] for name, value in message.headers() or []],
-        "value": readable(message.value()),
+        "key": plain(message.key()),
+        "headers": [[name, plain(value)] for name, value in headers_of(message)],
+        "value": plain(message.value()),
     }
-
-
-def readable(value: Any) -> str | dict[str, str] | None:
-    if value is None:
-        return None
-    data = bytes(value) if not isinstance(value, str) else value.encode()
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

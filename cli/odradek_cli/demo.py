@@ -38,14 +38,14 @@ class Contents:
     """What a topic holds, in a form that two sides can compare: counts and order per partition."""
 
     count: int = 0
-    bytes: int = 0
+    bytes_total: int = 0
     by_partition: Counter[int] = field(default_factory=Counter)
     checksums: dict[int, int] = field(default_factory=dict)
 
     def add(self, partition: int, value: bytes) -> None:
         """The checksum runs over the values in their order: a swap would change it."""
         self.count += 1
-        self.bytes += len(value)
+        self.bytes_total += len(value)
         self.by_partition[partition] += 1
         self.checksums[partition] = zlib.crc32(value, self.checksums.get(partition, 0))
 
@@ -57,7 +57,7 @@ class Measured:
     startup_ms: int = 0
     restart_ms: int = 0
     records: int = 0
-    bytes: int = 0
+    bytes_total: int = 0
     produce_s: float = 0.0
     consume_s: float = 0.0
     latencies_ms: list[float] = field(default_factory=list)
@@ -163,14 +163,14 @@ def _produce(broker: BrokerProcess, records: int, measured: Measured) -> Content
     if tally.acked != records:
         why = tally.errors[0] if tally.errors else "no answer"
         raise CliError(f"{records - tally.acked} of {records} records were not written: {why}")
-    measured.records, measured.bytes = written.count, written.bytes
+    measured.records, measured.bytes_total = written.count, written.bytes_total
     return written
 
 
 def _consume(broker: BrokerProcess, records: int, measured: Measured) -> Contents:
     read = Contents()
     started = heard = time.monotonic()
-    consumer = _consumer(broker, "earliest")
+    consumer = _consumer(broker, dict.fromkeys(range(PARTITIONS), 0))
     with progress_bar() as progress:
         shown = progress.add_task("   read   ", total=records)
         while read.count < records:
@@ -185,28 +185,26 @@ def _consume(broker: BrokerProcess, records: int, measured: Measured) -> Content
     return read
 
 
-def _consumer(broker: BrokerProcess, start: str) -> Consumer:
-    """A consumer of all partitions, without a group."""
-    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
+def _consumer(broker: BrokerProcess, offsets: dict[int, int]) -> Consumer:
+    """A consumer of these partitions from these offsets on, without a group."""
+    from confluent_kafka import Consumer, TopicPartition
 
     from odradek_cli.client import settings
 
     more: dict[str, Any] = {"group_id": "demo", "enable_auto_commit": False}
     consumer = Consumer(settings(broker.bootstrap, **more))
-    offset = OFFSET_BEGINNING if start == "earliest" else OFFSET_END
-    consumer.assign([TopicPartition(TOPIC, p, offset) for p in range(PARTITIONS)])
+    consumer.assign([TopicPartition(TOPIC, p, offset) for p, offset in offsets.items()])
     return consumer
 
 
 def _round_trips(broker: BrokerProcess, measured: Measured, written: Contents) -> None:
     """From produce() to the record in the consumer's hands, one at a time."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka import Producer
 
     from odradek_cli.client import settings
 
     producer = Producer(settings(broker.bootstrap, linger_ms=0))
-    consumer = Consumer(settings(broker.bootstrap, group_id="demo", enable_auto_commit=False))
-    consumer.assign([TopicPartition(TOPIC, 0, written.by_partition[0])])
+    consumer = _consumer(broker, {0: written.by_partition[0]})
     consumer.poll(0.2)
     for number in range(ROUND_TRIPS):
         value = b"round trip %d" % number
@@ -246,7 +244,7 @@ def _as_dict(measured: Measured) -> dict[str, Any]:
 
 def _print_summary(measured: Measured) -> None:
     def rate(seconds: float) -> str:
-        per_s, bytes_per_s = measured.records / seconds, measured.bytes / seconds
+        per_s, bytes_per_s = measured.records / seconds, measured.bytes_total / seconds
         return f"{per_s:,.0f} records/s, {bytes_text(bytes_per_s)}/s ({seconds:.1f} s)"
 
     p50, p99 = measured.percentile_ms(50), measured.percentile_ms(99)

@@ -36,7 +36,7 @@ app.command()(demo)
 
 def main() -> None:
     try:
-        app()
+        app(prog_name="odradek")
     except CliError as error:
         print(f"odradek: {error}", file=sys.stderr)
         sys.exit(1)

@@ -5,6 +5,7 @@ Progress bars show only on a terminal, so that pipes and logs stay readable.
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Sequence
@@ -64,6 +65,16 @@ def progress_bar(*, unit: str = "records") -> Progress:
         console=remarks(),
         disable=not sys.stderr.isatty(),
     )
+
+
+def plain(value: object) -> Any:
+    """What JSON can hold: bytes as text, or as {"base64": …} where they are not UTF-8."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
 
 
 def bytes_text(count: float) -> str:

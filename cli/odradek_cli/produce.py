@@ -41,13 +41,13 @@ class Tally:
 
     sent: int = 0
     acked: int = 0
-    bytes: int = 0
+    bytes_total: int = 0
     errors: list[str] = field(default_factory=list)
 
     def on_delivery(self, error: Any, message: Any) -> None:
         if error is None:
             self.acked += 1
-            self.bytes += len(message.value() or b"")
+            self.bytes_total += len(message.value() or b"")
         else:
             self.errors.append(error.str())
 
@@ -159,15 +159,14 @@ def report(topic: str, tally: Tally, unacknowledged: int, took_s: float, as_json
                 "topic": topic,
                 "sent": tally.sent,
                 "acked": tally.acked,
-                "bytes": tally.bytes,
+                "bytes": tally.bytes_total,
                 "seconds": round(took_s, 3),
             }
         )
     elif tally.acked:
         rate = tally.acked / took_s if took_s else 0
-        remarks().print(
-            f"{tally.acked:,} records ({bytes_text(tally.bytes)}) in {took_s:.2f} s: {rate:,.0f}/s"
-        )
+        size = bytes_text(tally.bytes_total)
+        remarks().print(f"{tally.acked:,} records ({size}) in {took_s:.2f} s: {rate:,.0f}/s")
     failed = len(tally.errors) + unacknowledged
     if failed:
         why = tally.errors[0] if tally.errors else "not acknowledged in time"

@@ -142,6 +142,10 @@ def test_directory_of_another_cluster_or_node(tmp_path: Path, topic: str) -> Non
 
     line = refused(*overrides(tmp_path, log_dirs=str(broker.data_dir), node_id="7"))
     assert "node.id" in line
+    line = refused(
+        *overrides(tmp_path, log_dirs=str(broker.data_dir), odradek_cluster_id="another-cluster")
+    )
+    assert "cluster" in line
     other = tmp_path / "other"
     with RunningBroker({"log.dirs": str(other)}, directory=tmp_path / "second"):
         pass

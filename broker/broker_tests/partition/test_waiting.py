@@ -2,11 +2,12 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from odradek_broker.partition.waiting import REBUILD_FROM, Deadlines, Ticket
 
 
 class Recorded(Ticket):
-    __slots__ = ("name", "log")
+    __slots__ = ("log", "name")
 
     def __init__(self, deadline_ms: float, name: int, log: list[tuple[str, int]]) -> None:
         super().__init__(deadline_ms)

@@ -43,9 +43,11 @@ def test_a_file_written_for_apache_kafka():
         controller_listener_names="CONTROLLER",
         controller_quorum_voters="1@localhost:9093",
         listeners="PLAINTEXT://:9092,CONTROLLER://:9093",
-        advertised_listeners="PLAINTEXT://localhost:9092",
+        advertised_listeners="PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        inter_broker_listener_name="PLAINTEXT",
     )
     assert [listener.name for listener in found.brokers] == ["PLAINTEXT"]
+    assert [listener.name for listener in found.advertised] == ["PLAINTEXT"]
     assert [listener.name for listener in found.controllers] == ["CONTROLLER"]
 
 
@@ -64,6 +66,14 @@ def test_a_file_written_for_apache_kafka():
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "nonroutable meta-address"),
         ({"advertised.listeners": "SSL://x:1"}, "listener names must only include"),
         ({"inter.broker.listener.name": "INSIDE"}, r"inter\.broker\.listener\.name must be"),
+        (
+            {
+                "process.roles": "broker",
+                "controller.listener.names": "CONTROLLER",
+                "advertised.listeners": "PLAINTEXT://x:1,CONTROLLER://x:2",
+            },
+            "must not contain KRaft controller listeners",
+        ),
         ({"listener.security.protocol.map": "A"}, r"listener\.security\.protocol\.map"),
         (
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "SSL"},

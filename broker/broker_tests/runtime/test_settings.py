@@ -130,6 +130,14 @@ class TestTogether:
         assert config.flush_ms == 77
         assert settings.log_config({}).segment_bytes == 2_000_000
 
+    def test_equal_overrides_share_one_log_config(self):
+        settings = load()
+        first = settings.log_config({"retention.ms": "5", "flush.ms": "6"})
+        assert settings.log_config({"flush.ms": "6", "retention.ms": "5"}) is first
+        settings.apply_dynamic({"log.segment.bytes": "2000000"}, {})
+        again = settings.log_config({"retention.ms": "5", "flush.ms": "6"})
+        assert again.segment_bytes == 2_000_000
+
     def test_dynamic_values_lie_on_top_and_go_again(self):
         settings = load("log.retention.ms=5", "log.cleaner.threads=1")
         settings.apply_dynamic({"log.retention.ms": "6"}, {})

@@ -1,0 +1,14 @@
+"""Deterministic simulation: the production state machines on a simulated clock, network and disk.
+
+    python -m broker_tests.sim --seeds 1000 --start 0        (from the folder broker/)
+
+One seed is one run: a cluster, a load and a schedule of faults, all drawn from the seed, checked
+after every step. The same seed gives the same trace, bit by bit, on every machine: nothing here
+reads a clock, uses a thread or iterates over a set.
+
+    world.py       clock, event queue, hosts that crash, pause and restart; the trace and its hash
+    network.py     latency, loss, duplication, reordering, one-way and two-way cuts
+    faults.py      the schedule: drawn from the seed, applied to a world, shrunk when it fails
+    raft_*.py      the metadata quorum in this world: node (driver), disk, invariants, run
+    mutants.py     planted bugs, to prove that the invariants would see them
+"""

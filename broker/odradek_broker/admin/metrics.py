@@ -44,6 +44,7 @@ class BrokerCollector(Collector):
         yield from self._topics()
         yield from self._partitions()
         yield from self._broker_state()
+        yield from self._cleaner()
 
     def _requests(self) -> Iterable[Metric]:
         total = CounterMetricFamily(
@@ -168,6 +169,43 @@ class BrokerCollector(Collector):
             sum_value=metrics.loop_lag.total_us / 1e6,
         )
         yield lag
+
+    def _cleaner(self) -> Iterable[Metric]:
+        metrics = self._broker.cleaner.metrics()
+        gauges = {
+            "kafka_log_logcleaner_max_clean_time_secs": metrics.max_clean_time_secs,
+            "kafka_log_logcleaner_cleaner_recopy_percent": metrics.cleaner_recopy_percent,
+            "kafka_log_logcleaner_max_buffer_utilization_percent": (
+                metrics.max_buffer_utilization_percent
+            ),
+            "kafka_log_logcleaner_max_compaction_delay_secs": metrics.max_compaction_delay_secs,
+            "kafka_log_logcleaner_deadthreadcount": metrics.dead_thread_count,
+            "kafka_log_logcleanermanager_max_dirty_percent": metrics.max_dirty_percent,
+            "kafka_log_logcleanermanager_time_since_last_run_ms": metrics.time_since_last_run_ms,
+        }
+        for name, value in gauges.items():
+            yield GaugeMetricFamily(name, name.replace("_", " "), value=value)
+        for name, by_dir in (
+            ("uncleanable_partitions_count", metrics.uncleanable_partitions),
+            ("uncleanable_bytes", metrics.uncleanable_bytes),
+        ):
+            family = GaugeMetricFamily(
+                f"kafka_log_logcleanermanager_{name}",
+                "Of logs whose compaction failed three times in a row.",
+                labels=("logDirectory",),
+            )
+            for directory, value in by_dir.items():
+                family.add_metric((directory,), value)
+            yield family
+        for name, value in (
+            ("runs", metrics.runs),
+            ("runs_failed", metrics.runs_failed),
+            ("read_bytes", metrics.bytes_read),
+            ("written_bytes", metrics.bytes_written),
+        ):
+            yield CounterMetricFamily(
+                f"odradek_log_cleaner_{name}", f"Compaction: {name.replace('_', ' ')}.", value=value
+            )
 
 
 class _QuantileFamily:

@@ -4,6 +4,8 @@ The old way: what a client does not name goes back to its default. Decided by th
 """
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.messages import refused
+from odradek_broker.model.errors import KafkaError
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 33
@@ -11,4 +13,12 @@ VERSIONS = range(0, 3)
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
-    return await ctx.broker.controller.alter_configs(request)
+    try:
+        return await ctx.broker.controller.alter_configs(request)
+    except KafkaError as error:
+        return Struct(
+            responses=[
+                refused(error, resource_type=r.resource_type, resource_name=r.resource_name)
+                for r in request.resources
+            ]
+        )

@@ -17,13 +17,19 @@ VERSIONS = range(0, 5)
 # What Kafka accepts as a client's name and version (KIP-511).
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
+# Produce is served from v3 but offered from v0, as Kafka 4 does: librdkafka 2.0 (Debian 12's)
+# looks for the old versions, and without them sends gzip, snappy and lz4 silently uncompressed.
+OFFERED_FROM = {0: 0}
+
 _offered: list[Struct] = []
 
 
 def offer(versions: dict[int, range]) -> None:
     """Called once by the registry."""
     _offered[:] = [
-        Struct(api_key=key, min_version=span.start, max_version=span.stop - 1)
+        Struct(
+            api_key=key, min_version=OFFERED_FROM.get(key, span.start), max_version=span.stop - 1
+        )
         for key, span in sorted(versions.items())
     ]
 

@@ -39,6 +39,7 @@ def describe(node_id: int, resource: Struct) -> Struct:
             config_source=SOURCE,
             is_sensitive=False,
             synonyms=[],
+            documentation="",
         )
         for logger_name, logger in _loggers().items()
         if not asked or logger_name in asked

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from odradek_broker.log.cleaner_manager import CleanerManager
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.types import FileRange
 from odradek_broker.partition.service import PartitionService
@@ -32,6 +33,7 @@ class BrokerContext:
     rng: Random
     metrics: Metrics
     logs: LogManager
+    cleaner: CleanerManager
     partitions: PartitionService
     controller: "ControllerService"
     fetch_sessions: "FetchSessions"

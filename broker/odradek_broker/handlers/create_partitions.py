@@ -1,6 +1,8 @@
 """CreatePartitions (37), v0–3: decided by the controller; new partitions are ready at once."""
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.messages import refused
+from odradek_broker.model.errors import KafkaError
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 37
@@ -8,4 +10,7 @@ VERSIONS = range(0, 4)
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
-    return await ctx.broker.controller.create_partitions(request)
+    try:
+        return await ctx.broker.controller.create_partitions(request)
+    except KafkaError as error:
+        return Struct(results=[refused(error, name=topic.name) for topic in request.topics])

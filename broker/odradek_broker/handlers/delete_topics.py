@@ -4,7 +4,8 @@ Before v3 there is no TOPIC_DELETION_DISABLED; such clients get INVALID_REQUEST.
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode
+from odradek_broker.handlers.messages import refused
+from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 20
@@ -12,7 +13,12 @@ VERSIONS = range(1, 7)
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
-    response = await ctx.broker.controller.delete_topics(request)
+    try:
+        response = await ctx.broker.controller.delete_topics(request)
+    except KafkaError as error:
+        by_name = [refused(error, name=name) for name in request.topic_names]
+        by_id = [refused(error, name=t.name, topic_id=t.topic_id) for t in request.topics]
+        return Struct(responses=by_name + by_id)
     if ctx.api_version < 3:
         for answer in response.responses:
             if answer.error_code is ErrorCode.topic_deletion_disabled:

@@ -6,7 +6,9 @@ process's own and are gone with it. Client metrics and groups are refused as unk
 
 from odradek_broker.handlers import broker_loggers
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.messages import refused
 from odradek_broker.metadata.records import ResourceType
+from odradek_broker.model.errors import KafkaError
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 44
@@ -16,15 +18,22 @@ VERSIONS = range(0, 2)
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     loggers = ResourceType.BROKER_LOGGER
     rest = [r for r in request.resources if r.resource_type != loggers]
-    changed = await ctx.broker.controller.incremental_alter_configs(
-        Struct(resources=rest, validate_only=request.validate_only)
-    )
-    answers = iter(changed.responses)
+    try:
+        changed = await ctx.broker.controller.incremental_alter_configs(
+            Struct(resources=rest, validate_only=request.validate_only)
+        )
+        answers = changed.responses
+    except KafkaError as error:
+        answers = [
+            refused(error, resource_type=r.resource_type, resource_name=r.resource_name)
+            for r in rest
+        ]
+    remaining = iter(answers)
     return Struct(
         responses=[
             broker_loggers.alter(ctx.broker.node_id, resource, request.validate_only)
             if resource.resource_type == loggers
-            else next(answers)
+            else next(remaining)
             for resource in request.resources
         ]
     )

@@ -1,6 +1,15 @@
-"""Error texts of Apache Kafka that more than one API answers with."""
+"""Error answers that more than one API gives."""
 
+from odradek_broker.model.errors import KafkaError
+from odradek_broker.wire.struct import Struct
+
+# Apache Kafka's text for a request that makes no sense.
 MALFORMED_REQUEST = (
     "This most likely occurs because of a request being malformed by the client library or the "
     "message was sent to an incompatible broker. See the broker logs for more details."
 )
+
+
+def refused(error: KafkaError, **what: object) -> Struct:
+    """The answer for one item (a topic, a resource) of a request that failed as a whole."""
+    return Struct(error_code=error.code, error_message=error.message, **what)

@@ -37,19 +37,20 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         return _refused(asked)
     if asked is None:
         view = ClusterView(ctx)
-        topics = [_topic(ctx, view, topic, request) for topic in view.image.topics.values()]
+        topics = [_topic(ctx, view, topic) for topic in view.image.topics.values()]
     elif any(topic.topic_id is not None for topic in asked):
         view = ClusterView(ctx)
         topics = [
-            _topic_by_id(ctx, view, topic.topic_id, request)
-            for topic in asked
-            if topic.topic_id is not None
+            _topic_by_id(ctx, view, topic.topic_id) for topic in asked if topic.topic_id is not None
         ]
     else:
         names = dict.fromkeys(topic.name for topic in asked)
         refused = await _create_missing(ctx, request, names)
         view = ClusterView(ctx)
-        topics = [_topic_by_name(ctx, view, name, refused, request) for name in names]
+        topics = [_topic_by_name(ctx, view, name, refused) for name in names]
+    if request.include_topic_authorized_operations:
+        for answer in topics:
+            answer.topic_authorized_operations = TOPIC_OPERATIONS
     return _response(ctx, view, topics, request)
 
 
@@ -83,26 +84,19 @@ async def _create_missing(
     ctx: RequestContext, request: Struct, names: Iterable[str]
 ) -> dict[str, ErrorCode]:
     """Creates what is missing and may be created; tells why some could not be."""
-    topics = ctx.broker.controller.image.topics
-    missing = [name for name in names if name not in topics and _valid(name)]
+    existing = ctx.broker.controller.image.topics
+    missing = [name for name in names if name not in existing and _valid(name)]
     wanted = request.allow_auto_topic_creation or ctx.api_version < 4
     if not missing or not wanted or not ctx.broker.settings.bool("auto.create.topics.enable"):
         return {}
-    answer = await ctx.broker.controller.create_topics(
-        Struct(
-            topics=[
-                Struct(
-                    name=name,
-                    num_partitions=-1,
-                    replication_factor=-1,
-                    assignments=[],
-                    configs=[],
-                )
-                for name in missing
-            ],
-            validate_only=False,
+    defaults = {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
+    topics = [Struct(name=name, **defaults) for name in missing]
+    try:
+        answer = await ctx.broker.controller.create_topics(
+            Struct(topics=topics, validate_only=False)
         )
-    )
+    except KafkaError as error:
+        return dict.fromkeys(missing, error.code)
     exists = ErrorCode.topic_already_exists  # another client was faster
     return {
         topic.name: topic.error_code
@@ -120,43 +114,33 @@ def _valid(name: str) -> bool:
 
 
 def _topic_by_name(
-    ctx: RequestContext,
-    view: ClusterView,
-    name: str,
-    refused: dict[str, ErrorCode],
-    request: Struct,
+    ctx: RequestContext, view: ClusterView, name: str, refused: dict[str, ErrorCode]
 ) -> Struct:
     topic = view.image.topics.get(name)
     if topic is not None:
-        return _topic(ctx, view, topic, request)
+        return _topic(ctx, view, topic)
     code = refused.get(name, ErrorCode.unknown_topic_or_partition)
     if not _valid(name):
         code = ErrorCode.invalid_topic_exception
     return Struct(error_code=code, name=name, is_internal=is_internal(name), partitions=[])
 
 
-def _topic_by_id(
-    ctx: RequestContext, view: ClusterView, topic_id: TopicId, request: Struct
-) -> Struct:
+def _topic_by_id(ctx: RequestContext, view: ClusterView, topic_id: TopicId) -> Struct:
     topic = view.image.topics_by_id.get(topic_id)
     if topic is not None:
-        return _topic(ctx, view, topic, request)
+        return _topic(ctx, view, topic)
     return Struct(
         error_code=ErrorCode.unknown_topic_id, name=None, topic_id=topic_id, partitions=[]
     )
 
 
-def _topic(ctx: RequestContext, view: ClusterView, topic: TopicImage, request: Struct) -> Struct:
-    operations = OPERATIONS_NOT_ASKED
-    if request.include_topic_authorized_operations:
-        operations = TOPIC_OPERATIONS
+def _topic(ctx: RequestContext, view: ClusterView, topic: TopicImage) -> Struct:
     return Struct(
         error_code=ErrorCode.none,
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=_partitions(ctx, view, topic),
-        topic_authorized_operations=operations,
     )
 
 

@@ -59,7 +59,7 @@ def scan_headers(file: File, path: str, start: int, end: int) -> Iterator[tuple[
 
 
 def scan_batches(
-    file: File, path: str, start: int, end: int
+    file: File, path: str, start: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """(position, header, bytes) of each batch in [start, end), CRC checked.
 
@@ -71,7 +71,7 @@ def scan_batches(
     while position < end:
         at = position - chunk_at
         if at + HEADER_BYTES > len(chunk):
-            chunk = memoryview(file.pread(min(SCAN_CHUNK_BYTES, end - position), position))
+            chunk = memoryview(file.pread(min(chunk_bytes, end - position), position))
             chunk_at, at = position, 0
             if len(chunk) < HEADER_BYTES:
                 raise CorruptLogError(path, position, f"only {len(chunk)} bytes left")
@@ -81,7 +81,7 @@ def scan_batches(
             raise CorruptLogError(path, position, problem)
         size = header.size
         if at + size > len(chunk):
-            wanted = min(max(size, SCAN_CHUNK_BYTES), end - position)
+            wanted = min(max(size, chunk_bytes), end - position)
             chunk = memoryview(file.pread(wanted, position))
             chunk_at, at = position, 0
             if len(chunk) < size:

@@ -213,6 +213,8 @@ class _Loader:
 
     def _drop_from(self, at: int) -> None:
         """What follows a damaged batch is not part of the log any more."""
+        if at >= len(self.segments):
+            return  # a new log: an fsync each would make 1,000 new partitions take seconds
         for segment in self.segments[at:]:
             logger.warning("%s: removed, it follows a damaged part", segment.path())
             segment.remove()

@@ -14,20 +14,21 @@ gap begins with the next batch.
 
 import logging
 import threading
-import zlib
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
 from odradek_broker.log.control import build_marker, parse_marker
-from odradek_broker.log.file_names import CLEANED, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from odradek_broker.log.file_names import CLEANED
+from odradek_broker.log.flushing import finish, flush, publishing
 from odradek_broker.log.leader_epochs import LeaderEpochs
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.lookup import find_aborted, find_by_timestamp, find_max_timestamp
 from odradek_broker.log.producer_replay import snapshot_path
 from odradek_broker.log.producer_snapshot import encode_snapshot
 from odradek_broker.log.producer_state import EndTxnMarker, ProducerState
+from odradek_broker.log.reading import find_range, segment_index
+from odradek_broker.log.rolling import must_roll
 from odradek_broker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from odradek_broker.log.trimming import (
     delete_old_segments,
@@ -55,8 +56,6 @@ from odradek_broker.wire.records import Record
 logger = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
-# Guards the few places where flush, in its thread, publishes what the loop's thread also sets.
-_publishing = threading.Lock()
 
 
 class Log:
@@ -70,15 +69,16 @@ class Log:
 
     __slots__ = (
         "_aborted",
-        "_dir_synced",
-        "_flushing",
         "_pending",
+        "changed",
         "checkpointed",
         "cleaned_offset",
         "config",
         "dir",
+        "dir_synced",
         "epochs",
         "flushed_ms",
+        "flushing",
         "high_watermark",
         "log_dir",
         "log_end_offset",
@@ -128,8 +128,9 @@ class Log:
         self._pending: list[Buffer] = []
         self._aborted: list[AbortedTxn] = []  # for the transaction index, once written
         self.truncations = 0  # how often the end was cut off
-        self._dir_synced = False
-        self._flushing = threading.Lock()
+        self.changed = recovery_point != log_end_offset  # since it was closed
+        self.dir_synced = False  # the names of all its files are durable
+        self.flushing = threading.Lock()  # one flush at a time
 
     def __repr__(self) -> str:
         return f"Log({self.dir}, {self.log_start_offset}..{self.log_end_offset})"
@@ -241,7 +242,15 @@ class Log:
             base = last = self.log_end_offset
             for header in headers:
                 last += header.last_offset_delta + 1
-        if self._must_roll(segment, size, last, headers[-1].max_timestamp, now_ms):
+        if must_roll(
+            segment,
+            config,
+            self.topic_partition,
+            size=size,
+            last_offset=last,
+            timestamp=headers[-1].max_timestamp,
+            now_ms=now_ms,
+        ):
             # The end of one segment is the base of the next, also before a gap: so recovery
             # notices a lost end. Only an offset too far away makes an exception.
             far = last - self.log_end_offset > RELATIVE_OFFSET_MAX
@@ -265,6 +274,7 @@ class Log:
             at += batch_size
         self.log_end_offset = self.producers.end_offset = base
         self._pending.append(records)
+        self.changed = True
 
     def _end_transaction(self, header: BatchHeader, batch: Buffer, offset: Offset) -> None:
         marker = parse_marker(batch)
@@ -273,33 +283,6 @@ class Log:
         completed = self.producers.end_transaction(header, marker, offset)
         if completed is not None and completed.aborted:
             self._aborted.append(AbortedTxn.of(completed))
-
-    def _must_roll(
-        self, segment: LogSegment, size: int, last: Offset, timestamp: int, now_ms: int
-    ) -> bool:
-        if last - segment.base_offset > RELATIVE_OFFSET_MAX:
-            return True
-        if segment.size == 0:
-            return False
-        config = self.config
-        if segment.size + size > config.segment_bytes:
-            return True
-        roll_ms = config.segment_ms
-        if config.cleanup_compact:
-            # The active segment is not compacted, so it must not stay active for longer.
-            roll_ms = min(roll_ms, config.max_compaction_lag_ms)
-        if config.segment_jitter_ms:
-            roll_ms -= self._roll_jitter_ms(segment)
-        if segment.waited_for_roll(timestamp, now_ms) > roll_ms:
-            return True
-        return segment.bytes_since_index > config.index_interval_bytes and segment.index_full(
-            config.segment_index_bytes
-        )
-
-    def _roll_jitter_ms(self, segment: LogSegment) -> int:
-        """Keeps many partitions from rolling at once; the same at each look at a segment."""
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return zlib.crc32(f"{self.topic_partition}@{segment.base_offset}".encode()) % max(jitter, 1)
 
     def write_pending(self) -> None:
         """Hand everything queued to the kernel: one writev. LogDirError if the disk fails."""
@@ -346,11 +329,11 @@ class Log:
             new.create()
         except OSError as error:
             raise self.log_dir.fail(error) from error
-        with _publishing:
+        with publishing:
             # The indexes of the old segment are not synced yet: recovery must look at it.
             self.recovery_point = min(self.recovery_point, base_offset - 1)
             self.segments = [*kept, new]
-            self._dir_synced = False
+            self.dir_synced = False
         return new
 
     def take_snapshot(self) -> None:
@@ -386,43 +369,11 @@ class Log:
         if offset >= upper_bound:
             return None, offset
         try:
-            return self._read(offset, max_bytes, upper_bound, min_one_batch)
+            return find_range(
+                self.segments, self.written_offset, offset, max_bytes, upper_bound, min_one_batch
+            )
         except OSError as error:
             raise self.log_dir.fail(error) from error
-
-    def _read(
-        self, offset: Offset, max_bytes: int, upper_bound: Offset, min_one_batch: bool
-    ) -> tuple[FileRange | None, Offset]:
-        segments = self.segments
-        at = len(segments) - 1
-        if offset < segments[at].base_offset:
-            at = bisect_right(segments, offset, key=_base_offset) - 1
-        found = segments[at].locate(offset)
-        while found is None:  # the offset is in a gap at the end of a segment
-            at += 1
-            if at == len(segments):
-                return None, offset
-            found = segments[at].locate(offset)
-        segment = segments[at]
-        base_offset, start, first_size = found
-        length = segment.written - start
-        segment_end = (
-            self.written_offset if segment is segments[-1] else segments[at + 1].base_offset
-        )
-        if upper_bound < segment_end:
-            bound = segment.locate(upper_bound)
-            if bound is not None:
-                length = bound.position - start
-        if length > max_bytes:
-            if max_bytes < first_size:
-                length = first_size if min_one_batch else 0
-            else:
-                length = max_bytes
-                if segment.recent is not None:
-                    length = segment.recent.last_boundary(start, start + max_bytes) - start
-        if length <= 0:
-            return None, offset
-        return FileRange(segment.file(), start, length), base_offset
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -441,10 +392,8 @@ class Log:
     ) -> list[AbortedTransaction]:
         """Those with records in [from, to): a reader of committed ones must skip their records."""
         with self._using_files():
-            return find_aborted(self._segments_from(from_offset), from_offset, to_offset)
-
-    def _segments_from(self, offset: Offset) -> list[LogSegment]:
-        return self.segments[max(0, bisect_right(self.segments, offset, key=_base_offset) - 1) :]
+            at = segment_index(self.segments, from_offset)
+            return find_aborted(self.segments[at:], from_offset, to_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is at least as young, and its timestamp; None if none is."""
@@ -516,10 +465,11 @@ class Log:
         self._after_truncation()
 
     def _after_truncation(self) -> None:
-        with _publishing:
+        self.changed = True
+        with publishing:
             self.truncations += 1
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
-            self._dir_synced = False
+            self.dir_synced = False
         if self.checkpointed > self.recovery_point:
             # New bytes will follow where old, synced ones were: a crash must not trust them.
             self.log_dir.checkpoint_recovery_points()()
@@ -567,52 +517,7 @@ class Log:
 
     def flush(self, now_ms: int | None = None) -> None:
         """fsync what was written so far and move the recovery point. Safe in a worker thread."""
-        with self._flushing:
-            truncations = self.truncations
-            target = self.written_offset
-            unsynced = [segment for segment in self.segments if not segment.synced]
-            self._sync(unsynced)
-            with _publishing:
-                if now_ms is not None:
-                    self.flushed_ms = now_ms
-                if truncations != self.truncations:
-                    return  # the loop's thread truncated meanwhile: this flush proves nothing
-                if unsynced and unsynced[-1].sealed and not unsynced[-1].synced:
-                    target -= 1  # rolled meanwhile: its indexes are not synced, see _roll
-                self.recovery_point = max(self.recovery_point, target)
-
-    def _sync(self, segments: list[LogSegment]) -> None:
-        """First the bytes, then what says that they are valid."""
-        try:
-            for segment in segments:
-                try:
-                    segment.sync()
-                except FileNotFoundError:
-                    if segment in self.segments:
-                        raise
-                    # Deleted by retention or truncation while we were at it.
-            self.save_epochs()
-            if not self._dir_synced:
-                self._dir_synced = True
-                self._sync_dir()
-        except OSError as error:
-            if not self.removed:
-                raise self.log_dir.fail(error) from error
-
-    def _sync_dir(self) -> None:
-        """The names of the files, whose they are, and the directory itself."""
-        disk = self.log_dir.disk
-        metadata = f"{self.dir}/{PARTITION_METADATA}"
-        if disk.exists(metadata):
-            disk.open(metadata).fsync()
-        disk.sync_dir(self.dir)
-        disk.sync_dir(self.log_dir.path)
-
-    def save_epochs(self) -> None:
-        if self.epochs.dirty:
-            self.epochs.dirty = False
-            path = f"{self.dir}/{LEADER_EPOCH_CHECKPOINT}"
-            self.log_dir.disk.write(path, self.epochs.encode())
+        flush(self, now_ms)
 
     def validate(self) -> None:
         """Check the invariants; tests call it after each step."""
@@ -628,17 +533,17 @@ class Log:
         queued = sum(len(buffer) for buffer in self._pending)
         assert self.active.size - self.active.written == queued
 
-    def close(self) -> None:
-        """Write and sync everything, so that the next start need not recover."""
+    def close(self, *, sync: bool = True) -> None:
+        """Write and sync everything, so that the next start need not recover.
+
+        With `sync=False` the caller syncs the whole file system and then calls `mark_synced`.
+        """
         self.write_pending()
-        with self._using_files():
-            self.segments[-1].seal()
-            self.take_snapshot()
-        self._dir_synced = False
-        self.flush()
+        if self.changed:
+            with self._using_files():
+                finish(self, sync=sync)
+
+    def mark_synced(self) -> None:
+        self.recovery_point = self.written_offset
         for segment in self.segments:
-            segment.release_file()
-
-
-def _base_offset(segment: LogSegment) -> Offset:
-    return segment.base_offset
+            segment.synced = True

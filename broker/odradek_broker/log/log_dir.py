@@ -151,6 +151,13 @@ class LogDir:
         offsets = {log.topic_partition: log.high_watermark for log in self.logs}
         return self.checkpoint(checkpoints.HIGH_WATERMARK, offsets)
 
+    def checkpoint_cleaner_offsets(self) -> Callable[[], None]:
+        """Also of logs that are not compacted any more: they have gaps (see `loading.py`)."""
+        offsets = {
+            log.topic_partition: log.cleaned_offset for log in self.logs if log.cleaned_offset >= 0
+        }
+        return self.checkpoint(checkpoints.CLEANER_OFFSET, offsets)
+
     # Delayed removal
 
     def doom(self, path: str, at_ms: int) -> None:

@@ -1,6 +1,6 @@
 """The file of a producer state: `%020d.snapshot`, named by the offset that it covers up to.
 
-Big-endian: `version: int16 (1), crc: uint32, count: int32`, then per producer 44 bytes:
+Big-endian: `version: int16 (1), crc: uint32, count: int32`, then per producer 46 bytes:
 `producer_id int64, producer_epoch int16, last_sequence int32, last_offset int64,
 offset_delta int32, timestamp int64, coordinator_epoch int32, txn_first_offset int64`.
 The CRC32C covers all from the count on. Of the last batches only the newest is kept.

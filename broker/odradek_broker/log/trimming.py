@@ -16,6 +16,7 @@ from odradek_broker.log.file_names import (
     SWAP,
     parse_file_name,
 )
+from odradek_broker.log.flushing import save_epochs
 from odradek_broker.log.producer_replay import restore_producer_state, snapshot_path
 from odradek_broker.log.producer_state import ProducerState
 from odradek_broker.log.retention import SegmentAge, deletable_count
@@ -96,7 +97,7 @@ def truncate(log: "Log", offset: Offset) -> None:
             log.log_dir.disk, log.dir, log.segments, snapshot_offsets(log), end
         )
     log.producers.end_offset = end
-    log.save_epochs()
+    save_epochs(log)
 
 
 def truncate_fully(log: "Log", offset: Offset, now_ms: int) -> None:
@@ -113,7 +114,7 @@ def truncate_fully(log: "Log", offset: Offset, now_ms: int) -> None:
     log.log_start_offset = log.log_end_offset = log.written_offset = log.high_watermark = offset
     log.epochs.clear()
     log.producers = ProducerState(offset)
-    log.save_epochs()
+    save_epochs(log)
 
 
 def snapshot_offsets(log: "Log") -> list[Offset]:
@@ -125,9 +126,9 @@ def replace(log: "Log", old: Sequence[LogSegment], new: Sequence[LogSegment], no
     """Put cleaned segments in the place of old ones; False if those are gone meanwhile.
 
     `new` are sealed, synced and have the suffix `.cleaned`. From the first `.swap` on (they
-    are renamed from the last to the first) a crash leads forward, before it back.
+    are renamed from the last to the first) a crash leads forward, before it back. File systems
+    keep the order of renames, so the fsync of the directory is left to the cleaner's thread.
     """
-    disk = log.log_dir.disk
     segments = log.segments
     start = next((at for at, segment in enumerate(segments) if segment is old[0]), None)
     if start is None or list(old) != segments[start : start + len(old)]:
@@ -136,10 +137,8 @@ def replace(log: "Log", old: Sequence[LogSegment], new: Sequence[LogSegment], no
         return False
     for segment in reversed(new):
         segment.rename(SWAP)
-    disk.sync_dir(log.dir)
     log.segments = [*segments[:start], *new, *segments[start + len(old) :]]
     doom_segments(log, old, now_ms)
     for segment in new:
         segment.rename("")
-    disk.sync_dir(log.dir)
     return True

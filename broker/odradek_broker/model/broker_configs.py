@@ -42,12 +42,12 @@ BROKER_CONFIGS_TEXT = """
 + socket.request.max.bytes                  int    104857600         1.. ro
 + socket.listen.backlog.size                int    50                1.. ro
 + max.connections.per.ip                    int    INT_MAX           0.. cluster
-+ max.connections.per.ip.overrides          string ""                -   cluster
+- max.connections.per.ip.overrides          string ""                -   cluster
 + max.connections                           int    INT_MAX           0.. cluster
 - max.connection.creation.rate              int    INT_MAX           0.. cluster
 + connections.max.idle.ms                   long   600000            -   ro
 - connection.failed.authentication.delay.ms int    100               0.. ro
-+ queued.max.requests                       int    500               1.. ro
+- queued.max.requests                       int    500               1.. ro
 + queued.max.request.bytes                  long   -1                -   ro
 - num.network.threads                       int    3                 1.. cluster
 + security.inter.broker.protocol            string PLAINTEXT         PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL ro
@@ -97,7 +97,7 @@ BROKER_CONFIGS_TEXT = """
 + log.message.timestamp.before.max.ms           long    LONG_MAX        0..            cluster
 + log.message.timestamp.after.max.ms            long    3600000         0..            cluster
 - log.dir.failure.timeout.ms                    long    30000           1..            ro
-+ log.initial.task.delay.ms                     long    30000           0..            ro
+- log.initial.task.delay.ms                     long    30000           0..            ro
 # Logs: compaction
 + log.cleaner.threads                 int     1                      0..  cluster
 + log.cleaner.io.max.bytes.per.second double  1.7976931348623157E308 -    cluster
@@ -259,7 +259,7 @@ BROKER_CONFIGS_TEXT = """
 - transaction.state.log.segment.bytes                         int     104857600 1.. ro
 - transaction.partition.verification.enable                   boolean true      -   cluster
 + producer.id.expiration.ms                                   int     86400000  1.. cluster
-+ producer.id.expiration.check.interval.ms                    int     600000    1.. ro
+- producer.id.expiration.check.interval.ms                    int     600000    1.. ro
 - transactional.id.expiration.ms                              int     604800000 1.. ro
 - transaction.max.timeout.ms                                  int     900000    1.. ro
 - transaction.abort.timed.out.transaction.cleanup.interval.ms int     10000     1.. ro

@@ -53,7 +53,6 @@ log.flush.scheduler.interval.ms | How often logs are looked through for data to 
 log.flush.start.offset.checkpoint.interval.ms | How often log start offsets are written down.
 log.index.interval.bytes | index.interval.bytes of topics that do not set it.
 log.index.size.max.bytes | segment.index.bytes of topics that do not set it.
-log.initial.task.delay.ms | Wait after the start before the first look at logs.
 log.message.timestamp.after.max.ms | message.timestamp.after.max.ms of topics without it.
 log.message.timestamp.before.max.ms | message.timestamp.before.max.ms of topics without it.
 log.message.timestamp.type | message.timestamp.type of topics that do not set it.
@@ -72,7 +71,6 @@ log.segment.delete.delay.ms | file.delete.delay.ms of topics that do not set it.
 max.compaction.lag.ms | Time after which a record must be cleaned.
 max.connections | Most connections to this broker.
 max.connections.per.ip | Most connections from one address.
-max.connections.per.ip.overrides | max.connections.per.ip of single addresses: ip:number,…
 max.incremental.fetch.session.cache.slots | Most incremental fetch sessions kept.
 max.message.bytes | Largest batch of records that is accepted, as sent.
 max.request.partition.size.limit | Most partitions in one page of DescribeTopicPartitions.
@@ -93,10 +91,8 @@ odradek.admin.listener | host:port of the HTTP server for health and metrics; em
 odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
 preallocate | Whether a new segment's file gets its full size at once.
 process.roles | What this node is: broker, controller, or both.
-producer.id.expiration.check.interval.ms | How often forgotten producers are looked for.
 producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.
 queued.max.request.bytes | Bytes of requests in memory beyond which no more are read; -1: no limit.
-queued.max.requests | Requests in work beyond which no more are read.
 replica.high.watermark.checkpoint.interval.ms | How often high watermarks are written down.
 retention.bytes | Size beyond which the oldest segments of a partition go; -1: no limit.
 retention.ms | Age beyond which segments go; -1: no limit.

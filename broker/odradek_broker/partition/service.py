@@ -179,3 +179,7 @@ class PartitionService:
         # A handler may have parked a new ticket from within expire().
         if upcoming and min(upcoming) < self._timer_at_ms:
             self._set_timer(min(upcoming))
+
+    def release_fetches(self) -> None:
+        """The broker stops: a fetch that waits for data is answered with what there is."""
+        self.fetch_waiting.expire(float("inf"))

@@ -81,7 +81,7 @@ def _fetch_request(state: QuorumState, to: NodeId) -> FetchRequest | FetchSnapsh
 
 def _whom_to_ask(state: QuorumState, now_ms: float) -> NodeId | None:
     """The leader; anybody while none is known, or when an observer's leader is silent."""
-    if state.following is not None and (state.is_voter or now_ms < state.deadline_ms):
+    if state.following is not None and (state.may_stand or now_ms < state.deadline_ms):
         return state.leader_id
     asked = dict.fromkeys((*state.voters.ids, *state.bootstrap))
     peers = [node_id for node_id in asked if node_id != state.key.id]

@@ -146,7 +146,7 @@ def next_deadline_ms(state: QuorumState) -> float:
     if state.role is Role.RESIGNED:
         assert state.resignation is not None
         return min(state.deadline_ms, state.resignation.send_at_ms)
-    if state.is_voter:
+    if state.may_stand:
         due = state.deadline_ms
     if state.fetch is not None:
         due = min(due, state.fetch.deadline_ms)
@@ -171,7 +171,7 @@ def _pass_time(state: QuorumState, now_ms: float, out: list[Instruction]) -> Non
     else:
         if state.fetch is not None and now_ms >= state.fetch.deadline_ms:
             follower.give_up_fetch(state, now_ms)
-        if now_ms >= state.deadline_ms and state.is_voter:
+        if now_ms >= state.deadline_ms and state.may_stand:
             follows = role is Role.FOLLOWER
             cause = Cause.FETCH_TIMEOUT if follows else Cause.ELECTION_TIMEOUT
             transitions.ask_for_pre_votes(state, cause, now_ms, out)

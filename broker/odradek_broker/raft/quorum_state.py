@@ -188,6 +188,16 @@ class QuorumState:
         return self.log.newest_voters.contains(self.key)
 
     @property
+    def may_stand(self) -> bool:
+        """Whether this node may ask for votes: as a voter, or as one whose removal may be undone.
+
+        A leader writes its own removal and crashes before it is committed: now nobody's log is
+        newer than its own, so nobody else can be elected. It stands (without a vote of its own),
+        commits its removal and is gone.
+        """
+        return self.is_voter or self.log.voters.removal_pending(self.key, self.high_watermark)
+
+    @property
     def leader(self) -> LeaderAndEpoch:
         return LeaderAndEpoch(self.leader_id, self.epoch, self.leader_endpoints)
 
@@ -218,7 +228,7 @@ class QuorumState:
         assert role not in (Role.VOTED, Role.PROSPECTIVE_VOTED) or self.voted is not None
         assert role is not Role.UNATTACHED or (self.voted is None and self.leader_id is None)
         assert role is not Role.CANDIDATE or self.voted == self.key
-        assert role not in VOTERS_ONLY or self.is_voter
+        assert role not in VOTERS_ONLY or self.may_stand
         assert self.log.last_epoch <= self.epoch
         assert self.log.start.offset <= self.high_watermark <= self.log.end_offset
         assert self.persisted == self.vote_state()

@@ -87,7 +87,7 @@ TRANSITIONS: dict[tuple[Role, Cause], Role] = {
     (_R.FOLLOWER, _C.FETCH_TIMEOUT): _R.PROSPECTIVE,
 }
 
-# Asking for votes is for voters. (A leader that removed itself leads until that is committed.)
+# Asking for votes is for voters (see QuorumState.may_stand).
 VOTERS_ONLY = frozenset({_R.PROSPECTIVE, _R.PROSPECTIVE_VOTED, _R.CANDIDATE})
 
 # Roles that ask for votes, and roles that ask others for records or for the leader.
@@ -95,11 +95,11 @@ NOMINEES = VOTERS_ONLY
 FETCHERS = frozenset({_R.UNATTACHED, _R.VOTED, _R.FOLLOWER})
 
 
-def next_role(role: Role, cause: Cause, *, is_voter: bool) -> Role:
+def next_role(role: Role, cause: Cause, *, may_stand: bool) -> Role:
     """The role after `cause`; IllegalTransitionError if the table has none."""
     target = TRANSITIONS.get((role, cause))
     if target is None:
         raise IllegalTransitionError(f"{role.value} cannot change because it {cause.value}")
-    if target in VOTERS_ONLY and not is_voter:
+    if target in VOTERS_ONLY and not may_stand:
         raise IllegalTransitionError(f"an observer cannot become {target.value}")
     return target

@@ -55,10 +55,8 @@ def follow(
     state: QuorumState, leader: LeaderAndEpoch, now_ms: float, out: list[Instruction]
 ) -> None:
     """The leader of this node's epoch is known now."""
-    assert leader.leader_id is not None
+    assert leader.leader_id not in (None, state.key.id)
     assert leader.epoch == state.epoch
-    if leader.leader_id == state.key.id:
-        raise TwoLeadersError(f"told to follow itself in epoch {leader.epoch}")
     _change(state, Cause.LEADER_FOUND, out)
     state.leader_id, state.leader_endpoints = leader.leader_id, leader.endpoints
     _start_following(state, now_ms)
@@ -74,6 +72,8 @@ def learn_leader(
         adopt_epoch(state, leader.epoch, now_ms, out)
     if leader.leader_id is None or leader.leader_id == state.leader_id:
         return
+    if leader.leader_id == state.key.id:
+        return  # the disk that this node had before led that epoch: nobody leads it now
     if state.leader_id is not None:
         raise TwoLeadersError(
             f"epoch {state.epoch} has leaders {state.leader_id} and {leader.leader_id}"
@@ -86,8 +86,8 @@ def ask_for_pre_votes(
 ) -> None:
     """Would a majority vote for this node? The epoch is left alone until it would."""
     _change(state, cause, out)
-    _start_election(state, now_ms, out, pre_vote=True)
-    if len(state.voters) == 1:
+    election = _start_election(state, now_ms, out, pre_vote=True)
+    if len(election.votes) >= state.voters.majority:
         stand_for_election(state, now_ms, out)
 
 
@@ -97,8 +97,8 @@ def stand_for_election(state: QuorumState, now_ms: float, out: list[Instruction]
     state.epoch += 1
     state.leader_id, state.leader_endpoints, state.voted = None, (), state.key
     state.election_retries += 1
-    _start_election(state, now_ms, out, pre_vote=False)
-    if len(state.voters) == 1:
+    election = _start_election(state, now_ms, out, pre_vote=False)
+    if len(election.votes) >= state.voters.majority:
         lead(state, now_ms, out)
 
 
@@ -117,9 +117,8 @@ def lead(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
     out.append(BecameLeader(state.epoch, state.log.end_offset))
     records: list[ControlRecord] = [LeaderChange(state.key.id, state.voters.ids, granting)]
     newest = state.log.voters.newest
-    mine = newest.voters.get(state.key.id)
-    assert mine is not None
-    if newest.offset == BEFORE_THE_LOG or mine.endpoints != state.endpoints:
+    mine = newest.voters.get(state.key.id) if state.is_voter else None
+    if newest.offset == BEFORE_THE_LOG or (mine and mine.endpoints != state.endpoints):
         # The same voters, written down for the first time or with this node's new addresses:
         # no majority changes, so it need not wait for a commit.
         updated = newest.voters.with_updated(state.as_voter)
@@ -177,7 +176,7 @@ def end_resignation(state: QuorumState, now_ms: float, out: list[Instruction]) -
 
 
 def _change(state: QuorumState, cause: Cause, out: list[Instruction]) -> None:
-    target = next_role(state.role, cause, is_voter=state.is_voter)
+    target = next_role(state.role, cause, may_stand=state.may_stand)
     if state.leadership is not None:
         _close_leadership(state, state.leadership, out)
     state.role = target
@@ -206,9 +205,10 @@ def _start_following(state: QuorumState, now_ms: float) -> None:
 
 def _start_election(
     state: QuorumState, now_ms: float, out: list[Instruction], *, pre_vote: bool
-) -> None:
+) -> Election:
     correlation_id = state.correlation_id()
-    state.election = Election(correlation_id, votes={state.key.id: True})
+    election = Election(correlation_id, votes={state.key.id: True} if state.is_voter else {})
+    state.election = election
     state.deadline_ms = now_ms + election_timeout_ms(state)
     for voter in state.other_voters():
         request = VoteRequest(
@@ -220,3 +220,4 @@ def _start_election(
             pre_vote=pre_vote,
         )
         out.append(Send(voter.key.id, correlation_id, request))
+    return election

@@ -20,10 +20,6 @@ from odradek_broker.raft.types import Instruction, Reply
 from odradek_broker.raft.values import KRAFT_VERSION, Voters
 from odradek_broker.raft.voters import VoterSet
 
-# A new voter must have been caught up this many fetch timeouts ago at most, or the next commit
-# would wait until it has fetched the whole log.
-CAUGHT_UP_FETCH_TIMEOUTS = 5
-
 VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 
@@ -46,6 +42,7 @@ def on_voter_change(
         leadership = _leadership(state, request)
         check_no_change_pending(state, leadership)
         voters = _changed(state, leadership, request, now_ms)
+        _check_can_commit(state, leadership, voters, now_ms)
     except RefusedError as error:
         answer = VoterChangeResponse(error.code, str(error), state.leader)
         out.append(Reply(ticket, answer))
@@ -73,6 +70,24 @@ def check_no_change_pending(state: QuorumState, leadership: Leadership) -> None:
             ErrorCode.request_timed_out,
             f"the voter change at offset {newest.offset} is not committed yet "
             f"(high watermark {state.high_watermark})",
+        )
+
+
+def _check_can_commit(
+    state: QuorumState, leadership: Leadership, voters: VoterSet, now_ms: float
+) -> None:
+    """A set whose majority is silent would end this leadership at once, and maybe for good."""
+    oldest_ms = now_ms - state.config.fetch_timeout_ms
+    in_touch = 0
+    for key in voters.keys:
+        progress = leadership.progress.get(key)
+        in_touch += key == state.key or (
+            progress is not None and progress.last_fetch_ms > oldest_ms
+        )
+    if in_touch < voters.majority:
+        raise RefusedError(
+            ErrorCode.request_timed_out,
+            f"of the voters {voters.keys} only {in_touch} are in touch with the leader",
         )
 
 
@@ -123,8 +138,8 @@ def _changed(
         raise RefusedError(
             ErrorCode.duplicate_voter, f"node {voter.key.id} is already one of {voters.keys}"
         )
+    # One that has to fetch the whole log first would hold up every commit.
     progress = leadership.progress.get(voter.key)
-    allowed_ms = CAUGHT_UP_FETCH_TIMEOUTS * state.config.fetch_timeout_ms
-    if progress is None or progress.caught_up_ms < now_ms - allowed_ms:
+    if progress is None or progress.caught_up_ms <= now_ms - state.config.fetch_timeout_ms:
         raise RefusedError(ErrorCode.request_timed_out, f"{voter.key} is not caught up")
     return voters.with_voter(voter)

@@ -130,5 +130,11 @@ class VoterHistory:
                 return entry
         return self._entries[0]
 
+    def removal_pending(self, key: ReplicaKey, high_watermark: Offset) -> bool:
+        """Whether the newest set removed `key` and is not known to be committed."""
+        if len(self._entries) < 2 or self.newest.offset < high_watermark:
+            return False
+        return not self.newest.voters.contains(key) and self._entries[-2].voters.contains(key)
+
     def entries(self) -> tuple[VotersAt, ...]:
         return tuple(self._entries)

@@ -8,6 +8,7 @@ A `File` is closed when nobody refers to it any more, never by hand while in use
 waits for sendfile keeps its file open although the segment was deleted meanwhile.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -85,6 +86,12 @@ class Disk(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Make creations, renames and removals in this directory durable."""
+
+    def sync_all(self, path: str) -> None:
+        """Make every file of the file system that holds this path durable, at once.
+
+        Cheaper than an fsync each when thousands of files wait (a broker that shuts down).
+        """
 
     def usage(self, path: str) -> DiskUsage: ...
 
@@ -221,6 +228,15 @@ class RealDisk:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_all(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(fd) != 0:
+                error = ctypes.get_errno()
+                raise OSError(error, os.strerror(error), path)
         finally:
             os.close(fd)
 

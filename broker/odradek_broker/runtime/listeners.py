@@ -71,6 +71,7 @@ def parse_listeners(
     inter_broker_name: str | None,
     inter_broker_protocol: str,
     controller_names: Sequence[str],
+    is_controller: bool,
 ) -> Listeners:
     protocols = _parse_protocol_map(protocol_map)
     controller_names = tuple(name.upper() for name in controller_names)
@@ -95,6 +96,8 @@ def parse_listeners(
         told = brokers
     else:
         told = _parse_endpoints("advertised.listeners", advertised, protocols)
+        if is_controller:  # may say where its controller listeners are reached; clients may not
+            told = tuple(e for e in told if e.name not in controller_names)
     _check_advertised(told, brokers, controller_names)
     inter_broker = (inter_broker_name or inter_broker_protocol).upper()
     if inter_broker not in [listener.name for listener in told]:

@@ -57,6 +57,7 @@ _NOT_SETTINGS = frozenset(
 _OPEN_PREFIXES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.")
 
 MIN_DEDUPE_BUFFER_PER_THREAD_BYTES = 1024 * 1024
+LOG_CONFIGS_KEPT_MAX = 1000  # each is some 300 bytes; few clusters have that many different ones
 
 
 class ConfigSource(IntEnum):
@@ -86,8 +87,7 @@ class Settings:
         self._defaults = {
             name: key.default for name, key in BROKER_CONFIGS.items() if key.default is not None
         }
-        self._values = self._resolve()
-        self._log_config_defaults = self._resolve_topic_defaults()
+        self._resolve_all()
         self._check()
         self.listeners = self._parse_listeners()
 
@@ -158,9 +158,18 @@ class Settings:
         """A topic's settings on top of this broker's defaults. Raises ConfigError.
 
         Names in `overrides` are the topic's (`retention.ms`). They were validated when they
-        were set.
+        were set. Equal overrides give the same object: topics share it, and so do the many
+        partitions of a topic.
         """
-        return log_config_of({**self._log_config_defaults, **parse_topic_configs(overrides)})
+        given = frozenset(overrides.items())
+        config = self._log_configs.get(given)
+        if config is None:
+            values = {**self._log_config_defaults, **parse_topic_configs(overrides)}
+            config = log_config_of(values)
+            if len(self._log_configs) >= LOG_CONFIGS_KEPT_MAX:
+                self._log_configs.clear()
+            self._log_configs[given] = config
+        return config
 
     # -- where a value comes from (DescribeConfigs) --------------------------------------
 
@@ -232,10 +241,14 @@ class Settings:
         broker: Mapping[builtins.str, builtins.str],
     ) -> None:
         self.dynamic_default, self.dynamic_broker = dict(default), dict(broker)
-        self._values = self._resolve()
-        self._log_config_defaults = self._resolve_topic_defaults()
+        self._resolve_all()
 
     # -- inside ---------------------------------------------------------------------------
+
+    def _resolve_all(self) -> None:
+        self._values = self._resolve()
+        self._log_config_defaults = self._resolve_topic_defaults()
+        self._log_configs: dict[frozenset[tuple[builtins.str, builtins.str]], LogConfig] = {}
 
     def _resolve(self) -> dict[builtins.str, ConfigValue]:
         values = {}
@@ -299,6 +312,7 @@ class Settings:
             inter_broker_name=inter_broker_name,
             inter_broker_protocol=self.str("security.inter.broker.protocol"),
             controller_names=self.list("controller.listener.names"),
+            is_controller="controller" in self.list("process.roles"),
         )
 
 

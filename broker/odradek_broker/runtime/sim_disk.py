@@ -227,6 +227,12 @@ class SimDisk:
         self.check(path)
         self.commit_names()
 
+    def sync_all(self, path: str) -> None:
+        self.check(path)
+        for inode in self._files.values():
+            inode.synced = bytes(inode.data)
+        self.commit_names()
+
     def usage(self, path: str) -> DiskUsage:
         self.check(path)
         return DiskUsage(self.capacity_bytes, max(0, self.room_for(0)))

@@ -1,0 +1,54 @@
+"""Handlers on a controller in memory: `ask(metadata, …)` gives what a client would decode."""
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from random import Random
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from broker_tests.controller.support import MemoryLog, started
+from odradek_broker.controller.service import ControllerService
+from odradek_broker.runtime.clock import ManualClock
+from odradek_broker.wire.api import decode_request, decode_response, encode_request, encode_response
+from odradek_broker.wire.struct import Struct
+
+
+class AdminClient:
+    """Asks handlers directly; requests and answers pass through the codec of the version."""
+
+    def __init__(self, controller: ControllerService, listener: str = "PLAINTEXT") -> None:
+        self.controller = controller
+        self.listener = listener
+        self.logs: Any = None
+
+    async def ask(self, module: ModuleType, version: int, **fields: object) -> Any:
+        key = module.API_KEY
+        assert version in module.VERSIONS
+        request = decode_request(key, version, encode_request(key, version, Struct(**fields)))
+        ctx = SimpleNamespace(
+            api_version=version,
+            listener=self.listener,
+            broker=SimpleNamespace(
+                node_id=1,
+                cluster_id="cluster",
+                controller=self.controller,
+                settings=self.controller._settings,
+                clock=ManualClock(),
+                rng=Random(1),
+                logs=self.logs,
+            ),
+        )
+        answer = module.handle(ctx, request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return decode_response(key, version, encode_response(key, version, answer))
+
+
+def with_client(story: Any, settings: Mapping[str, str] | None = None) -> None:
+    """Runs `story(client)` on a controller with one live broker."""
+
+    async def run() -> None:
+        await story(AdminClient(await started(settings, MemoryLog())))
+
+    asyncio.run(run())

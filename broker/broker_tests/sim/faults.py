@@ -1,0 +1,180 @@
+"""The schedule of faults: drawn from a seed, applied to any world, shrunk when a run fails.
+
+A fault begins at a time and ends by itself. Which hosts it hits is drawn in advance; whether it
+makes sense at that moment is decided when it begins (a host that is down is not paused), so
+taking a fault out of the schedule leaves the others as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from random import Random
+
+from broker_tests.sim.network import Link, Weather
+from broker_tests.sim.world import World
+
+
+class Kind(Enum):
+    CRASH = "crash"  # kill -9 and power loss alike: what was not flushed may be gone
+    CRASH_ALL = "crash-all"
+    PAUSE = "pause"
+    ISOLATE = "isolate"
+    CUT = "cut"  # one direction only
+    SPLIT = "split"
+    STORM = "storm"  # loss, duplicates, stragglers
+    WIPE = "wipe"
+    SLOW_DISK = "slow-disk"
+
+
+@dataclass(frozen=True)
+class Fault:
+    kind: Kind
+    at_ms: int
+    duration_ms: int
+    nodes: tuple[int, ...]  # whom it hits; for a cut: from, to; for a split: one side
+
+    def __str__(self) -> str:
+        end_ms = self.at_ms + self.duration_ms
+        return f"{self.at_ms}..{end_ms} {self.kind.value} {','.join(map(str, self.nodes))}"
+
+
+# How often each kind is drawn, and its longest duration in ms.
+MIX: dict[Kind, tuple[int, int]] = {
+    Kind.CRASH: (6, 1500),
+    Kind.CRASH_ALL: (1, 500),
+    Kind.PAUSE: (3, 2000),
+    Kind.ISOLATE: (4, 2000),
+    Kind.CUT: (3, 2000),
+    Kind.SPLIT: (3, 2000),
+    Kind.STORM: (3, 1500),
+    Kind.WIPE: (1, 500),
+    Kind.SLOW_DISK: (2, 1500),
+}
+GAP_MAX_MS = 900  # between the beginnings of two faults
+
+CALM = Weather()
+
+
+def draw_schedule(rng: Random, node_ids: Sequence[int], end_ms: int) -> tuple[Fault, ...]:
+    kinds = list(MIX)
+    weights = [weight for weight, _ in MIX.values()]
+    faults = []
+    at_ms = rng.randint(100, GAP_MAX_MS)
+    while at_ms < end_ms:
+        kind = rng.choices(kinds, weights)[0]
+        longest = min(MIX[kind][1], end_ms - at_ms)
+        duration_ms = rng.randint(min(10, longest), longest)
+        faults.append(Fault(kind, at_ms, duration_ms, _draw_nodes(rng, kind, node_ids)))
+        # Sometimes at once: faults that overlap are the ones nobody thought of.
+        at_ms += rng.choice((0, rng.randint(1, GAP_MAX_MS), rng.randint(1, GAP_MAX_MS)))
+    return tuple(faults)
+
+
+def _draw_nodes(rng: Random, kind: Kind, node_ids: Sequence[int]) -> tuple[int, ...]:
+    if kind is Kind.CRASH_ALL or kind is Kind.STORM:
+        return tuple(node_ids)
+    if kind is Kind.CUT:
+        return tuple(rng.sample(node_ids, 2))
+    if kind is Kind.SPLIT:
+        return tuple(sorted(rng.sample(node_ids, rng.randint(1, len(node_ids) - 1))))
+    return (rng.choice(node_ids),)
+
+
+class Injector:
+    """Applies a schedule to a world. `may_wipe` says whether a disk can be spared now."""
+
+    def __init__(self, world: World, may_wipe: Callable[[int], bool]) -> None:
+        self._world = world
+        self._may_wipe = may_wipe
+        # Hosts whose flushes are slow now; nodes look here.
+        self.slow_disks: dict[int, int] = {}
+        self._rng = world.rng("storm")
+
+    def schedule(self, faults: Sequence[Fault]) -> None:
+        for fault in faults:
+            self._world.at(fault.at_ms, self._begin, fault)
+
+    def heal(self) -> None:
+        """Everything works again: links, weather, disks, processes."""
+        world = self._world
+        world.record("heal")
+        world.network.mend_all()
+        world.network.weather = replace(CALM)
+        self.slow_disks.clear()
+        for node_id in world.hosts:
+            world.resume(node_id)
+            world.start(node_id)
+
+    def _begin(self, fault: Fault) -> None:
+        world = self._world
+        world.record(f"fault {fault}")
+        first = fault.nodes[0]
+        match fault.kind:
+            case Kind.CRASH | Kind.CRASH_ALL:
+                for node_id in fault.nodes:
+                    world.crash(node_id)
+            case Kind.PAUSE:
+                world.pause(first)
+            case Kind.ISOLATE | Kind.CUT | Kind.SPLIT:
+                world.network.cut(self._links(fault))
+            case Kind.STORM:
+                world.network.weather = Weather(
+                    latency_max_ms=self._rng.randint(8, 60),
+                    loss=self._rng.uniform(0.0, 0.3),
+                    duplication=self._rng.uniform(0.0, 0.2),
+                    straggler=self._rng.uniform(0.0, 0.1),
+                )
+            case Kind.WIPE:
+                if self._may_wipe(first):
+                    world.wipe(first)
+            case Kind.SLOW_DISK:
+                self.slow_disks[first] = self._rng.randint(20, 400)
+        world.after(fault.duration_ms, self._end, fault)
+
+    def _end(self, fault: Fault) -> None:
+        world = self._world
+        match fault.kind:
+            case Kind.CRASH | Kind.CRASH_ALL | Kind.WIPE:
+                for node_id in fault.nodes:
+                    world.start(node_id)
+            case Kind.PAUSE:
+                world.resume(fault.nodes[0])
+            case Kind.ISOLATE | Kind.CUT | Kind.SPLIT:
+                world.network.mend(self._links(fault))
+            case Kind.STORM:
+                world.network.weather = replace(CALM)
+            case Kind.SLOW_DISK:
+                self.slow_disks.pop(fault.nodes[0], None)
+
+    def _links(self, fault: Fault) -> list[Link]:
+        if fault.kind is Kind.CUT:
+            return [(fault.nodes[0], fault.nodes[1])]
+        inside = set(fault.nodes)
+        outside = [node_id for node_id in self._world.hosts if node_id not in inside]
+        there = [(a, b) for a in fault.nodes for b in outside]
+        return there + [(b, a) for a, b in there]
+
+
+def shrink(
+    faults: tuple[Fault, ...], fails: Callable[[tuple[Fault, ...]], bool]
+) -> tuple[Fault, ...]:
+    """A part of the schedule that still fails and of which nothing can be left out.
+
+    Takes out halves, then quarters, and so on down to single faults.
+    """
+    size = max(1, len(faults) // 2)
+    while True:
+        at = 0
+        removed = False
+        while at < len(faults):
+            fewer = faults[:at] + faults[at + size :]
+            if fails(fewer):
+                faults, removed = fewer, True
+            else:
+                at += size
+        if size == 1 and not removed:
+            return faults
+        if not removed:
+            size = max(1, size // 2)

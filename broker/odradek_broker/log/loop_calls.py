@@ -1,0 +1,59 @@
+"""Lets a thread run something in the event loop's thread and wait for the outcome."""
+
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class LoopStoppedError(Exception):
+    """The answer will never come: whoever owns the loop is stopping."""
+
+
+class LoopCalls:
+    """Invariant: after `stop` no thread waits here, and none will."""
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """`call_soon` is thread-safe, as `loop.call_soon_threadsafe`."""
+        self._call_soon = call_soon
+        self._waiting: set[Future[object]] = set()
+        self._stopped = False
+
+    def call(self, function: Callable[[], T]) -> T:
+        """What `function` returns or raises; LoopStoppedError if it was not run."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+                if not isinstance(error, Exception):
+                    raise
+
+        self._waiting.add(future)  # type: ignore[arg-type]
+        try:
+            # In this order: `stop` either finds the future or is seen here.
+            if self._stopped:
+                raise LoopStoppedError
+            self._schedule(run)
+            return future.result()
+        except CancelledError:
+            raise LoopStoppedError from None
+        finally:
+            self._waiting.discard(future)
+
+    def _schedule(self, run: Callable[[], None]) -> None:
+        try:
+            self._call_soon(run)
+        except RuntimeError:  # the loop is closed
+            raise LoopStoppedError from None
+
+    def stop(self) -> None:
+        """What runs already is waited for by its caller; what does not is given up."""
+        self._stopped = True
+        for future in list(self._waiting):
+            future.cancel()
