@@ -202,6 +202,7 @@ class ModelCluster:
                 replicas=registration.replicas,
                 isr=registration.isr,
                 epoch_start_offset=broker.log.log_end_offset,
+                log_end_offset=broker.log.log_end_offset,
                 high_watermark=broker.log.high_watermark,
                 min_insync_replicas=self.min_isr,
                 now_ms=self.now_ms,

@@ -44,6 +44,7 @@ def leader(
         replicas=ALL,
         isr=isr,
         epoch_start_offset=start,
+        log_end_offset=start,
         high_watermark=high_watermark,
         min_insync_replicas=min_isr,
         now_ms=0,

@@ -127,13 +127,15 @@ class BrokerCollector(Collector):
     def _broker_state(self) -> Iterable[Metric]:
         broker, metrics = self._broker, self._broker.metrics
         partitions = broker.partitions
-        leading = sum(p.leader == broker.node_id for p in partitions.by_name.values())
-        behind = sum(len(p.isr) < len(p.replicas) for p in partitions.by_name.values())
+        led = [p for p in partitions.by_name.values() if p.leading is not None]
+        behind = sum(len(p.isr) < len(p.replicas) for p in led)
+        under_min = sum(p.leading is not None and p.leading.under_min_isr for p in led)
         image = broker.controller.image
         simple = {
             "kafka_server_replicamanager_partitioncount": len(partitions.by_name),
-            "kafka_server_replicamanager_leadercount": leading,
+            "kafka_server_replicamanager_leadercount": len(led),
             "kafka_server_replicamanager_underreplicatedpartitions": behind,
+            "kafka_server_replicamanager_underminisrpartitioncount": under_min,
             "kafka_server_socket_server_metrics_connection_count": metrics.connections,
             "kafka_log_logmanager_offlinelogdirectorycount": len(broker.logs.offline_dirs),
             "kafka_controller_kafkacontroller_activecontrollercount": 1,

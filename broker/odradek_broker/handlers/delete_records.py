@@ -32,6 +32,7 @@ def _delete(ctx: RequestContext, topic: str, asked: Struct) -> Struct:
     )
     try:
         partition = ctx.broker.partitions.get(topic, asked.partition_index)
+        partition.led_here()
         if not partition.log.config.cleanup_delete:
             raise KafkaError(ErrorCode.policy_violation)
         offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset

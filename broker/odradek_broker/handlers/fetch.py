@@ -1,4 +1,4 @@
-"""Fetch (1), v4–18: read record batches from partitions.
+"""Fetch (1), v4–18: read record batches from partitions. For consumers and for followers.
 
 A fetch is answered at once if it finds min_bytes, an error, or max_wait_ms is 0; else it waits
 in the purgatory of its partitions and is looked at again when one of them has more to read, or
@@ -7,17 +7,29 @@ ranges of segment files, which the connection sends by sendfile.
 
 Bounds: max_bytes for the answer (and the broker's fetch.max.bytes), partition_max_bytes for
 each partition; the first batch of the first partition with data comes whole even if it is
-larger, so that a consumer always gets on (KIP-74). Consumers read up to the high watermark, or
-up to the last stable offset with read_committed.
+larger, so that a consumer always gets on (KIP-74).
+
+    consumers  read up to the high watermark, or up to the last stable offset (read_committed);
+               from the leader, or since v11 from a follower. The leader sends one that told its
+               rack to a follower there (KIP-392, replica.selector.class).
+    followers  (replica_id >= 0, only on the inter-broker listener) read up to what is written.
+               Their fetch offset acknowledges all before it, see partition/replica_state.py.
+               A new high watermark ends their wait, too: they serve consumers.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from odradek_broker.handlers import fetch_session
 from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.fetch_session import FetchSession, Key, SessionPartition
+from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
+from odradek_broker.log.types import FileRange
 from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.partition import Partition
+from odradek_broker.partition.read_replica import RACK_AWARE, preferred_read_replica
+from odradek_broker.partition.replica_state import FollowerFetched
 from odradek_broker.partition.waiting import FetchTicket
 from odradek_broker.wire.fetch import (
     TOPIC_ID_FROM,
@@ -32,10 +44,15 @@ from odradek_broker.wire.fetch import (
 API_KEY = 1
 VERSIONS = range(4, 19)
 
+# Older consumers know nothing of followers that serve them.
+FOLLOWER_FETCHING_FROM = 11
+
 
 def serve(ctx: RequestContext, frame: bytearray, body_at: int) -> None:
     request = decode_fetch(ctx.api_version, frame, body_at)
     try:
+        if request.replica_id >= 0:
+            _check_follower(ctx)
         session, partitions = _session_of(ctx, request)
     except KafkaError as error:
         chunks, size = encode_fetch_response(
@@ -44,6 +61,12 @@ def serve(ctx: RequestContext, frame: bytearray, body_at: int) -> None:
         ctx.respond(cast(Chunks, chunks), size)
         return
     FetchCall(ctx, request, session, partitions).start()
+
+
+def _check_follower(ctx: RequestContext) -> None:
+    """A client that poses as a replica could make the broker believe that data is safe."""
+    if ctx.listener != ctx.broker.settings.listeners.inter_broker_name:
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
 
 
 def _session_of(
@@ -67,7 +90,16 @@ def _session_of(
 class FetchCall(FetchTicket):
     """One fetch request until it is answered."""
 
-    __slots__ = ("_ctx", "_partitions", "_request", "_session", "_watched")
+    __slots__ = (
+        "_bytes",
+        "_ctx",
+        "_from_follower",
+        "_partitions",
+        "_request",
+        "_results",
+        "_session",
+        "_watched",
+    )
 
     def __init__(
         self,
@@ -79,38 +111,55 @@ class FetchCall(FetchTicket):
         super().__init__(ctx.broker.clock.monotonic_ms() + max(request.max_wait_ms, 0))
         self._ctx = ctx
         self._request = request
+        self._from_follower = request.replica_id >= 0
         self._session = session
         self._partitions = partitions
-        self._watched: list[Partition] = []
+        self._results: dict[Key, FetchPartitionResult] = {}
+        self._bytes = 0  # of records in the results
+        self._watched: list[set[FetchTicket]] = []
 
     def start(self) -> None:
-        results, complete = self._read()
+        complete = self._read(self._partitions, first=True)
         if complete or self._request.max_wait_ms <= 0:
-            self._answer(results)
+            self._answer()
             return
-        service = self._ctx.broker.partitions
         for key in self._partitions:
             partition = self._hosted(key)
             if partition is not None:
-                partition.fetch_waiters.add(self)
-                self._watched.append(partition)
+                waiters = (
+                    partition.follower_waiters if self._from_follower else partition.fetch_waiters
+                )
+                waiters.add(self)
+                self._watched.append(waiters)
         self._ctx.on_disconnect = self._stop_waiting
+        service = self._ctx.broker.partitions
         service.park(self, service.fetch_waiting)
 
-    def on_progress(self) -> None:
-        results, complete = self._read()
-        if complete and not self.finished:
+    def on_progress(self, partitions: Sequence[Partition]) -> None:
+        if self.finished:
+            return
+        keys: Iterable[Key]
+        if self._bytes:
+            # What was read before takes part in the limits: begin again.
+            self._results.clear()
+            self._bytes = 0
+            keys = self._partitions
+        elif self._ctx.api_version >= TOPIC_ID_FROM:
+            keys = [(one.topic_id, one.topic_partition.partition) for one in partitions]
+        else:
+            keys = [one.topic_partition for one in partitions]
+        if self._read(keys):
             self._stop_waiting()
-            self._answer(results)
+            self._answer()
 
     def on_expired(self) -> None:
         self._stop_waiting()
-        self._answer(self._read()[0])
+        self._answer()
 
     def _stop_waiting(self) -> None:
         self._ctx.broker.partitions.fetch_waiting.finish(self)
-        for partition in self._watched:
-            partition.fetch_waiters.discard(self)
+        for waiters in self._watched:
+            waiters.discard(self)
         self._watched.clear()
 
     # --- reading -------------------------------------------------------------------------
@@ -122,82 +171,146 @@ class FetchCall(FetchTicket):
             return partitions.by_name.get((topic, index))
         return partitions.by_id.get((topic, index))
 
-    def _read(self) -> tuple[list[tuple[Key, FetchPartitionResult]], bool]:
-        """What every partition has now, and whether that is enough to answer."""
+    def _read(self, keys: Iterable[Key], *, first: bool = False) -> bool:
+        """Look at these partitions; True if there is enough for an answer."""
         request = self._request
         fetch_max = self._ctx.broker.settings.int("fetch.max.bytes")
-        left = min(request.max_bytes, fetch_max)
-        total = 0
+        left = min(request.max_bytes, fetch_max) - self._bytes
         complete = not self._partitions
-        results: list[tuple[Key, FetchPartitionResult]] = []
-        for key, entry in self._partitions.items():
+        for key in keys:
+            entry = self._partitions.get(key)
+            if entry is None:
+                continue
             partition = self._hosted(key)
             try:
                 if partition is None:
-                    known_by_name = isinstance(key[0], str)
-                    raise KafkaError(
-                        ErrorCode.unknown_topic_or_partition
-                        if known_by_name
-                        else ErrorCode.unknown_topic_id
-                    )
-                result, length = self._read_one(partition, entry.asked, left, total == 0)
-                total += length
+                    raise KafkaError(self._ctx.broker.partitions.why_missing(*key))
+                if self._from_follower:
+                    result, length = self._read_for_follower(partition, entry, left, first)
+                else:
+                    result, length = self._read_for_consumer(partition, entry.asked, left)
+                self._bytes += length
                 left -= length
-                complete = complete or result.diverging_epoch is not None
+                complete = complete or self._says_enough(entry, result)
             except KafkaError as error:
-                result = FetchPartitionResult(key[1], error.code)
+                result = self._refusal(key, error.code)
                 complete = True
-            results.append((key, result))
-        return results, complete or total >= request.min_bytes
+            self._results[key] = result
+        return complete or self._bytes >= request.min_bytes
 
-    def _read_one(
-        self, partition: Partition, asked: FetchPartition, left: int, nothing_yet: bool
+    def _says_enough(self, entry: SessionPartition, result: FetchPartitionResult) -> bool:
+        """News that are not to be held back, whether there are records or not."""
+        if result.diverging_epoch is not None or result.preferred_read_replica >= 0:
+            return True
+        in_session = self._request.session_epoch != fetch_session.FINAL_EPOCH
+        return (
+            self._from_follower
+            and in_session
+            and result.high_watermark != entry.sent_high_watermark
+        )
+
+    def _refusal(self, key: Key, code: ErrorCode) -> FetchPartitionResult:
+        result = FetchPartitionResult(key[1], code)
+        if code in LEADER_ERRORS:
+            result = result._replace(current_leader=current_leader(self._ctx, *key))
+        return result
+
+    def _read_for_follower(
+        self, partition: Partition, entry: SessionPartition, left: int, first: bool
     ) -> tuple[FetchPartitionResult, int]:
-        partition.check_leader_epoch(asked.current_leader_epoch)
+        asked = entry.asked
+        partition.led_here(asked.current_leader_epoch)
+        if asked.current_leader_epoch < 0:
+            # It says nothing of what it knows, so it cannot acknowledge anything.
+            raise KafkaError(ErrorCode.invalid_request)
+        log = partition.log
+        diverging = _divergence(partition, asked)
+        records = None
+        if diverging is None:
+            if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+                raise KafkaError(ErrorCode.offset_out_of_range)
+            if first:  # when it is woken, it has said nothing new
+                self._ctx.broker.partitions.step(
+                    partition,
+                    FollowerFetched(
+                        BrokerId(self._request.replica_id),
+                        self._request.replica_epoch,
+                        asked.fetch_offset,
+                        asked.log_start_offset,
+                        log.written_offset,
+                    ),
+                )
+            if asked.fetch_offset < log.written_offset:
+                records = self._records(partition, asked, left, log.written_offset)
+        return _result(partition, asked, records, diverging)
+
+    def _read_for_consumer(
+        self, partition: Partition, asked: FetchPartition, left: int
+    ) -> tuple[FetchPartitionResult, int]:
+        self._check_readable(partition, asked)
         log = partition.log
         read_committed = self._request.isolation_level == 1
-        stable = partition.last_fetchable_offset(read_committed=True)
-        end = stable if read_committed else partition.high_watermark
-        offset = asked.fetch_offset
-        diverging = None
-        if asked.last_fetched_epoch >= 0:
-            epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
-            if epoch >= 0 and (epoch < asked.last_fetched_epoch or end_offset < offset):
-                diverging = (epoch, end_offset)
-        records = None
+        end = partition.last_fetchable_offset(read_committed)
+        diverging = _divergence(partition, asked)
         aborted: list[tuple[int, int]] | None = [] if read_committed else None
-        at_the_end = end <= offset <= log.log_end_offset
-        if diverging is None and not at_the_end and (left > 0 or nothing_yet):
-            limit = min(asked.partition_max_bytes, left)
-            records, _ = log.read(offset, limit, end, min_one_batch=nothing_yet)
+        if diverging is not None:
+            return _result(partition, asked, None, diverging, aborted)
+        preferred = self._preferred_replica(partition, asked)
+        if preferred is not None:
+            result, _ = _result(partition, asked, None, None, aborted)
+            return result._replace(preferred_read_replica=preferred), 0
+        records = None
+        at_the_end = end <= asked.fetch_offset <= log.log_end_offset
+        if not at_the_end:
+            records = self._records(partition, asked, left, end)
             if aborted is not None and records is not None:
-                aborted.extend(log.aborted_transactions(offset, end))
-        result = FetchPartitionResult(
-            asked.partition,
-            0,
-            partition.high_watermark,
-            stable,
-            log.log_start_offset,
-            aborted,
-            -1,
-            records if records is not None else b"",
-            diverging,
+                aborted.extend(log.aborted_transactions(asked.fetch_offset, end))
+        return _result(partition, asked, records, None, aborted)
+
+    def _check_readable(self, partition: Partition, asked: FetchPartition) -> None:
+        """Consumers read from the leader, or from a follower if they know of such things."""
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        if partition.leading is None and (
+            partition.following is None or self._ctx.api_version < FOLLOWER_FETCHING_FROM
+        ):
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+
+    def _preferred_replica(self, partition: Partition, asked: FetchPartition) -> BrokerId | None:
+        rack, broker = self._request.rack_id, self._ctx.broker
+        if not rack or partition.leading is None:
+            return None
+        if broker.settings.optional_str("replica.selector.class") != RACK_AWARE:
+            return None
+        image = broker.partitions.image
+        return preferred_read_replica(
+            partition.leading, image, rack, self._ctx.listener, asked.fetch_offset
         )
-        return result, records.length if records is not None else 0
+
+    def _records(
+        self, partition: Partition, asked: FetchPartition, left: int, end: int
+    ) -> FileRange | None:
+        nothing_yet = self._bytes == 0
+        if left <= 0 and not nothing_yet:
+            return None
+        limit = min(asked.partition_max_bytes, left)
+        records, _ = partition.log.read(asked.fetch_offset, limit, end, min_one_batch=nothing_yet)
+        return records
 
     # --- answering -----------------------------------------------------------------------
 
-    def _answer(self, results: list[tuple[Key, FetchPartitionResult]]) -> None:
+    def _answer(self) -> None:
         session_id = 0
+        results: Iterable[tuple[Key, FetchPartitionResult]] = self._results.items()
         if self._session is not None:
-            results = self._only_changed(self._session, results)
+            results = self._only_changed(self._session)
             session_id = self._session.id
         elif self._request.session_epoch == fetch_session.INITIAL_EPOCH:
-            session_id = self._open_session(results)
+            session_id = self._open_session()
         topics: list[TopicResult] = []
         last_topic: str | bytes | None = None
         for key, result in results:
-            self._count(key, result)
+            if not self._from_follower:
+                self._count(key, result)
             topic = key[0]
             if topic == last_topic:
                 topics[-1][2].append(result)  # type: ignore[attr-defined]
@@ -206,16 +319,21 @@ class FetchCall(FetchTicket):
             topics.append((name, topic_id, [result]))
             last_topic = topic
         ctx = self._ctx
+        hints = [result.current_leader for result in self._results.values() if result.error_code]
         chunks, size = encode_fetch_response(
-            ctx.api_version, ctx.correlation_id, 0, ErrorCode.none, session_id, topics
+            ctx.api_version,
+            ctx.correlation_id,
+            0,
+            ErrorCode.none,
+            session_id,
+            topics,
+            endpoints(ctx, hints) if hints else (),
         )
         ctx.respond(cast(Chunks, chunks), size)
 
-    def _only_changed(
-        self, session: FetchSession, results: list[tuple[Key, FetchPartitionResult]]
-    ) -> list[tuple[Key, FetchPartitionResult]]:
+    def _only_changed(self, session: FetchSession) -> list[tuple[Key, FetchPartitionResult]]:
         changed = []
-        for key, result in results:
+        for key, result in self._results.items():
             entry = session.partitions.get(key)
             if entry is None or not entry.changed(result):
                 continue
@@ -225,12 +343,12 @@ class FetchCall(FetchTicket):
                 session.to_the_end(key)
         return changed
 
-    def _open_session(self, results: list[tuple[Key, FetchPartitionResult]]) -> int:
-        for key, result in results:
+    def _open_session(self) -> int:
+        for key, result in self._results.items():
             self._partitions[key].remember(result)
         session = self._ctx.broker.fetch_sessions.open(
             self._partitions,
-            privileged=self._request.replica_id >= 0,
+            privileged=self._from_follower,
             uses_topic_ids=self._ctx.api_version >= TOPIC_ID_FROM,
             now_ms=self._ctx.broker.clock.monotonic_ms(),
         )
@@ -246,3 +364,38 @@ class FetchCall(FetchTicket):
             metrics.failed_fetch_requests += 1
         elif result.records:
             metrics.bytes_out += getattr(result.records, "length", 0)
+
+
+def _divergence(partition: Partition, asked: FetchPartition) -> tuple[int, int] | None:
+    """Where the reader's log parts from ours, if it does (KIP-320, KIP-595)."""
+    epoch_asked = asked.last_fetched_epoch
+    if epoch_asked < 0:
+        return None
+    epoch, end_offset = partition.log.end_offset_for_epoch(epoch_asked)
+    # No epoch known, or nothing that is so old: then the offset is out of range.
+    if epoch < 0 or asked.fetch_offset < partition.log.log_start_offset:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if epoch < epoch_asked or end_offset < asked.fetch_offset:
+        return epoch, end_offset
+    return None
+
+
+def _result(
+    partition: Partition,
+    asked: FetchPartition,
+    records: FileRange | None,
+    diverging: tuple[int, int] | None,
+    aborted: list[tuple[int, int]] | None = None,
+) -> tuple[FetchPartitionResult, int]:
+    result = FetchPartitionResult(
+        asked.partition,
+        0,
+        partition.high_watermark,
+        partition.last_fetchable_offset(read_committed=True),
+        partition.log.log_start_offset,
+        aborted,
+        -1,
+        records if records is not None else b"",
+        diverging,
+    )
+    return result, records.length if records is not None else 0

@@ -4,6 +4,10 @@ Special timestamps: -1 end (high watermark, or last stable offset for read_commi
 -3 the record with the largest timestamp (KIP-734), -4 start of what is on local disk (all of
 it is, here), -5 end of what is in tiered storage (nothing is: -1), -6 start of what tiered
 storage still has to copy. A moment gives the first record at or after it, -1 if there is none.
+
+Only the leader answers. One that was just elected may not know yet how far the high watermark
+had come; until it does, it says OFFSET_NOT_AVAILABLE rather than a number that later grows.
+A follower (replica_id >= 0) asks for the end of the log itself.
 """
 
 from collections import Counter
@@ -32,6 +36,8 @@ SINCE_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+READ_COMMITTED = 1
+OF_A_FOLLOWER = -1
 NOTHING = TimestampOffset(timestamp=-1, offset=-1, leader_epoch=-1)
 
 
@@ -48,7 +54,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
                         ctx,
                         topic.name,
                         partition,
-                        request.isolation_level == 1,
+                        _isolation(request),
                         times_asked[topic.name, partition.partition_index] > 1,
                     )
                     for partition in topic.partitions
@@ -63,7 +69,7 @@ def _answer(
     ctx: RequestContext,
     topic: str,
     asked: Struct,
-    read_committed: bool,
+    isolation: int,
     repeated: bool,
 ) -> Struct:
     answer = Struct(partition_index=asked.partition_index, error_code=ErrorCode.none)
@@ -73,19 +79,30 @@ def _answer(
         if asked.timestamp < 0 and ctx.api_version < SINCE_VERSION.get(asked.timestamp, 99):
             raise KafkaError(ErrorCode.unsupported_version)
         partition = ctx.broker.partitions.get(topic, asked.partition_index)
-        partition.check_leader_epoch(asked.current_leader_epoch)
-        found = look_up(partition, asked.timestamp, read_committed)
+        partition.led_here(asked.current_leader_epoch)
+        found = look_up(partition, asked.timestamp, isolation)
     except KafkaError as error:
         answer.error_code = error.code
+        if error.code is ErrorCode.offset_not_available and ctx.api_version < 5:
+            answer.error_code = ErrorCode.leader_not_available
         found = NOTHING
     answer.timestamp, answer.offset, answer.leader_epoch = found
     return answer
 
 
-def look_up(partition: Partition, timestamp: int, read_committed: bool) -> TimestampOffset:
+def _isolation(request: Struct) -> int:
+    return OF_A_FOLLOWER if request.replica_id >= 0 else request.isolation_level
+
+
+def look_up(partition: Partition, timestamp: int, isolation: int) -> TimestampOffset:
     log = partition.log
-    end = partition.last_fetchable_offset(read_committed)
+    if isolation == OF_A_FOLLOWER:
+        end = log.written_offset
+    else:
+        end = partition.last_fetchable_offset(isolation == READ_COMMITTED)
     if timestamp == LATEST:
+        if isolation != OF_A_FOLLOWER:
+            _check_high_watermark(partition)
         return TimestampOffset(-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
@@ -96,4 +113,13 @@ def look_up(partition: Partition, timestamp: int, read_committed: bool) -> Times
         found = log.max_timestamp_offset()
     else:
         found = log.offset_for_timestamp(timestamp)
-    return found if found is not None and found.offset < end else NOTHING
+    if found is not None and found.offset < end:
+        return found
+    _check_high_watermark(partition)
+    return NOTHING
+
+
+def _check_high_watermark(partition: Partition) -> None:
+    state = partition.led_here()
+    if state.high_watermark < state.epoch_start_offset:
+        raise KafkaError(ErrorCode.offset_not_available)

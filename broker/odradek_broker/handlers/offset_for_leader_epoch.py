@@ -28,7 +28,7 @@ def _answer(ctx: RequestContext, topic: str, asked: Struct) -> Struct:
     )
     try:
         partition = ctx.broker.partitions.get(topic, asked.partition)
-        partition.check_leader_epoch(asked.current_leader_epoch)
+        partition.led_here(asked.current_leader_epoch)
         if asked.leader_epoch == partition.leader_epoch:
             answer.leader_epoch = partition.leader_epoch
             answer.end_offset = partition.log.log_end_offset

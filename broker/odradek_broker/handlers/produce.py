@@ -10,11 +10,13 @@ the loop pass. Left out until the transactions issue: transactional batches are 
 """
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
 from odradek_broker.log.validation import RecordsRejectedError
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Ticket
 from odradek_broker.wire.compression import ZSTD
+from odradek_broker.wire.primitives import NodeEndpoint
 from odradek_broker.wire.produce import (
     ProducePartitionResult,
     ProduceRequest,
@@ -32,6 +34,8 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 ATTRIBUTES_LOW_BYTE_AT = 22
 # Clients that speak older versions do not know the codec (KIP-110).
 ZSTD_FROM_VERSION = 7
+
+Answers = tuple[str | None, bytes | None, list[ProducePartitionResult]]
 
 
 def serve(ctx: RequestContext, frame: bytearray, body_at: int) -> None:
@@ -63,16 +67,14 @@ class ProduceCall(Ticket):
             for index, records in asked:
                 if name is not None:
                     partition = partitions.by_name.get((name, index))
-                    missing = ErrorCode.unknown_topic_or_partition
                 else:
                     assert topic_id is not None
                     partition = partitions.by_id.get((topic_id, index))
-                    missing = ErrorCode.unknown_topic_id
                 try:
                     if not valid_acks:
                         raise KafkaError(ErrorCode.invalid_required_acks)
                     if partition is None:
-                        raise KafkaError(missing)
+                        raise KafkaError(partitions.why_missing(name or topic_id or b"", index))
                     self._append(partition, index, records, now_ms)
                 except KafkaError as error:
                     self._refuse(partition, index, records, error)
@@ -167,15 +169,38 @@ class ProduceCall(Ticket):
             ctx.respond([], 0)
             return
         results = iter(self._results)
+        topics = [
+            (name, topic_id, [next(results) for _ in asked])
+            for name, topic_id, asked in self._request.topics
+        ]
+        nodes: list[NodeEndpoint] = []
+        if any(result.error_code in LEADER_ERRORS for result in self._results):
+            topics, nodes = self._with_leaders(topics)
         response = encode_produce_response(
-            ctx.api_version,
-            ctx.correlation_id,
-            [
-                (name, topic_id, [next(results) for _ in asked])
-                for name, topic_id, asked in self._request.topics
-            ],
+            ctx.api_version, ctx.correlation_id, topics, node_endpoints=nodes
         )
         ctx.respond([response], len(response))
+
+    def _with_leaders(self, topics: list[Answers]) -> tuple[list[Answers], list[NodeEndpoint]]:
+        """The same, and for what came to the wrong broker also who the right one is."""
+        told = []
+        for name, topic_id, results in topics:
+            topic = name or topic_id or b""
+            leaders = [current_leader(self._ctx, topic, one.partition_index) for one in results]
+            told.append(
+                (
+                    name,
+                    topic_id,
+                    [
+                        one._replace(current_leader=leader)
+                        if one.error_code in LEADER_ERRORS
+                        else one
+                        for one, leader in zip(results, leaders, strict=True)
+                    ],
+                )
+            )
+        hints = (one.current_leader for _, _, results in told for one in results)
+        return told, endpoints(self._ctx, hints)
 
 
 def _failed(result: ProducePartitionResult, error: ErrorCode) -> ProducePartitionResult:

@@ -1,13 +1,17 @@
-"""One partition that this broker leads: its log, its high watermark, and who waits for it.
+"""One partition on this broker: its log, its role, and who waits for it.
 
-Owned by the event loop. A produce request passes through in two steps, because the write is
-deferred to the end of the loop pass (one writev per partition however many requests came):
+Owned by the event loop. It leads (`leading` is the leader's state), follows (`following` is the
+follower's), or does neither, while the partition has no leader. A produce request passes
+through in two steps, because the write is deferred to the end of the loop pass (one writev per
+partition however many requests came):
 
-    append()   validates, gives offsets, queues the bytes        during the pass
-    settle()   after the writev: high watermark up, waiters told  at the end of the pass
+    append()   validates, gives offsets, queues the bytes                   during the pass
+    settle()   after the writev, and whenever the high watermark moved:     at the end of it
+               tells those who wait
 
 Waiters for a write (acks=1) and for the high watermark (acks=all) stand in two queues, each
-ordered by offset, so telling them is popping from the left.
+ordered by offset, so telling them is popping from the left. Fetches wait in two sets: followers
+want every write, consumers only what is committed.
 """
 
 from collections import deque
@@ -16,6 +20,9 @@ from typing import TYPE_CHECKING, Protocol
 from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek_broker.partition import replica_state
+from odradek_broker.partition.follower_state import FollowerState
+from odradek_broker.partition.replica_state import Peers, ReplicaState
 
 if TYPE_CHECKING:
     from odradek_broker.log.log import Log
@@ -31,16 +38,23 @@ class AckWaiter(Protocol):
 
 
 class Partition:
+    """Invariants: at most one of `leading` and `following` is set, and its epoch is
+    `leader_epoch`; whoever does not lead has no append waiters."""
+
     __slots__ = (
         "_commit_waiters",
+        "_told_end",
+        "_told_high_watermark",
         "_write_waiters",
         "fetch_waiters",
         "flushing",
-        "isr",
+        "follower_waiters",
+        "following",
         "leader",
         "leader_epoch",
+        "leading",
         "log",
-        "replicas",
+        "registration",
         "topic_id",
         "topic_partition",
     )
@@ -51,17 +65,78 @@ class Partition:
         self.log = log
         self.leader: BrokerId = BrokerId(-1)
         self.leader_epoch: LeaderEpoch = -1
-        self.replicas: tuple[BrokerId, ...] = ()
-        self.isr: tuple[BrokerId, ...] = ()
-        self.fetch_waiters: set[FetchTicket] = set()
+        self.leading: ReplicaState | None = None
+        self.following: FollowerState | None = None
+        self.registration: PartitionRegistration | None = None  # as last published
+        self.fetch_waiters: set[FetchTicket] = set()  # of consumers
+        self.follower_waiters: set[FetchTicket] = set()
         self.flushing = False  # an fsync that acknowledgements wait for is under way
         self._write_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
         self._commit_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
+        self._told_end: Offset = log.written_offset  # what fetch waiters know of
+        self._told_high_watermark: Offset = log.high_watermark
+
+    # --- role ----------------------------------------------------------------------------
 
     @property
-    def high_watermark(self) -> Offset:
-        """Consumers see nothing at or past it. Kept by the log, which checkpoints it."""
-        return self.log.high_watermark
+    def replicas(self) -> tuple[BrokerId, ...]:
+        return self.registration.replicas if self.registration else ()
+
+    @property
+    def isr(self) -> tuple[BrokerId, ...]:
+        """As far as this broker knows; the leader knows first."""
+        if self.leading is not None:
+            return self.leading.isr
+        return self.registration.isr if self.registration else ()
+
+    @property
+    def partition_epoch(self) -> int:
+        """The newest that was heard of, through the metadata log or from the controller."""
+        published = self.registration.partition_epoch if self.registration else -1
+        return max(published, self.leading.partition_epoch if self.leading else -1)
+
+    def lead(
+        self, registration: PartitionRegistration, peers: Peers, now_ms: float
+    ) -> replica_state.Instructions:
+        """Become the leader, or the leader of a new epoch."""
+        log = self.log
+        self._leave_role()
+        self._take(registration)
+        # Every later epoch that a follower may ask about has to be known, also if nothing is
+        # ever written in it.
+        log.epochs.assign(registration.leader_epoch, log.log_end_offset)
+        self.leading = ReplicaState(
+            peers,
+            leader_epoch=registration.leader_epoch,
+            partition_epoch=registration.partition_epoch,
+            replicas=registration.replicas,
+            isr=registration.isr,
+            epoch_start_offset=log.log_end_offset,
+            log_end_offset=max(self.written_offset, log.high_watermark),
+            high_watermark=log.high_watermark,
+            min_insync_replicas=log.config.min_insync_replicas,
+            now_ms=now_ms,
+        )
+        return replica_state.step(self.leading, replica_state.CheckIsr(), now_ms)
+
+    def follow(self, registration: PartitionRegistration, backoff_ms: float) -> None:
+        """Become a follower, or the follower of a new epoch; of nobody, if there is no leader."""
+        self._leave_role()
+        self._take(registration)
+        self.refuse_waiters(ErrorCode.not_leader_or_follower)
+        if registration.leader >= 0:
+            self.following = FollowerState(
+                registration.leader, registration.leader_epoch, backoff_ms
+            )
+
+    def _leave_role(self) -> None:
+        self.log.write_pending()
+        self.leading = self.following = None
+
+    def _take(self, registration: PartitionRegistration) -> None:
+        self.registration = registration
+        self.leader = registration.leader
+        self.leader_epoch = registration.leader_epoch
 
     def check_leader_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
         """Refuses a client whose metadata is older or newer than ours (KIP-320)."""
@@ -71,24 +146,39 @@ class Partition:
             raise KafkaError(ErrorCode.fenced_leader_epoch)
         raise KafkaError(ErrorCode.unknown_leader_epoch)
 
+    def led_here(self, current_leader_epoch: LeaderEpoch = -1) -> ReplicaState:
+        """The leader's state; refuses if this broker does not lead, or in another epoch."""
+        self.check_leader_epoch(current_leader_epoch)
+        if self.leading is None:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        return self.leading
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether `flush.messages` asks for an fsync before anything more is acknowledged."""
+        log = self.log
+        return log.written_offset - log.recovery_point >= log.config.flush_messages
+
+    @property
+    def written_offset(self) -> Offset:
+        """The end of what this replica may say it has."""
+        return self.log.recovery_point if self.must_flush else self.log.written_offset
+
+    # --- appending -----------------------------------------------------------------------
+
     def check_in_sync_replicas(self) -> None:
         """acks=all needs min.insync.replicas, but never more than the partition has replicas."""
-        if len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas)):
+        state = self.led_here()
+        if state.under_min_isr:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
-                f"{self.topic_partition} has {len(self.isr)} in-sync replicas, and "
-                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
+                f"{self.topic_partition} has {len(state.isr)} in-sync replicas, and "
+                f"min.insync.replicas is {state.min_insync_replicas}",
             )
 
-    def update(self, registration: PartitionRegistration) -> None:
-        """Takes over what the controller decided. Told more than once, it stays the same."""
-        self.leader = registration.leader
-        self.leader_epoch = registration.leader_epoch
-        self.replicas = registration.replicas
-        self.isr = registration.isr
-        self.settle(self.log.written_offset)
-
     def append(self, records: memoryview, now_ms: int) -> "AppendInfo":
+        if self.leading is None:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)
 
     def when_written(self, offset: Offset, waiter: AckWaiter, index: int) -> None:
@@ -97,21 +187,36 @@ class Partition:
     def when_committed(self, offset: Offset, waiter: AckWaiter, index: int) -> None:
         self._commit_waiters.append((offset, waiter, index))
 
-    def settle(self, written: Offset) -> bool:
-        """Everything before `written` is written: tells who waited. True if the HW moved."""
+    # --- telling those who wait -----------------------------------------------------------
+
+    def settle(self) -> None:
+        """Tell the producers whose records are written, or committed, by now."""
+        state = self.leading
+        if state is None:
+            return
         waiters = self._write_waiters
-        while waiters and waiters[0][0] < written:
+        while waiters and waiters[0][0] < state.log_end_offset:
             _, waiter, index = waiters.popleft()
             waiter.acknowledged(index, ErrorCode.none)
-        # Alone in the ISR, so what is written is committed; followers come with replication.
-        moved = written > self.log.high_watermark
-        if moved:
-            self.log.high_watermark = written
         waiters = self._commit_waiters
-        while waiters and waiters[0][0] < written:
+        while waiters and waiters[0][0] < state.high_watermark:
             _, waiter, index = waiters.popleft()
-            waiter.acknowledged(index, ErrorCode.none)
-        return moved
+            waiter.acknowledged(index, state.commit_error())
+
+    def take_awake(self) -> "set[FetchTicket]":
+        """Fetches that have more to read, or more to know, than when they were last told."""
+        log = self.log
+        moved = log.high_watermark != self._told_high_watermark
+        written = log.written_offset != self._told_end
+        self._told_high_watermark = log.high_watermark
+        self._told_end = log.written_offset
+        if moved and self.fetch_waiters:
+            return self.fetch_waiters | self.follower_waiters
+        # A follower is told of a new high watermark too, because its consumers wait for it.
+        return self.follower_waiters if moved or written else set()
+
+    def all_fetch_waiters(self) -> "set[FetchTicket]":
+        return self.fetch_waiters | self.follower_waiters
 
     def refuse_waiters(self, error: ErrorCode) -> None:
         """The data they wait for will not come: the disk failed or the partition left."""
@@ -120,8 +225,27 @@ class Partition:
                 _, waiter, index = waiters.popleft()
                 waiter.acknowledged(index, error)
 
+    # --- reading -------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Consumers see nothing at or past it. Kept by the log, which checkpoints it."""
+        return self.log.high_watermark
+
     def last_fetchable_offset(self, read_committed: bool) -> Offset:
         """Readers see nothing at or past this offset."""
         if not read_committed:
             return self.high_watermark
         return min(self.high_watermark, self.log.last_stable_offset)
+
+    def validate(self) -> None:
+        """Check the invariants; tests call it after each step."""
+        assert self.leading is None or self.following is None
+        for state in (self.leading, self.following):
+            assert state is None or state.leader_epoch == self.leader_epoch
+        if self.leading is not None:
+            self.leading.validate()
+            assert self.leading.high_watermark == self.log.high_watermark
+        else:
+            assert not self._write_waiters
+            assert not self._commit_waiters

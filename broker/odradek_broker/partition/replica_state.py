@@ -213,6 +213,7 @@ class ReplicaState:
         replicas: tuple[BrokerId, ...],
         isr: tuple[BrokerId, ...],
         epoch_start_offset: Offset,
+        log_end_offset: Offset,
         high_watermark: Offset,
         min_insync_replicas: int,
         now_ms: float,
@@ -224,7 +225,7 @@ class ReplicaState:
         self.isr = isr  # as the controller committed it
         self.maximal_isr = frozenset(isr)
         self.epoch_start_offset = epoch_start_offset
-        self.log_end_offset = epoch_start_offset  # what is written here
+        self.log_end_offset = log_end_offset  # of what counts as written here
         self.high_watermark = high_watermark
         self.min_insync_replicas = min_insync_replicas
         self.pending: Proposal | None = None

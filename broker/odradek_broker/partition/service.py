@@ -1,25 +1,61 @@
-"""All partitions of this broker, the deferred write at the end of each loop pass, the timers.
+"""All partitions of this broker: their roles, the deferred write, the timers.
 
-Handlers append and read through this. The end of a pass is where everything that waits is
-told: one writev per partition that got data, then produce requests (acks), then fetches that
-waited for data, each once however many of their partitions moved.
+The metadata log decides what is hosted here, who leads and who follows (`apply`); handlers
+append and read; followers' fetches and the controller's answers move the leader's state
+(`step`). The end of a loop pass is where everything that waits is told: one writev per
+partition that got data, then produce requests (acks), then fetches that waited, each once
+however many of their partitions moved.
+
+What needs the network is the business of `replication/`, which attaches itself here
+(`Replication`): it fetches for followers and brings proposals to the controller.
 """
 
 import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+from uuid import UUID
 
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.manager import LogManager
-from odradek_broker.metadata.delta import MetadataDelta, PartitionChange
-from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, TopicPartition
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.partition import replica_state
+from odradek_broker.partition.commands import (
+    Command,
+    LeaderAndIsr,
+    StopReplica,
+    UpdateMetadata,
+    commands_of,
+    commands_of_image,
+)
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.waiting import Deadlines, FetchTicket, Ticket
+from odradek_broker.partition.replica_state import Peers
+from odradek_broker.partition.waiting import Deadlines, FetchTicket, Purgatory
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.tasks import Cancellable, Scheduler, Threads
+from odradek_broker.runtime.tasks import Scheduler, Threads
 
 logger = logging.getLogger(__name__)
+
+# How soon a failed log directory is noticed that nobody wrote to.
+DIRECTORY_CHECK_SECONDS = 1.0
+
+
+class Replication(Protocol):
+    """What `replication/service.py` does for partitions."""
+
+    def follow(self, partition: Partition) -> None:
+        """`partition.following` is new: fetch for it, from its leader."""
+
+    def unfollow(self, partition: Partition) -> None:
+        """It is a follower no longer, or not here any more."""
+
+    def propose(self, partition: Partition, proposal: replica_state.Propose) -> None:
+        """Bring this to the controller; its answer comes back through `step`."""
+
+    def update_metadata(self, image: MetadataImage) -> None: ...
 
 
 class PartitionService:
@@ -38,91 +74,287 @@ class PartitionService:
         self._clock = clock
         self._scheduler = scheduler
         self._threads = threads
+        self.peers = Peers(node_id, lag_time_max_ms=float(settings.int("replica.lag.time.max.ms")))
+        self.image: MetadataImage = EMPTY_IMAGE
         # Keyed by plain tuples (a TopicPartition equals its tuple): the hot path looks up
         # with what it decoded, a name or the 16 bytes of a topic id, without building objects.
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.by_id: dict[tuple[bytes, int], Partition] = {}
+        self.refused_commands = 0
+        self._brokers: Mapping[BrokerId, BrokerRegistration] = {}  # as `peers` has them
+        self._controller_epoch = -1
+        self._awaited_epoch: int | None = None  # see await_registration
+        self._replication: Replication | None = None
         self._dirty: dict[Partition, None] = {}
-        self.produce_waiting = Deadlines()
-        self.fetch_waiting = Deadlines()
-        self._timer: Cancellable | None = None
-        self._timer_at_ms = float("inf")
+        self._purgatory = Purgatory(clock, scheduler)
+        self.produce_waiting: Deadlines = self._purgatory.add_kind()
+        self.fetch_waiting: Deadlines = self._purgatory.add_kind()
+        self.park = self._purgatory.park
 
-    # --- which partitions are here -------------------------------------------------------
+    def attach(self, replication: Replication) -> None:
+        self._replication = replication
+        replication.update_metadata(self.image)
+        for partition in self.by_name.values():
+            if partition.following is not None:
+                replication.follow(partition)
 
-    def apply(self, delta: MetadataDelta) -> None:
-        """Brings this broker in line with what the controller decided."""
-        for topic in delta.deleted_topics.values():
-            for index in topic.partitions:
-                self._delete(TopicPartition(topic.name, index))
-        # Broker settings are the defaults under every topic's own.
-        all_topics = delta.broker_config_changed(self._node_id)
-        for name in delta.after.topics if all_topics else delta.changed_topic_configs():
-            self._reconfigure(delta.after, name)
-        for change in delta.changed_partitions():
-            if self._node_id in change.after.replicas:
-                self._host(delta.after, change)
+    def start_timers(self) -> None:
+        self._scheduler.call_later(DIRECTORY_CHECK_SECONDS, self._check_directories)
+        self._scheduler.call_later(self._isr_check_seconds(), self._check_isr)
 
-    def _host(self, image: MetadataImage, change: PartitionChange) -> None:
-        name, index = change.topic.name, change.partition
+    # --- what the metadata log says ---------------------------------------------------------
+
+    def await_registration(self, broker_epoch: int) -> None:
+        """Take no role before the metadata says that this broker is registered with this epoch.
+
+        What is older than the registration speaks of the process before this one. It may have
+        led alone; who took up that role again would commit what nobody else will ever see.
+        Call it before the first `apply` (with a number that no broker epoch reaches, if the
+        registration is still to come) and again when the controller has given the epoch.
+        """
+        self._awaited_epoch = broker_epoch
+        self._take_roles_if_registered()
+
+    def apply(self, delta: MetadataDelta, controller_epoch: int = 0) -> None:
+        """Bring this broker in line with what the controller decided."""
+        self.image = delta.after
+        if self._awaited_epoch is None:
+            self._carry_out(commands_of(delta, self._node_id, controller_epoch))
+            return
+        self._controller_epoch = max(self._controller_epoch, controller_epoch)
+        self._take_roles_if_registered()
+
+    def _take_roles_if_registered(self) -> None:
+        registration = self.image.brokers.get(self._node_id)
+        if registration is None or registration.epoch != self._awaited_epoch:
+            return
+        self._awaited_epoch = None
+        commands = commands_of_image(self.image, self._node_id, self._controller_epoch)
+        self._carry_out(commands)
+        self.delete_strays()
+
+    def delete_strays(self) -> None:
+        """Logs of topics that were deleted, or of replicas that were moved, in our absence."""
+        for topic_partition in [tp for tp in self.logs.logs if tp not in self.by_name]:
+            topic = self.image.topics.get(topic_partition.topic)
+            known = topic and topic.partitions.get(topic_partition.partition)
+            if known and self._node_id in known.replicas:
+                continue
+            logger.info("%s does not belong to this broker any more: deleting", topic_partition)
+            try:
+                self.logs.delete(topic_partition)
+            except LogDirError as error:
+                self._directory_failed(error)
+
+    def _carry_out(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            try:
+                self.execute(command)
+            except LogDirError as error:
+                self._directory_failed(error)
+            except KafkaError as error:
+                logger.error("%s: %s", type(command).__name__, error)
+            except Exception:
+                # One partition's trouble must not keep the others from their roles.
+                logger.exception("%s failed; this is a bug in Odradek", type(command).__name__)
+
+    def execute(self, command: Command) -> None:
+        """Carry out one command, unless a newer controller has spoken already."""
+        if command.controller_epoch < self._controller_epoch:
+            self.refused_commands += 1
+            logger.warning(
+                "%s of controller epoch %d refused, have heard of %d",
+                type(command).__name__,
+                command.controller_epoch,
+                self._controller_epoch,
+            )
+            return
+        self._controller_epoch = command.controller_epoch
+        match command:
+            case StopReplica():
+                self._stop_replica(command)
+            case UpdateMetadata():
+                self._update_metadata(command)
+            case LeaderAndIsr():
+                self._leader_and_isr(command)
+
+    def _update_metadata(self, command: UpdateMetadata) -> None:
+        image = command.image
+        for topic in command.topics:
+            self._reconfigure(image, topic)
+        if image.brokers is self._brokers:
+            return
+        self._brokers = image.brokers
+        peers = self.peers
+        peers.registered = {broker.id: broker.epoch for broker in image.brokers.values()}
+        peers.eligible = frozenset(broker.id for broker in image.usable_brokers())
+        peers.broker_epoch = peers.registered.get(self._node_id, -1)
+        if self._replication is not None:
+            self._replication.update_metadata(image)
+        self._look_at_isrs()
+
+    def _leader_and_isr(self, command: LeaderAndIsr) -> None:
+        registration = command.registration
+        partition = self._hosted(command)
+        if (registration.leader_epoch, registration.partition_epoch) < (
+            partition.leader_epoch,
+            partition.partition_epoch,
+        ):
+            return  # overtaken by the controller's answer to a proposal of ours
+        new_epoch = registration.leader_epoch > partition.leader_epoch
+        if not new_epoch:
+            partition.registration = registration
+            if partition.leading is not None:
+                self.step(
+                    partition,
+                    replica_state.PartitionChanged(
+                        registration.partition_epoch, registration.replicas, registration.isr
+                    ),
+                )
+            return
+        replication = self._replication
+        if replication is not None and partition.following is not None:
+            replication.unfollow(partition)
+        waiting = partition.all_fetch_waiters()
+        if registration.leader == self._node_id:
+            now_ms = self._clock.monotonic_ms()
+            self._obey(partition, partition.lead(registration, self.peers, now_ms))
+            self.mark_dirty(partition)
+        else:
+            self._dirty.pop(partition, None)
+            backoff_ms = float(self._settings.int("replica.fetch.backoff.ms"))
+            partition.follow(registration, backoff_ms)
+            if replication is not None and partition.following is not None:
+                replication.follow(partition)
+        for ticket in waiting:
+            ticket.on_progress((partition,))
+
+    def _hosted(self, command: LeaderAndIsr) -> Partition:
+        name, index = command.topic_partition
         partition = self.by_name.get((name, index))
         if partition is None:
-            config = self._settings.log_config(image.topic_config(name))
-            log = self.logs.get_or_create(TopicPartition(name, index), change.topic.id, config)
-            partition = Partition(TopicPartition(name, index), change.topic.id.bytes, log)
+            config = self._settings.log_config(self.image.topic_config(name))
+            log = self.logs.get_or_create(
+                command.topic_partition, command.topic_id, config, is_new=command.is_new
+            )
+            partition = Partition(command.topic_partition, command.topic_id.bytes, log)
             self.by_name[name, index] = partition
             self.by_id[partition.topic_id, index] = partition
-        partition.update(change.after)
+        return partition
 
-    def _delete(self, topic_partition: TopicPartition) -> None:
-        """Takes a partition away; whoever waits on it learns that it is gone."""
-        partition = self.by_name.pop(topic_partition, None)
-        if partition is None:
+    def _stop_replica(self, command: StopReplica) -> None:
+        """Take a partition away; whoever waits on it learns that it is gone."""
+        topic_partition = command.topic_partition
+        partition = self.by_name.get(topic_partition)
+        if partition is None or partition.topic_id != command.topic_id.bytes:
             return
+        del self.by_name[topic_partition]
         self.by_id.pop((partition.topic_id, topic_partition.partition), None)
         self._dirty.pop(partition, None)
+        if self._replication is not None:
+            self._replication.unfollow(partition)
+        waiting = partition.all_fetch_waiters()
+        partition.leading = partition.following = None
         partition.refuse_waiters(ErrorCode.not_leader_or_follower)
-        for ticket in tuple(partition.fetch_waiters):
-            ticket.on_progress()
+        for ticket in waiting:
+            ticket.on_progress((partition,))
         self.logs.delete(topic_partition)
 
     def _reconfigure(self, image: MetadataImage, topic: str) -> None:
+        if topic not in image.topics:
+            return
         config = self._settings.log_config(image.topic_config(topic))
         for index in image.topics[topic].partitions:
             partition = self.by_name.get((topic, index))
-            if partition is not None:
-                partition.log.update_config(config)
+            if partition is None:
+                continue
+            partition.log.update_config(config)
+            if partition.leading is not None:
+                self.step(partition, replica_state.MinIsrChanged(config.min_insync_replicas))
 
     def get(self, topic: str, partition: int) -> Partition:
         found = self.by_name.get((topic, partition))
         if found is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+            raise KafkaError(self.why_missing(topic, partition))
         return found
 
-    # --- the deferred write --------------------------------------------------------------
+    def why_missing(self, topic: str | bytes, partition: int) -> ErrorCode:
+        """What to say of a partition that is not here; `topic` is a name or a topic id."""
+        if isinstance(topic, str):
+            known = self.image.topics.get(topic)
+        else:
+            known = self.image.topics_by_id.get(UUID(bytes=topic))
+            if known is None:
+                return ErrorCode.unknown_topic_id
+        if known is None or partition not in known.partitions:
+            return ErrorCode.unknown_topic_or_partition
+        # It exists elsewhere: the client has to look again where.
+        return ErrorCode.not_leader_or_follower
+
+    # --- the leader's state -----------------------------------------------------------------
+
+    def step(self, partition: Partition, event: replica_state.Event) -> None:
+        """Give the leader of a partition an event. Raises KafkaError for a fetch it refuses."""
+        if partition.leading is not None:
+            now_ms = self._clock.monotonic_ms()
+            if self._obey(partition, replica_state.step(partition.leading, event, now_ms)):
+                self.mark_dirty(partition)
+
+    def _obey(self, partition: Partition, instructions: replica_state.Instructions) -> bool:
+        """True if the high watermark moved."""
+        moved = False
+        for instruction in instructions:
+            if isinstance(instruction, replica_state.AdvanceHighWatermark):
+                partition.log.high_watermark = instruction.high_watermark
+                moved = True
+            elif self._replication is not None:
+                self._replication.propose(partition, instruction)
+        return moved
+
+    def _isr_check_seconds(self) -> float:
+        return self.peers.lag_time_max_ms / 2000.0
+
+    def _check_isr(self) -> None:
+        self._look_at_isrs()
+        self._scheduler.call_later(self._isr_check_seconds(), self._check_isr)
+
+    def _look_at_isrs(self) -> None:
+        """Who fell behind, and who may join, in all partitions that are led here."""
+        event = replica_state.CheckIsr()
+        for partition in self.by_name.values():
+            if partition.leading is not None and partition.leading.followers:
+                self.step(partition, event)
+
+    # --- the deferred write -------------------------------------------------------------------
 
     def mark_dirty(self, partition: Partition) -> None:
-        """`partition` has queued appends; they are written at the end of this loop pass."""
+        """It has queued appends, or moved on: dealt with at the end of this loop pass."""
         if not self._dirty:
             self._scheduler.call_soon(self.end_of_pass)
         self._dirty[partition] = None
 
     def end_of_pass(self) -> None:
         dirty, self._dirty = self._dirty, {}
-        progressed: dict[FetchTicket, None] = {}
+        now_ms = self._clock.monotonic_ms()
+        progressed: dict[FetchTicket, list[Partition]] = {}
         for partition in dirty:
-            log = partition.log
             try:
-                log.write_pending()
+                partition.log.write_pending()
             except LogDirError as error:
-                self._disk_failed(partition, error)
+                self._directory_failed(error)
                 continue
-            if log.written_offset - log.recovery_point >= log.config.flush_messages:
-                self._flush_first(partition)
-            elif partition.settle(log.written_offset) and partition.fetch_waiters:
-                progressed.update(dict.fromkeys(partition.fetch_waiters))
-        for ticket in progressed:
-            ticket.on_progress()
+            leading = partition.leading
+            if leading is not None:
+                if partition.must_flush:
+                    self._flush_first(partition)
+                elif partition.log.written_offset > leading.log_end_offset:
+                    written = replica_state.Written(partition.log.written_offset)
+                    self._obey(partition, replica_state.step(leading, written, now_ms))
+            partition.settle()
+            for ticket in partition.take_awake():
+                progressed.setdefault(ticket, []).append(partition)
+        for ticket, partitions in progressed.items():
+            ticket.on_progress(partitions)
 
     def _flush_first(self, partition: Partition) -> None:
         """`flush.messages` asks for an fsync: in a thread, and nobody is told before it is done.
@@ -133,52 +365,50 @@ class PartitionService:
             return
         partition.flushing = True
         written = partition.log.written_offset
+        leading = partition.leading
 
         def done(error: BaseException | None) -> None:
             partition.flushing = False
             if isinstance(error, LogDirError):
-                self._disk_failed(partition, error)
+                self._directory_failed(error)
                 return
             assert error is None, error
-            if partition.settle(written):
-                for ticket in tuple(partition.fetch_waiters):
-                    ticket.on_progress()
-            if partition.log.written_offset > written:
-                self.mark_dirty(partition)
+            if partition.leading is leading:
+                self.step(partition, replica_state.Written(written))
+            self.mark_dirty(partition)
 
         self._threads.run(partition.log.flush, done)
 
-    def _disk_failed(self, partition: Partition, error: LogDirError) -> None:
-        logger.error("%s: %s", partition.topic_partition, error)
-        partition.refuse_waiters(ErrorCode.kafka_storage_error)
+    # --- directories that fail ----------------------------------------------------------------
 
-    # --- waiting -------------------------------------------------------------------------
+    def _check_directories(self) -> None:
+        for log_dir in self.logs.offline_dirs:
+            self._leave_directory(log_dir.path)
+        self._scheduler.call_later(DIRECTORY_CHECK_SECONDS, self._check_directories)
 
-    def park(self, ticket: Ticket, deadlines: Deadlines) -> None:
-        deadlines.add(ticket)
-        if ticket.deadline_ms < self._timer_at_ms:
-            self._set_timer(ticket.deadline_ms)
+    def _directory_failed(self, error: LogDirError) -> None:
+        logger.error("%s", error)
+        self._leave_directory(error.path)
 
-    def _set_timer(self, at_ms: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_ms = at_ms
-        delay_ms = max(0.0, at_ms - self._clock.monotonic_ms())
-        self._timer = self._scheduler.call_later(delay_ms / 1000.0, self._on_timer)
+    def _leave_directory(self, path: str) -> None:
+        """Its partitions are neither led nor followed here until the broker starts again.
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._timer_at_ms = float("inf")
-        now_ms = self._clock.monotonic_ms()
-        upcoming = []
-        for deadlines in (self.produce_waiting, self.fetch_waiting):
-            deadlines.expire(now_ms)
-            next_ms = deadlines.next_deadline_ms()
-            if next_ms is not None:
-                upcoming.append(next_ms)
-        # A handler may have parked a new ticket from within expire().
-        if upcoming and min(upcoming) < self._timer_at_ms:
-            self._set_timer(min(upcoming))
+        The controller hears of it with the next heartbeat and elects others.
+        """
+        for partition in self.by_name.values():
+            if partition.log.log_dir.path != path:
+                continue
+            self._dirty.pop(partition, None)
+            if partition.following is not None and self._replication is not None:
+                self._replication.unfollow(partition)
+            if partition.leading is not None or partition.following is not None:
+                waiting = partition.all_fetch_waiters()
+                partition.leading = partition.following = None
+                partition.refuse_waiters(ErrorCode.kafka_storage_error)
+                for ticket in waiting:
+                    ticket.on_progress((partition,))
+
+    # --- stopping -----------------------------------------------------------------------------
 
     def release_fetches(self) -> None:
         """The broker stops: a fetch that waits for data is answered with what there is."""

@@ -1,6 +1,7 @@
 """The purgatory: requests that wait for an event or a deadline, with no thread and no polling.
 
-Called by `partition/service.py`. Pure: time is an argument, and nothing here knows asyncio.
+Called by `partition/service.py`. Nothing here knows asyncio: `Deadlines` gets the time as an
+argument, `Purgatory` sets a timer through the scheduler port.
 
 A `Ticket` is one waiting request. Two things can end its wait, whichever comes first:
 somebody calls `finish` because what it waited for happened, or `expire(now_ms)` finds that its
@@ -13,7 +14,15 @@ a second that wait up to 500 ms and finish after 1 ms, at most about 10,000 entr
 
 import heapq
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from itertools import count
+from typing import TYPE_CHECKING
+
+from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.tasks import Cancellable, Scheduler
+
+if TYPE_CHECKING:
+    from odradek_broker.partition.partition import Partition
 
 # Rebuilding a smaller heap than this saves nothing.
 REBUILD_FROM = 1024
@@ -76,11 +85,52 @@ class Deadlines:
         return expired
 
 
+class Purgatory:
+    """Several kinds of waiting requests over one timer, which is set to the next deadline."""
+
+    def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._kinds: list[Deadlines] = []
+        self._timer: Cancellable | None = None
+        self._timer_at_ms = float("inf")
+
+    def add_kind(self) -> Deadlines:
+        self._kinds.append(Deadlines())
+        return self._kinds[-1]
+
+    def park(self, ticket: Ticket, deadlines: Deadlines) -> None:
+        deadlines.add(ticket)
+        if ticket.deadline_ms < self._timer_at_ms:
+            self._set_timer(ticket.deadline_ms)
+
+    def _set_timer(self, at_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        delay_ms = max(0.0, at_ms - self._clock.monotonic_ms())
+        self._timer = self._scheduler.call_later(delay_ms / 1000.0, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at_ms = float("inf")
+        now_ms = self._clock.monotonic_ms()
+        upcoming = []
+        for deadlines in self._kinds:
+            deadlines.expire(now_ms)
+            next_ms = deadlines.next_deadline_ms()
+            if next_ms is not None:
+                upcoming.append(next_ms)
+        # A handler may have parked a new ticket from within expire().
+        if upcoming and min(upcoming) < self._timer_at_ms:
+            self._set_timer(min(upcoming))
+
+
 class FetchTicket(Ticket):
     """A fetch that waits for min.bytes in its partitions."""
 
     __slots__ = ()
 
     @abstractmethod
-    def on_progress(self) -> None:
-        """Some of its partitions have more to read; called once per loop pass at most."""
+    def on_progress(self, partitions: "Sequence[Partition]") -> None:
+        """These have more to read, or are not what they were; once per loop pass at most."""

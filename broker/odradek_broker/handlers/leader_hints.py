@@ -1,0 +1,40 @@
+"""Who leads instead (KIP-951): put into answers of Produce and Fetch, so that a client whose
+request came to the wrong broker need not ask for metadata first.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.wire.primitives import NodeEndpoint
+
+LEADER_ERRORS = frozenset([ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch])
+
+LeaderHint = tuple[int, int]  # (leader id, leader epoch)
+
+
+def current_leader(ctx: RequestContext, topic: str | bytes, partition: int) -> LeaderHint | None:
+    """As the newest metadata has it; `topic` is a name or a topic id."""
+    image = ctx.broker.partitions.image
+    if isinstance(topic, str):
+        known = image.topics.get(topic)
+    else:
+        known = image.topics_by_id.get(UUID(bytes=topic))
+    registration = known.partitions.get(partition) if known is not None else None
+    if registration is None:
+        return None
+    return registration.leader, registration.leader_epoch
+
+
+def endpoints(ctx: RequestContext, hints: Iterable[LeaderHint | None]) -> list[NodeEndpoint]:
+    """Where those leaders are reached through the listener that the client uses."""
+    image = ctx.broker.partitions.image
+    found = []
+    for leader in {hint[0] for hint in hints if hint is not None}:
+        broker = image.brokers.get(BrokerId(leader))
+        endpoint = broker.endpoints.get(ctx.listener) if broker is not None else None
+        if broker is not None and endpoint is not None:
+            found.append(NodeEndpoint(leader, endpoint.host, endpoint.port, broker.rack))
+    return found
