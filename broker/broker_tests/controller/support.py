@@ -11,6 +11,7 @@ from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
 from odradek_broker.metadata.records import (
     Endpoint,
     MetadataRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
 )
 from odradek_broker.model.ids import BrokerId
@@ -81,6 +82,29 @@ def cluster(racks: Mapping[int, str | None], fenced: Sequence[int] = ()) -> Meta
             )
         )
     return delta.finish(len(racks)).after
+
+
+def partition_record(
+    topic_id: UUID,
+    index: int,
+    replicas: Sequence[int],
+    isr: Sequence[int] | None = None,
+    leader: int | None = None,
+) -> PartitionRecord:
+    """As of brokers from `cluster`, each with its one directory."""
+    isr = replicas if isr is None else isr
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=tuple(map(BrokerId, replicas)),
+        isr=tuple(map(BrokerId, isr)),
+        removing_replicas=(),
+        adding_replicas=(),
+        leader=BrokerId(isr[0] if leader is None else leader),
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=tuple(UUID(int=100 + replica) for replica in replicas),
+    )
 
 
 def after(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataImage:

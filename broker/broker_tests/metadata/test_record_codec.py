@@ -57,6 +57,21 @@ EXAMPLES: list[MetadataRecord] = [
     PartitionChangeRecord(
         3, ID, replicas=(1,), removing_replicas=(2,), adding_replicas=(), directories=(OTHER,)
     ),
+    PartitionRecord(
+        3,
+        ID,
+        (1, 2, 3),
+        (1,),
+        (),
+        (),
+        1,
+        5,
+        6,
+        (ID, OTHER, ID),
+        eligible_leader_replicas=(2,),
+        last_known_elr=(3,),
+    ),
+    PartitionChangeRecord(3, ID, eligible_leader_replicas=(), last_known_elr=(2,)),
     RemoveTopicRecord(ID),
     ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "5"),
     ConfigRecord(ResourceType.BROKER, "", "log.retention.ms", None),
@@ -84,6 +99,16 @@ def test_layouts_have_exactly_the_fields_of_their_records():
 def test_the_example_of_the_docstring():
     record = TopicRecord("a", UUID(int=7))
     assert encode_record(record).hex(" ") == "01 02 00 02 61" + " 00" * 15 + " 07 00"
+
+
+def test_a_version_that_lacks_only_tagged_fields_is_read():
+    """Logs from before eligible leader replicas have version 1 of the partition records."""
+    record = PartitionChangeRecord(3, ID, isr=(1, 2), leader=2)
+    data = encode_record(record)
+    assert data[:3] == b"\x01\x05\x02"
+    assert decode_record(b"\x01\x05\x01" + data[3:]) == record
+    with pytest.raises(DecodeError):
+        decode_record(b"\x01\x05\x03" + data[3:])
 
 
 def test_unknown_tagged_fields_are_passed_over():
@@ -147,7 +172,10 @@ def test_apache_kafka_reads_all_of_them(tmp_path):
         "isr": [1, 2],
         "leader": 2,
     }
-    assert payloads[12]["data"]["value"] is None
+    assert payloads[10]["data"]["eligibleLeaderReplicas"] == [2]
+    assert payloads[10]["data"]["lastKnownElr"] == [3]
+    assert payloads[11]["data"]["eligibleLeaderReplicas"] == []
+    assert payloads[14]["data"]["value"] is None
 
 
 def _type_name(record: MetadataRecord) -> str:

@@ -43,6 +43,18 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+# Fields of a partition that a change record replaces where it has them.
+_CHANGEABLE = (
+    "isr",
+    "replicas",
+    "removing_replicas",
+    "adding_replicas",
+    "directories",
+    "eligible_leader_replicas",
+    "last_known_elr",
+)
+
+
 class ReplayError(Exception):
     """A record that does not fit the image: the log is not one that a controller wrote."""
 
@@ -71,6 +83,28 @@ class MetadataDelta:
         self._brokers: dict[BrokerId, BrokerRegistration | None] = {}
         self._features: dict[str, int] = {}
         self._next_producer_id = before.next_producer_id
+
+    @classmethod
+    def between(cls, before: MetadataImage, after: MetadataImage) -> Self:
+        """What leads from one image to the other, if nobody knows the records (a snapshot)."""
+        delta = cls(before)
+        delta.after = after
+        for topic in before.topics.values():
+            if topic.id not in after.topics_by_id:
+                delta.deleted_topics[topic.id] = topic
+        for topic in after.topics.values():
+            old = before.topics_by_id.get(topic.id)
+            if old is topic:
+                continue
+            change = _TopicChange(topic.name, dict(topic.partitions))
+            for index, partition in topic.partitions.items():
+                old_partition = old.partitions.get(index) if old else None
+                if partition != old_partition:
+                    change.touched[index] = old_partition
+            delta._changed_topics[topic.id] = change
+        delta.changed_configs = _changed_keys(before.configs, after.configs)
+        delta.changed_brokers = _changed_keys(before.brokers, after.brokers)
+        return delta
 
     # -- what changed ---------------------------------------------------------------------
 
@@ -157,6 +191,8 @@ class MetadataDelta:
             record.partition_epoch,
             record.directories,
             record.leader_recovery_state,
+            record.eligible_leader_replicas,
+            record.last_known_elr,
         )
 
     def _partition_change(self, record: PartitionChangeRecord) -> None:
@@ -165,9 +201,7 @@ class MetadataDelta:
         if before is None:
             raise ReplayError(f"no partition {topic.name}-{record.partition_id}")
         changes: dict[str, Any] = {
-            name: getattr(record, name)
-            for name in ("isr", "replicas", "removing_replicas", "adding_replicas", "directories")
-            if getattr(record, name) is not None
+            name: getattr(record, name) for name in _CHANGEABLE if getattr(record, name) is not None
         }
         if record.leader != NO_LEADER_CHANGE:
             changes["leader"] = record.leader
@@ -263,6 +297,10 @@ class _TopicChange:
         self.name = name
         self.partitions = partitions
         self.touched: dict[int, PartitionRegistration | None] = {}
+
+
+def _changed_keys(before: Mapping[K, V], after: Mapping[K, V]) -> set[K]:
+    return {key for key in {*before, *after} if before.get(key) != after.get(key)}
 
 
 def _merged(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:

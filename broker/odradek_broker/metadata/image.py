@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from odradek_broker.metadata.records import Endpoint, ResourceType, SupportedFeature
+from odradek_broker.metadata.records import (
+    UNASSIGNED_DIRECTORY,
+    Endpoint,
+    ResourceType,
+    SupportedFeature,
+)
 from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
 
 
@@ -33,10 +38,25 @@ class BrokerRegistration:
     in_controlled_shutdown: bool
     log_dirs: tuple[UUID, ...]
 
+    @property
+    def active(self) -> bool:
+        """May lead, join an ISR and get new replicas."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def has_online_dir(self, directory: UUID) -> bool:
+        """Whether a replica in `directory` is there; one without a directory yet is."""
+        return directory in self.log_dirs or directory == UNASSIGNED_DIRECTORY
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """Invariants: leader is -1 or in isr; isr ⊆ replicas; one directory per replica."""
+    """Invariants: leader is -1 or in isr; isr ⊆ replicas; one directory per replica.
+
+    Replicas that left an ISR that is below min.insync.replicas (KIP-966) have all that is
+    committed, because nothing was committed without them. `eligible_leader_replicas` are those
+    that did not lose anything since; `last_known_elr` those that stopped without saying so, and
+    may have lost their newest records. Neither shares a member with the ISR or the other.
+    """
 
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
@@ -47,6 +67,8 @@ class PartitionRegistration:
     partition_epoch: int
     directories: tuple[UUID, ...]
     leader_recovery_state: int = 0
+    eligible_leader_replicas: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +101,7 @@ class MetadataImage:
 
     def usable_brokers(self) -> list[BrokerRegistration]:
         """Those that new replicas may be placed on."""
-        return [b for b in self.brokers.values() if not b.fenced and not b.in_controlled_shutdown]
+        return [broker for broker in self.brokers.values() if broker.active]
 
     def validate(self) -> None:
         """Assert every invariant; for tests, after each step."""
@@ -91,6 +113,11 @@ class MetadataImage:
                 assert set(partition.isr) <= set(partition.replicas)
                 assert len(set(partition.replicas)) == len(partition.replicas)
                 assert len(partition.directories) == len(partition.replicas)
+                assert partition.isr
+                elr, last = partition.eligible_leader_replicas, partition.last_known_elr
+                held = (*partition.isr, *elr, *last)
+                assert len(set(held)) == len(held)
+                assert set(held) <= set(partition.replicas)
         assert all(self.configs.values()), "a resource without configs is kept"
 
 

@@ -239,9 +239,16 @@ FEATURES = _array(
 
 
 class _Type(NamedTuple):
+    """Written in `version`; older ones that lack only tagged fields are read too."""
+
     api_key: int
     version: int
     layout: Layout
+    lowest_version: int | None = None
+
+    def reads(self, version: int) -> bool:
+        lowest = self.version if self.lowest_version is None else self.lowest_version
+        return lowest <= version <= self.version
 
 
 _TYPES = (
@@ -270,7 +277,7 @@ _TYPES = (
     _Type(2, 0, _layout(TopicRecord, Field("name", STRING), Field("topic_id", UUID_))),
     _Type(
         3,
-        1,
+        2,
         _layout(
             PartitionRecord,
             Field("partition_id", INT32),
@@ -284,7 +291,10 @@ _TYPES = (
             Field("leader_epoch", INT32),
             Field("partition_epoch", INT32),
             Field("directories", UUIDS),
+            Field("eligible_leader_replicas", INT32S, tag=1),
+            Field("last_known_elr", INT32S, tag=2),
         ),
+        lowest_version=1,
     ),
     _Type(
         4,
@@ -299,7 +309,7 @@ _TYPES = (
     ),
     _Type(
         5,
-        1,
+        2,
         _layout(
             PartitionChangeRecord,
             Field("partition_id", INT32),
@@ -310,8 +320,11 @@ _TYPES = (
             Field("removing_replicas", INT32S, tag=3),
             Field("adding_replicas", INT32S, tag=4),
             Field("leader_recovery_state", INT8, tag=5),
+            Field("eligible_leader_replicas", INT32S, tag=6),
+            Field("last_known_elr", INT32S, tag=7),
             Field("directories", UUIDS, tag=8),
         ),
+        lowest_version=1,
     ),
     _Type(9, 0, _layout(RemoveTopicRecord, Field("topic_id", UUID_))),
     _Type(12, 0, _layout(FeatureLevelRecord, Field("name", STRING), Field("feature_level", INT16))),
@@ -344,7 +357,7 @@ _BY_KEY = {type_.api_key: type_ for type_ in _TYPES}
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    api_key, version, layout = _BY_CLASS[type(record)]
+    api_key, version, layout, _ = _BY_CLASS[type(record)]
     out = bytearray()
     write_uvarint(out, FRAME_VERSION)
     write_uvarint(out, api_key)
@@ -360,7 +373,7 @@ def decode_record(data: bytes) -> MetadataRecord:
         api_key, at = read_uvarint(data, at)
         version, at = read_uvarint(data, at)
         type_ = _BY_KEY.get(api_key)
-        if frame_version != FRAME_VERSION or type_ is None or version != type_.version:
+        if frame_version != FRAME_VERSION or type_ is None or not type_.reads(version):
             raise DecodeError(
                 f"metadata record: frame version {frame_version}, type {api_key}, "
                 f"version {version} is not known"

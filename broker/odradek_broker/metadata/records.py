@@ -16,6 +16,7 @@ NO_LEADER_CHANGE = BrokerId(-2)
 
 # Directory ids that name no directory (Kafka's DirectoryId).
 UNASSIGNED_DIRECTORY = UUID(int=0)
+RESERVED_DIRECTORIES = frozenset(UUID(int=i) for i in range(100))
 
 
 class ResourceType(IntEnum):
@@ -97,6 +98,8 @@ class PartitionRecord:
     partition_epoch: int
     directories: tuple[UUID, ...]  # of each replica, in their order
     leader_recovery_state: int = 0  # 1 after an unclean election
+    eligible_leader_replicas: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class PartitionChangeRecord:
     adding_replicas: tuple[BrokerId, ...] | None = None
     leader_recovery_state: int = -1
     directories: tuple[UUID, ...] | None = None
+    eligible_leader_replicas: tuple[BrokerId, ...] | None = None
+    last_known_elr: tuple[BrokerId, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,157 @@
+"""What the active controller knows beside the image: the states of all replicas and partitions.
+
+Derived, never decided upon: a new controller makes it from the image (`ControllerContext`),
+then each committed change moves what it concerns (`apply`), and heartbeats tell which
+deletions brokers have carried out (`deletions.broker_at`). Read by metrics and the admin API.
+"""
+
+from collections.abc import Iterable
+
+from odradek_broker.controller.deletion import Deletions
+from odradek_broker.controller.partition_states import (
+    PartitionKey,
+    PartitionState,
+    PartitionStates,
+    partition_states,
+)
+from odradek_broker.controller.replica_states import (
+    ReplicaKey,
+    ReplicaState,
+    ReplicaStates,
+    replica_states,
+)
+from odradek_broker.metadata.delta import MetadataDelta, PartitionChange
+from odradek_broker.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from odradek_broker.metadata.records import NO_LEADER
+from odradek_broker.model.ids import BrokerId, TopicId
+
+
+class ControllerContext:
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.replicas: ReplicaStates = replica_states()
+        self.partitions: PartitionStates = partition_states()
+        self.deletions = Deletions(self.replicas)
+        for topic in image.topics.values():
+            for index, partition in topic.partitions.items():
+                led = partition.leader != NO_LEADER
+                state = PartitionState.ONLINE if led else PartitionState.OFFLINE
+                self.partitions.adopt(PartitionKey(topic.id, index), state)
+                for replica in partition.replicas:
+                    key = ReplicaKey(topic.id, index, replica)
+                    self.replicas.adopt(key, self._replica_state(partition, replica))
+
+    # -- brokers -----------------------------------------------------------------------------
+
+    def live_brokers(self) -> frozenset[BrokerId]:
+        """Those that serve; also while they shut down."""
+        return frozenset(broker.id for broker in self.image.brokers.values() if not broker.fenced)
+
+    def shutting_down_brokers(self) -> frozenset[BrokerId]:
+        brokers = self.image.brokers.values()
+        return frozenset(b.id for b in brokers if b.in_controlled_shutdown and not b.fenced)
+
+    def topics_to_delete(self) -> set[TopicId]:
+        """Deleted ones of which some broker still has files."""
+        return {id_ for id_ in self.deletions.topics() if id_ not in self.image.topics_by_id}
+
+    def topics_ineligible(self) -> set[TopicId]:
+        """Those of them that wait for a broker that is down."""
+        return self.topics_to_delete() & {key.topic_id for key in self.deletions.ineligible()}
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def apply(self, delta: MetadataDelta) -> None:
+        self.image = delta.after
+        for topic in delta.deleted_topics.values():
+            self._topic_deleted(topic)
+        for broker_id in delta.changed_brokers:
+            self._broker_changed(
+                broker_id,
+                delta.before.brokers.get(broker_id),
+                delta.after.brokers.get(broker_id),
+            )
+        for change in delta.changed_partitions():
+            self._partition_changed(change)
+
+    def _topic_deleted(self, topic: TopicImage) -> None:
+        for index, partition in topic.partitions.items():
+            key = PartitionKey(topic.id, index)
+            if self.partitions.state(key) is PartitionState.ONLINE:
+                self.partitions.move(key, PartitionState.OFFLINE)
+            self.partitions.move(key, PartitionState.NON_EXISTENT)
+            for replica in partition.replicas:
+                self._delete(ReplicaKey(topic.id, index, replica))
+
+    def _delete(self, key: ReplicaKey) -> None:
+        broker = self.image.brokers.get(key.replica)
+        live = broker is not None and not broker.fenced
+        self.deletions.start(key, self.image.offset, live=live)
+
+    def _broker_changed(
+        self,
+        broker_id: BrokerId,
+        before: BrokerRegistration | None,
+        after: BrokerRegistration | None,
+    ) -> None:
+        was_live = before is not None and not before.fenced
+        is_live = after is not None and not after.fenced
+        same_dirs = before is not None and after is not None and before.log_dirs == after.log_dirs
+        if was_live and not is_live:
+            self.deletions.broker_down(broker_id)
+        elif is_live and not was_live:
+            self.deletions.broker_up(broker_id)
+        if after is None:
+            self.deletions.broker_gone(broker_id)
+        if was_live != is_live or not same_dirs:
+            self._move_all(key for key, _ in list(self.replicas) if key.replica == broker_id)
+
+    def _move_all(self, keys: Iterable[ReplicaKey]) -> None:
+        """To where they are now: online or offline, unless they are being deleted."""
+        for key in keys:
+            topic = self.image.topics_by_id.get(key.topic_id)
+            partition = topic.partitions.get(key.partition) if topic else None
+            if partition is None or key.replica not in partition.replicas:
+                continue
+            state = self._replica_state(partition, key.replica)
+            if self.replicas.state(key) is not state:
+                self.replicas.move(key, state)
+
+    def _replica_state(self, partition: PartitionRegistration, replica: BrokerId) -> ReplicaState:
+        broker = self.image.brokers.get(replica)
+        if broker is None or broker.fenced:
+            return ReplicaState.OFFLINE
+        directory = partition.directories[partition.replicas.index(replica)]
+        return ReplicaState.ONLINE if broker.has_online_dir(directory) else ReplicaState.OFFLINE
+
+    def _partition_changed(self, change: PartitionChange) -> None:
+        topic_id, index = change.topic.id, change.partition
+        before, after = change.before, change.after
+        key = PartitionKey(topic_id, index)
+        if before is None:
+            self.partitions.move(key, PartitionState.NEW)
+        led = after.leader != NO_LEADER
+        was_led = before is not None and before.leader != NO_LEADER
+        epochs_differ = before is None or before.leader_epoch != after.leader_epoch
+        if led and epochs_differ:
+            self.partitions.move(key, PartitionState.ONLINE)
+        elif was_led and not led:
+            self.partitions.move(key, PartitionState.OFFLINE)
+        old = before.replicas if before is not None else ()
+        for replica in old:
+            if replica not in after.replicas:
+                self._delete(ReplicaKey(topic_id, index, replica))
+        for replica in after.replicas:
+            replica_key = ReplicaKey(topic_id, index, replica)
+            if replica not in old:
+                self.deletions.forget(replica_key)
+                self.replicas.move(replica_key, ReplicaState.NEW)
+            state = self._replica_state(after, replica)
+            # Online → Online is a change of the leader.
+            if self.replicas.state(replica_key) is not state or epochs_differ:
+                self.replicas.move(replica_key, state)

@@ -1,0 +1,91 @@
+"""Deletion of topics and replicas: states first, metadata next, files last.
+
+    1. the replicas' states: Offline, then ReplicaDeletionStarted
+    2. the metadata: RemoveTopicRecord is committed, so the topic is gone for everybody
+    3. the files: each broker removes its own when it comes to that record in the log
+
+The record is what makes it crash-safe: whoever was down, controller or broker, finds it in the
+log and goes on. A replica whose broker is down is ineligible; when the broker is back, the
+deletion is tried again, and it is done once the broker says (in its heartbeat) that it has
+carried out the metadata up to the record. A replica that a reassignment took away goes the
+same way.
+
+What is kept here are the deletions that no broker has confirmed yet. It is not in the log: a
+new controller does not wait for them, and nothing depends on it but what an operator is shown.
+"""
+
+from collections.abc import Iterator
+
+from odradek_broker.controller.replica_states import ReplicaKey, ReplicaState, ReplicaStates
+from odradek_broker.model.ids import BrokerId, Offset, TopicId
+
+
+class Deletions:
+    def __init__(self, states: ReplicaStates) -> None:
+        self._states = states
+        self._pending: dict[BrokerId, dict[ReplicaKey, Offset]] = {}
+
+    def start(self, key: ReplicaKey, offset: Offset, *, live: bool) -> None:
+        """`offset` is that of the record that took the replica away."""
+        if not self._states.move(key, ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
+            return
+        self._pending.setdefault(key.replica, {})[key] = offset
+        if not live:
+            self._states.move(key, ReplicaState.DELETION_INELIGIBLE)
+
+    def broker_down(self, broker_id: BrokerId) -> None:
+        for key in self._pending.get(broker_id, ()):
+            if self._states.state(key) is ReplicaState.DELETION_STARTED:
+                self._states.move(key, ReplicaState.DELETION_INELIGIBLE)
+
+    def broker_up(self, broker_id: BrokerId) -> None:
+        """It is back: what was ineligible is tried again."""
+        for key in self._pending.get(broker_id, ()):
+            if self._states.state(key) is ReplicaState.DELETION_INELIGIBLE:
+                self._states.move(key, ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
+
+    def broker_at(self, broker_id: BrokerId, offset: Offset) -> None:
+        """The broker has carried out the metadata up to `offset`."""
+        pending = self._pending.get(broker_id)
+        if pending:
+            for key in [key for key, at in pending.items() if at <= offset]:
+                if self._states.state(key) is ReplicaState.DELETION_STARTED:
+                    self._done(key)
+
+    def broker_gone(self, broker_id: BrokerId) -> None:
+        """It was unregistered: its files are nobody's business any more."""
+        self.broker_up(broker_id)
+        for key in list(self._pending.get(broker_id, ())):
+            self._done(key)
+
+    def forget(self, key: ReplicaKey) -> bool:
+        """The broker gets the replica again before it has said that the old one is gone. It
+        does both in the order of the log. True if there was such a deletion."""
+        if key not in self._pending.get(key.replica, ()):
+            return False
+        if self._states.state(key) is ReplicaState.DELETION_INELIGIBLE:
+            self._states.move(key, ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
+        self._done(key)
+        return True
+
+    def _done(self, key: ReplicaKey) -> None:
+        path = (ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT)
+        if self._states.move(key, *path):
+            pending = self._pending[key.replica]
+            del pending[key]
+            if not pending:
+                del self._pending[key.replica]
+
+    # -- for metrics and the admin API -----------------------------------------------------
+
+    def __iter__(self) -> Iterator[ReplicaKey]:
+        return (key for pending in self._pending.values() for key in pending)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pending.values()))
+
+    def ineligible(self) -> list[ReplicaKey]:
+        return [k for k in self if self._states.state(k) is ReplicaState.DELETION_INELIGIBLE]
+
+    def topics(self) -> set[TopicId]:
+        return {key.topic_id for key in self}

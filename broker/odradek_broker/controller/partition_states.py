@@ -1,0 +1,49 @@
+"""The four states of a partition and the steps between them, as a table.
+
+    NonExistent → New → Online ⇄ Offline → NonExistent
+
+New           created, not yet led: there is no leader to elect, only one to begin with
+Online        has a leader that is there
+Offline       has none; also the last state before it is deleted
+NonExistent   not (or no more) known to the controller
+
+`context.py` moves partitions; `docs` draws the diagram from this table.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from odradek_broker.controller.state_machine import StateMachine
+from odradek_broker.model.ids import TopicId
+
+
+class PartitionState(Enum):
+    NEW = "NewPartition"
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+    NON_EXISTENT = "NonExistentPartition"
+
+
+TRANSITIONS: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
+    PartitionState.NON_EXISTENT: frozenset({PartitionState.NEW}),
+    PartitionState.NEW: frozenset({PartitionState.ONLINE}),
+    # Online → Online: the leader changed.
+    PartitionState.ONLINE: frozenset({PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.OFFLINE: frozenset({PartitionState.ONLINE, PartitionState.NON_EXISTENT}),
+}
+
+
+class PartitionKey(NamedTuple):
+    topic_id: TopicId
+    partition: int
+
+    def __str__(self) -> str:
+        return f"partition {self.topic_id}-{self.partition}"
+
+
+PartitionStates = StateMachine[PartitionKey, PartitionState]
+
+
+def partition_states() -> PartitionStates:
+    return StateMachine(TRANSITIONS, absent=PartitionState.NON_EXISTENT)
