@@ -1,0 +1,242 @@
+"""Quorum nodes over real sockets and directories, in one process and one event loop.
+
+    async with Cluster(tmp_path, 3) as cluster:
+        leader = await cluster.active()
+        await leader.append("a", "b")
+        await cluster.applied_everywhere(leader.quorum.applied_offset)
+
+Every node has the production server, handlers, log and service; what is missing is the broker
+around them. Records are broker settings `name=value`, because they need nothing else to exist.
+A node is reached through its proxy, which can isolate it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+from uuid import UUID, uuid4
+
+from broker_tests.proxy import Proxy
+from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.registry import build_handlers
+from odradek_broker.metadata.publisher import MetadataPublisher
+from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.network.server import Server
+from odradek_broker.raft.formation import Formation
+from odradek_broker.raft.log_files import open_metadata_log
+from odradek_broker.raft.quorum_state import QuorumConfig
+from odradek_broker.raft.sender import Address
+from odradek_broker.raft.service import Identity, QuorumService
+from odradek_broker.raft.snapshots import SnapshotPolicy
+from odradek_broker.raft.values import Endpoint, ReplicaKey
+from odradek_broker.raft.voters import Voter, VoterSet
+from odradek_broker.runtime.clock import SystemClock
+from odradek_broker.runtime.disk import RealDisk
+from odradek_broker.runtime.listeners import Listener
+from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.tasks import LoopThreads
+
+LISTENER = "PLAINTEXT"
+CLUSTER_ID = "test-cluster"
+# Short, so that a test takes a second; long enough for a busy machine.
+CONFIG = QuorumConfig(
+    election_timeout_ms=300,
+    election_backoff_max_ms=100,
+    fetch_timeout_ms=600,
+    request_timeout_ms=600,
+    fetch_max_wait_ms=200,
+)
+PATIENCE_S = 30
+
+
+def setting(name: str, value: str) -> ConfigRecord:
+    return ConfigRecord(ResourceType.CLIENT_METRICS, "test", name, value)
+
+
+class Node:
+    def __init__(
+        self,
+        node_id: int,
+        directory: Path,
+        proxy: Proxy,
+        *,
+        cluster_id: str = CLUSTER_ID,
+        directory_id: UUID | None = None,
+        policy: SnapshotPolicy | None = None,
+        config: QuorumConfig = CONFIG,
+    ) -> None:
+        self.node_id = node_id
+        self.directory = directory
+        self.proxy = proxy
+        self.cluster_id = cluster_id
+        self.key = ReplicaKey(node_id, directory_id or uuid4())
+        self.policy = policy or SnapshotPolicy()
+        self.config = config
+        self.failures: list[Exception] = []
+        self.active_in: list[int] = []
+        self.resigned = 0
+        self.changes: list[tuple[int, int]] = []  # (image offset, controller epoch)
+        self.running = False
+
+    async def start(self, bootstrap: dict[int, int], formation: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        settings = Settings({"log.dirs": str(self.directory), "node.id": str(self.node_id)})
+        clock = SystemClock()
+        self.publisher = MetadataPublisher(BrokerId(self.node_id), settings)
+        self.files = open_metadata_log(self.directory, RealDisk(), settings, clock.now_ms())
+        others = {i: Address("127.0.0.1", port) for i, port in bootstrap.items()}
+        others.pop(self.node_id, None)
+        self.quorum = QuorumService(
+            self.files,
+            self.publisher,
+            Identity(self.key, self.cluster_id, LISTENER),
+            self.config,
+            bootstrap=others,
+            formation=Formation(self.node_id, frozenset(others)) if formation else None,
+            snapshot_policy=self.policy,
+            fetch_bytes_max=1 << 20,
+            clock=clock,
+            loop=loop,
+            threads=LoopThreads(loop),
+            rng=Random(),
+            on_failure=self.failures.append,
+        )
+        self.quorum.attach(self)
+        self.publisher.subscribe(
+            lambda delta, epoch: self.changes.append((delta.after.offset, epoch))
+        )
+        metrics = Metrics()
+        context = BrokerContext(
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            settings=settings,
+            clock=clock,
+            rng=Random(),
+            metrics=metrics,
+            logs=None,
+            cleaner=None,
+            partitions=None,
+            metadata=self.publisher,
+            quorum=self.quorum,
+            controller=None,
+            fetch_sessions=None,
+        )
+        self.server = Server(context, build_handlers(metrics), loop)
+        _, port = self.server.bind(Listener(LISTENER, "127.0.0.1", 0, "PLAINTEXT"))
+        self.proxy.target_port = port
+        self.server.start_accepting()
+        self.running = True
+        await self.quorum.start((Endpoint(LISTENER, "127.0.0.1", self.proxy.port),))
+
+    async def kill(self) -> None:
+        """As abruptly as it goes within a process."""
+        if self.running:
+            self.running = False
+            self.quorum.stop()
+            self.server.stop_accepting()
+            await self.server.drain(0.0)
+
+    def format(self) -> None:
+        """This node is to be the first of its cluster."""
+        endpoint = Endpoint(LISTENER, "127.0.0.1", self.proxy.port)
+        voters = VoterSet((Voter(self.key, (endpoint,)),))
+        settings = Settings({"log.dirs": str(self.directory)})
+        open_metadata_log(self.directory, RealDisk(), settings, 0).format(voters, 0)
+
+    # the controller of this node
+
+    def became_leader(self, epoch: int) -> None:
+        self.active_in.append(epoch)
+
+    def lost_leadership(self) -> None:
+        self.resigned += 1
+
+    async def append(self, *values: str) -> None:
+        records: list[MetadataRecord] = [setting(value, value) for value in values]
+        await self.quorum.append(records)
+
+    @property
+    def values(self) -> set[str]:
+        return set(self.publisher.image.config(ResourceType.CLIENT_METRICS, "test"))
+
+
+class Cluster:
+    def __init__(self, directory: Path, count: int, **options: object) -> None:
+        self.nodes = [
+            Node(i, directory / str(i), Proxy(), **options)  # type: ignore[arg-type]
+            for i in range(1, count + 1)
+        ]
+
+    async def __aenter__(self) -> Cluster:
+        for node in self.nodes:
+            await node.proxy.start()
+        await asyncio.gather(*(self.start(node) for node in self.nodes))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in self.nodes:
+            await node.kill()
+            await node.proxy.stop()
+        assert [node.failures for node in self.nodes if node.failures] == []
+
+    @property
+    def ports(self) -> dict[int, int]:
+        return {node.node_id: node.proxy.port for node in self.nodes}
+
+    @property
+    def running(self) -> list[Node]:
+        return [node for node in self.nodes if node.running]
+
+    async def start(self, node: Node) -> None:
+        await node.start(self.ports, formation=True)
+
+    async def active(self, among: list[Node] | None = None) -> Node:
+        """The node whose controller may write."""
+        found: list[Node] = []
+
+        def look() -> bool:
+            found[:] = [n for n in among or self.running if n.quorum.is_active]
+            return len(found) == 1
+
+        await until(look)
+        return found[0]
+
+    async def grow(self, count: int = 3) -> Node:
+        """Make voters of the first `count` nodes; gives the active one."""
+        active = await self.active()
+        for node in self.nodes[:count]:
+            await until(lambda node=node: node.key in known(active))
+            await make_voter(active, node)
+        return active
+
+    async def have(self, *values: str, among: list[Node] | None = None) -> None:
+        await until(lambda: all(set(values) <= node.values for node in among or self.running))
+
+
+def known(leader: Node) -> set[ReplicaKey]:
+    leadership = leader.quorum.state.leadership
+    return {leader.key, *(leadership.progress if leadership else ())}
+
+
+async def make_voter(leader: Node, node: Node) -> None:
+    from odradek_broker.model.errors import ErrorCode
+    from odradek_broker.raft.messages import AddVoterRequest
+
+    endpoint = Endpoint(LISTENER, "127.0.0.1", node.proxy.port)
+    while not leader.quorum.state.voters.contains(node.key):
+        answered = asyncio.get_running_loop().create_future()
+        request = AddVoterRequest(Voter(node.key, (endpoint,)), 5000)
+        leader.quorum.request(request, lambda response, _, a=answered: a.set_result(response))
+        response = await asyncio.wait_for(answered, PATIENCE_S)
+        assert response.error in (ErrorCode.none, ErrorCode.request_timed_out), response
+        if response.error is not ErrorCode.none:
+            await asyncio.sleep(0.02)
+
+
+async def until(condition: object) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.005)

@@ -1,0 +1,65 @@
+"""An image as records: what a snapshot of the metadata log holds.
+
+Replaying them into an empty image gives an equal one. Features come first, because how the
+others are to be understood depends on them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from odradek_broker.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from odradek_broker.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from odradek_broker.model.ids import BrokerId
+
+# By name: a field that the record does not have cannot be forgotten, it is a TypeError.
+_PARTITION_FIELDS = tuple(field.name for field in fields(PartitionRegistration))
+_NOBODY = BrokerId(-1)
+
+
+def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
+    for name, level in image.features.items():
+        yield FeatureLevelRecord(name, level)
+    for broker in image.brokers.values():
+        yield _broker(broker)
+    for topic in image.topics.values():
+        yield TopicRecord(topic.name, topic.id)
+        yield from _partitions(topic)
+    for resource, configs in image.configs.items():
+        for name, value in configs.items():
+            yield ConfigRecord(resource.type, resource.name, name, value)
+    if image.next_producer_id:
+        # Who got the last block does not matter any more.
+        yield ProducerIdsRecord(_NOBODY, -1, image.next_producer_id)
+
+
+def _broker(broker: BrokerRegistration) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=tuple(broker.endpoints.values()),
+        features=broker.features,
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.log_dirs,
+    )
+
+
+def _partitions(topic: TopicImage) -> Iterator[PartitionRecord]:
+    for index, partition in topic.partitions.items():
+        known = {name: getattr(partition, name) for name in _PARTITION_FIELDS}
+        yield PartitionRecord(partition_id=index, topic_id=topic.id, **known)

@@ -1,0 +1,46 @@
+"""How a cluster comes into being from `controller.quorum.voters=1@a:9092,2@b:9092,3@c:9092`.
+
+Every node of the list starts with an empty disk and asks the others who leads. The one with the
+lowest id makes itself the only voter, but only after each of the others has said that it knows
+of no cluster either (epoch 0); the others find it, follow it and are made voters one by one.
+
+So a node that lost its disk never begins a second cluster beside the first: whoever has a disk
+left answers with an epoch. It joins like a new one instead. The price is that all nodes of the
+list have to be up once, the first time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from odradek_broker.raft.values import LeaderAndEpoch, NodeId
+
+
+@dataclass(slots=True)
+class Formation:
+    node_id: NodeId
+    others: frozenset[NodeId]  # of the list
+    # Invariant: subset of `others`.
+    unformed: set[NodeId] = field(default_factory=set)
+
+    def heard(self, node_id: NodeId, leader: LeaderAndEpoch) -> None:
+        """What a node of the list answered."""
+        if node_id not in self.others:
+            return
+        if leader.leader_id is None and leader.epoch == 0:
+            self.unformed.add(node_id)
+        else:
+            self.unformed.discard(node_id)
+
+    @property
+    def may_form(self) -> bool:
+        return self.node_id < min(self.others, default=self.node_id + 1) and (
+            self.unformed == self.others
+        )
+
+    @property
+    def waits_for(self) -> str:
+        missing = sorted(self.others - self.unformed)
+        if self.others and self.node_id > min(self.others):
+            return f"node {min(self.others)} has not formed the cluster yet"
+        return f"the cluster forms when all voters are up, missing: {missing}"

@@ -1,0 +1,122 @@
+"""Carries the quorum's requests to other nodes, and their answers back as events.
+
+Two connections per address: fetches may wait at the leader for half a second, and a vote must
+not queue behind one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
+
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.raft import rpc_requests, rpc_responses
+from odradek_broker.raft.messages import FetchRequest, FetchSnapshotRequest
+from odradek_broker.raft.quorum_state import QuorumState
+from odradek_broker.raft.types import Event, ReceivedResponse, RequestFailed, Send
+from odradek_broker.raft.values import NodeId
+from odradek_broker.wire.errors import DecodeError
+from odradek_broker.wire.peer import Peer, PeerUnavailable
+
+logger = logging.getLogger(__name__)
+
+# Addresses that are not used any more (nodes that moved) are forgotten beyond this many.
+PEERS_MAX = 64
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+class WrongClusterError(Exception):
+    """Another node says that it belongs to another cluster."""
+
+
+class Sender:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cluster_id: str,
+        listener: str,
+        bootstrap: Mapping[NodeId, Address],
+        fetch_bytes_max: int,
+        *,
+        client_id: str,
+        on_wrong_cluster: Callable[[WrongClusterError], None],
+    ) -> None:
+        self._loop = loop
+        self._cluster_id = cluster_id
+        self._listener = listener
+        self._bootstrap = bootstrap
+        self._fetch_bytes_max = fetch_bytes_max
+        self._client_id = client_id
+        self._on_wrong_cluster = on_wrong_cluster
+        self._peers: dict[tuple[Address, bool], Peer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, state: QuorumState, send: Send, give: Callable[[Event], None]) -> None:
+        """`give` gets the answer or the failure, later."""
+        address = self.address_of(state, send.to)
+        if address is None:
+            logger.warning("no address is known for node %d", send.to)
+            self._loop.call_soon(give, RequestFailed(send.correlation_id))
+            return
+        timeout_ms = state.config.request_timeout_ms
+        self._start(self._call(address, send, timeout_ms, give))
+
+    def address_of(self, state: QuorumState, node_id: NodeId) -> Address | None:
+        """By what the leader said of itself, by the voter set, by the settings; in this order."""
+        endpoints = state.leader_endpoints if node_id == state.leader_id else ()
+        for endpoint in (*endpoints, *state.voters.endpoints_of(node_id)):
+            if endpoint.listener == self._listener:
+                return Address(endpoint.host, endpoint.port)
+        return self._bootstrap.get(node_id)
+
+    async def _call(
+        self, address: Address, send: Send, timeout_ms: float, give: Callable[[Event], None]
+    ) -> None:
+        request = send.request
+        message = rpc_requests.encode(request, self._cluster_id, self._fetch_bytes_max)
+        fetches = isinstance(request, FetchRequest | FetchSnapshotRequest)
+        try:
+            answer = await self._peer(address, fetches).call(*message, timeout_ms)
+            response = rpc_responses.decode(request, answer, self._listener)
+        except PeerUnavailable as error:
+            logger.debug("%s to node %d: %s", type(request).__name__, send.to, error)
+            give(RequestFailed(send.correlation_id))
+        except (KafkaError, DecodeError) as error:
+            logger.warning("%s to node %d: %s", type(request).__name__, send.to, error)
+            give(RequestFailed(send.correlation_id))
+            if isinstance(error, KafkaError) and error.code is ErrorCode.inconsistent_cluster_id:
+                self._on_wrong_cluster(
+                    WrongClusterError(
+                        f"{address.host}:{address.port} belongs to another cluster than "
+                        f"{self._cluster_id}"
+                    )
+                )
+        else:
+            give(ReceivedResponse(send.to, send.correlation_id, response))
+
+    def _peer(self, address: Address, fetches: bool) -> Peer:
+        peer = self._peers.get((address, fetches))
+        if peer is None:
+            if len(self._peers) >= PEERS_MAX:
+                oldest = next(iter(self._peers))
+                self._peers.pop(oldest).close()
+            peer = Peer(*address, self._loop, client_id=self._client_id)
+            self._peers[address, fetches] = peer
+        return peer
+
+    def _start(self, call: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(call)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for peer in self._peers.values():
+            peer.close()
