@@ -209,7 +209,7 @@ class ModelCluster:
             )
         elif registration.leader >= 0:
             broker.following = FollowerState(
-                registration.leader, registration.leader_epoch, backoff_ms=10
+                registration.leader, registration.leader_epoch, backoff_max_ms=10
             )
 
     def restart(self, broker_id: BrokerId) -> None:

@@ -26,6 +26,7 @@ from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_broker.runtime.tasks import Threads
 
 TOPIC_ID = UUID(int=7)
 ONE, TWO, THREE = (BrokerId(i) for i in (1, 2, 3))
@@ -171,6 +172,7 @@ class Node:
         settings: dict[str, str] | None = None,
         disk: Disk | None = None,
         log_dir: str = "/data",
+        threads: Threads | None = None,
     ) -> None:
         self.id = broker_id
         self.metadata = metadata
@@ -184,7 +186,7 @@ class Node:
         )
         self.threads = NoThreads()
         self.service = PartitionService(
-            broker_id, self.settings, self.logs, clock, scheduler, self.threads
+            broker_id, self.settings, self.logs, clock, scheduler, threads or self.threads
         )
         metadata.listeners.append(self.service)
 

@@ -8,6 +8,7 @@ from broker_tests.partition.replication_model import ListLog
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.follower_state import (
+    BACKOFF_MIN_MS,
     Append,
     ApplyFailed,
     FetchAnswered,
@@ -25,7 +26,8 @@ from odradek_broker.partition.follower_state import (
     step,
 )
 
-BACKOFF_MS = 50.0
+BACKOFF_MS = BACKOFF_MIN_MS  # the first time
+BACKOFF_MAX_MS = 50.0
 
 
 def log_of(*epochs: int, high_watermark: int = 0) -> ListLog:
@@ -37,7 +39,7 @@ def log_of(*epochs: int, high_watermark: int = 0) -> ListLog:
 
 
 def following(log: ListLog) -> tuple[FollowerState, FetchPosition]:
-    state = FollowerState(BrokerId(1), 7, BACKOFF_MS)
+    state = FollowerState(BrokerId(1), 7, BACKOFF_MAX_MS)
     position = next_fetch(state, log, 0)
     assert position is not None
     return state, position
@@ -197,3 +199,19 @@ def test_a_broken_connection_makes_it_wait() -> None:
     step(state, FetchUnanswered(position, failed=True), log, 0)
     assert next_fetch(state, log, 0) is None
     assert next_fetch(state, log, BACKOFF_MS) is not None
+
+
+def test_pauses_grow_until_something_works() -> None:
+    log = log_of(0)
+    state, position = following(log)
+    now_ms, pauses = 0.0, []
+    for _ in range(4):
+        step(state, FetchUnanswered(position, failed=True), log, now_ms)
+        pauses.append(state.ready_at_ms - now_ms)
+        now_ms = state.ready_at_ms
+        again = next_fetch(state, log, now_ms)
+        assert again is not None
+        position = again
+    assert pauses == [20, 40, 50, 50]
+    step(state, FetchAnswered(position, high_watermark=1), log, now_ms)
+    assert state.failures == 0

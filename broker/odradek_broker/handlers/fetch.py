@@ -132,6 +132,8 @@ class FetchCall(FetchTicket):
                 waiters.add(self)
                 self._watched.append(waiters)
         self._ctx.on_disconnect = self._stop_waiting
+        if self._session is not None:
+            self._session.answer_now = self.on_expired
         service = self._ctx.broker.partitions
         service.park(self, service.fetch_waiting)
 
@@ -158,6 +160,8 @@ class FetchCall(FetchTicket):
 
     def _stop_waiting(self) -> None:
         self._ctx.broker.partitions.fetch_waiting.finish(self)
+        if self._session is not None:
+            self._session.answer_now = None
         for waiters in self._watched:
             waiters.discard(self)
         self._watched.clear()

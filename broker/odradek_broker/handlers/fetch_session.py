@@ -15,6 +15,7 @@ to the end of the order, so that a small max_bytes does not starve the others.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from random import Random
 
 from odradek_broker.model.errors import ErrorCode, KafkaError
@@ -70,7 +71,15 @@ def partitions_of(request: FetchRequest) -> dict[Key, SessionPartition]:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids")
+    __slots__ = (
+        "answer_now",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "partitions",
+        "privileged",
+        "uses_topic_ids",
+    )
 
     def __init__(
         self,
@@ -85,6 +94,9 @@ class FetchSession:
         self.partitions = partitions
         self.epoch = 1  # what the next request has to carry
         self.last_used_ms = 0.0
+        # Set by a request that waits. When the next one of the session arrives, its sender has
+        # something to say (a partition more), and answers go out in order.
+        self.answer_now: Callable[[], None] | None = None
 
     def update(self, request: FetchRequest) -> None:
         for key, named in partitions_of(request).items():
@@ -125,6 +137,8 @@ class FetchSessions:
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.fetch_session_topic_id_error)
+        if session.answer_now is not None:
+            session.answer_now()
         session.update(request)
         session.advance()
         session.last_used_ms = now_ms

@@ -60,7 +60,7 @@ BROKER_CONFIGS_TEXT = """
 + compression.lz4.level               int     9        1..17       cluster
 + compression.zstd.level              int     3        -131072..22 cluster
 + default.replication.factor          int     1        -           ro
-- unclean.leader.election.interval.ms long    300000   1..         ro
++ unclean.leader.election.interval.ms long    300000   1..         ro
 + unclean.leader.election.enable      boolean false    -           cluster
 + num.partitions                      int     1        1..         ro
 + auto.create.topics.enable           boolean true     -           ro
@@ -119,19 +119,19 @@ BROKER_CONFIGS_TEXT = """
 - delete.records.purgatory.purge.interval.requests int 1        -      ro
 - share.fetch.purgatory.purge.interval.requests    int 1000     -      ro
 # Replication
-- replica.lag.time.max.ms                        long    30000    -   ro
-- replica.socket.timeout.ms                      int     30000    -   ro
++ replica.lag.time.max.ms                        long    30000    -   ro
++ replica.socket.timeout.ms                      int     30000    -   ro
 - replica.socket.receive.buffer.bytes            int     65536    -   ro
-- replica.fetch.max.bytes                        int     1048576  0.. ro
-- replica.fetch.wait.max.ms                      int     500      -   ro
-- replica.fetch.backoff.ms                       int     1000     0.. ro
-- replica.fetch.min.bytes                        int     1        -   ro
-- replica.fetch.response.max.bytes               int     10485760 0.. ro
++ replica.fetch.max.bytes                        int     1048576  0.. ro
++ replica.fetch.wait.max.ms                      int     500      -   ro
++ replica.fetch.backoff.ms                       int     1000     0.. ro
++ replica.fetch.min.bytes                        int     1        -   ro
++ replica.fetch.response.max.bytes               int     10485760 0.. ro
 - num.replica.fetchers                           int     1        1.. cluster
 + replica.high.watermark.checkpoint.interval.ms  long    5000     -   ro
-- auto.leader.rebalance.enable                   boolean true     -   ro
-- leader.imbalance.check.interval.seconds        long    300      1.. ro
-- replica.selector.class                         string  null     -   ro
++ auto.leader.rebalance.enable                   boolean true     -   ro
++ leader.imbalance.check.interval.seconds        long    300      1.. ro
++ replica.selector.class                         string  null     -   ro
 - follower.fetch.last.tiered.offset.enable       boolean false    -   cluster
 - replica.alter.log.dirs.io.max.bytes.per.second long    null     0.. cluster
 - leader.replication.throttled.rate              long    null     0.. cluster
@@ -139,7 +139,7 @@ BROKER_CONFIGS_TEXT = """
 # Controller, quorum, broker life cycle
 - initial.broker.registration.timeout.ms         int     60000   -        ro
 - broker.heartbeat.interval.ms                   int     2000    -        ro
-- broker.session.timeout.ms                      int     9000    -        ro
++ broker.session.timeout.ms                      int     9000    -        ro
 - sasl.mechanism.controller.protocol             string  GSSAPI  -        ro
 - controller.performance.sample.period.ms        long    60000   100..    ro
 - controller.performance.always.log.threshold.ms long    2000    0..      ro
@@ -402,6 +402,7 @@ BROKER_CONFIGS_TEXT = """
 # Odradek's own
 + odradek.admin.listener string 127.0.0.1:0 -        ro
 + odradek.cluster.id     string null        nonempty ro
++ odradek.leader.imbalance.per.broker.percentage int 0 0..100 ro
 """  # noqa: E501
 
 # Settings that DescribeConfigs shows only where they are set.

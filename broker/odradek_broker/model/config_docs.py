@@ -93,7 +93,15 @@ preallocate | Whether a new segment's file gets its full size at once.
 process.roles | What this node is: broker, controller, or both.
 producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.
 queued.max.request.bytes | Bytes of requests in memory beyond which no more are read; -1: no limit.
+replica.fetch.backoff.ms | Longest pause before a follower asks again after trouble.
+replica.fetch.max.bytes | Bytes per partition and fetch of a follower; a larger batch comes whole.
+replica.fetch.min.bytes | Bytes that a follower waits for, unless replica.fetch.wait.max.ms is over.
+replica.fetch.response.max.bytes | Bytes of one answer to a follower; one batch may exceed it.
+replica.fetch.wait.max.ms | How long a leader holds a follower's fetch back when nothing is new.
 replica.high.watermark.checkpoint.interval.ms | How often high watermarks are written down.
+replica.lag.time.max.ms | A follower that was not caught up for this long leaves the ISR.
+replica.selector.class | RackAwareReplicaSelector sends consumers to a replica in their rack.
+replica.socket.timeout.ms | How long a follower waits for the answer to a fetch.
 retention.bytes | Size beyond which the oldest segments of a partition go; -1: no limit.
 retention.ms | Age beyond which segments go; -1: no limit.
 security.inter.broker.protocol | Names the brokers' own listener, if its name is not set.

@@ -29,6 +29,11 @@ from typing import Any, Protocol, TypeAlias
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 
+# The first pause after trouble; each further one is twice as long, up to the setting
+# replica.fetch.backoff.ms. After an election a follower often asks before the new leader knows
+# that it leads, and writes wait for the follower.
+BACKOFF_MIN_MS = 20.0
+
 
 class KnownEpochs(Protocol):
     @property
@@ -159,7 +164,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class TruncateFully:
-    """Drop everything and go on at `offset`: the leader has deleted all that we have."""
+    """Drop everything and go on at `offset`: the leader has nothing of what we have."""
 
     offset: Offset
 
@@ -188,8 +193,9 @@ class FollowerState:
 
     __slots__ = (
         "_numbers",
-        "backoff_ms",
+        "backoff_max_ms",
         "failure",
+        "failures",
         "leader",
         "leader_epoch",
         "ready_at_ms",
@@ -197,13 +203,14 @@ class FollowerState:
         "under_way",
     )
 
-    def __init__(self, leader: BrokerId, leader_epoch: LeaderEpoch, backoff_ms: float) -> None:
+    def __init__(self, leader: BrokerId, leader_epoch: LeaderEpoch, backoff_max_ms: float) -> None:
         self.leader = leader
         self.leader_epoch = leader_epoch
-        self.backoff_ms = backoff_ms
+        self.backoff_max_ms = backoff_max_ms
         self.status = Status.FETCHING
         self.under_way: FetchPosition | None = None
         self.ready_at_ms = 0.0  # while BACKING_OFF
+        self.failures = 0  # in a row
         self.failure: str | None = None
         self._numbers = 0
 
@@ -213,7 +220,9 @@ class FollowerState:
 
     def back_off(self, now_ms: float) -> None:
         self.status = Status.BACKING_OFF
-        self.ready_at_ms = now_ms + self.backoff_ms
+        pause_ms = min(BACKOFF_MIN_MS * 2 ** min(self.failures, 10), self.backoff_max_ms)
+        self.failures += 1
+        self.ready_at_ms = now_ms + pause_ms
 
     def fail(self, reason: str) -> None:
         self.status = Status.FAILED
@@ -260,6 +269,7 @@ def _answered(
         return ()
     if event.error is not ErrorCode.none:
         return _refused(state, position, event.error, now_ms)
+    state.failures = 0
     if event.diverging is not None:
         return _diverged(event.diverging, log)
     end_offset = position.fetch_offset
@@ -326,6 +336,7 @@ def _unanswered(
 ) -> Instructions:
     if event.position == state.under_way:
         state.under_way = None
+        state.status = Status.FETCHING
         if event.failed:
             state.back_off(now_ms)
     return ()
@@ -339,11 +350,11 @@ def _offsets_found(
     if event.error is not ErrorCode.none:
         state.back_off(now_ms)
         return ()
+    if not log.log_start_offset < event.end_offset or event.start_offset > log.log_end_offset:
+        return (TruncateFully(event.start_offset),)  # the two logs have nothing in common
     if event.end_offset < log.log_end_offset:
         offset = event.end_offset
         return (Truncate(offset, below_high_watermark=offset < log.high_watermark),)
-    if event.start_offset > log.log_end_offset:
-        return (TruncateFully(event.start_offset),)
     # In range meanwhile. The pause keeps two logs that do not fit from asking each other on
     # and on.
     state.back_off(now_ms)

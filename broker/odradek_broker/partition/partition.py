@@ -119,14 +119,14 @@ class Partition:
         )
         return replica_state.step(self.leading, replica_state.CheckIsr(), now_ms)
 
-    def follow(self, registration: PartitionRegistration, backoff_ms: float) -> None:
+    def follow(self, registration: PartitionRegistration, backoff_max_ms: float) -> None:
         """Become a follower, or the follower of a new epoch; of nobody, if there is no leader."""
         self._leave_role()
         self._take(registration)
         self.refuse_waiters(ErrorCode.not_leader_or_follower)
         if registration.leader >= 0:
             self.following = FollowerState(
-                registration.leader, registration.leader_epoch, backoff_ms
+                registration.leader, registration.leader_epoch, backoff_max_ms
             )
 
     def _leave_role(self) -> None:

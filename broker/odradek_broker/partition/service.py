@@ -144,14 +144,14 @@ class PartitionService:
             try:
                 self.logs.delete(topic_partition)
             except LogDirError as error:
-                self._directory_failed(error)
+                self.directory_failed(error)
 
     def _carry_out(self, commands: Iterable[Command]) -> None:
         for command in commands:
             try:
                 self.execute(command)
             except LogDirError as error:
-                self._directory_failed(error)
+                self.directory_failed(error)
             except KafkaError as error:
                 logger.error("%s: %s", type(command).__name__, error)
             except Exception:
@@ -222,8 +222,8 @@ class PartitionService:
             self.mark_dirty(partition)
         else:
             self._dirty.pop(partition, None)
-            backoff_ms = float(self._settings.int("replica.fetch.backoff.ms"))
-            partition.follow(registration, backoff_ms)
+            backoff_max_ms = float(self._settings.int("replica.fetch.backoff.ms"))
+            partition.follow(registration, backoff_max_ms)
             if replication is not None and partition.following is not None:
                 replication.follow(partition)
         for ticket in waiting:
@@ -341,7 +341,7 @@ class PartitionService:
             try:
                 partition.log.write_pending()
             except LogDirError as error:
-                self._directory_failed(error)
+                self.directory_failed(error)
                 continue
             leading = partition.leading
             if leading is not None:
@@ -370,7 +370,7 @@ class PartitionService:
         def done(error: BaseException | None) -> None:
             partition.flushing = False
             if isinstance(error, LogDirError):
-                self._directory_failed(error)
+                self.directory_failed(error)
                 return
             assert error is None, error
             if partition.leading is leading:
@@ -386,7 +386,7 @@ class PartitionService:
             self._leave_directory(log_dir.path)
         self._scheduler.call_later(DIRECTORY_CHECK_SECONDS, self._check_directories)
 
-    def _directory_failed(self, error: LogDirError) -> None:
+    def directory_failed(self, error: LogDirError) -> None:
         logger.error("%s", error)
         self._leave_directory(error.path)
 

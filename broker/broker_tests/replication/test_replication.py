@@ -1,0 +1,305 @@
+"""Stories of three brokers that replicate: real logs and codecs, no sockets."""
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from broker_tests.partition.support import ONE, THREE, TOPIC_ID, TWO, topic
+from broker_tests.replication.support import ALL, Cluster, run, until
+from odradek_broker.metadata.records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+    ResourceType,
+)
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.partition.follower_state import Status
+
+
+def same_everywhere(cluster: Cluster, index: int = 0) -> bool:
+    logs = [cluster.partition(broker, index).log for broker in ALL]
+    return (
+        len({(log.log_end_offset, log.high_watermark) for log in logs}) == 1
+        and logs[0].high_watermark == logs[0].log_end_offset
+    )
+
+
+def test_what_is_acknowledged_is_on_all_three(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic(partitions=3))
+        for number in range(20):
+            for index in range(3):
+                error = await cluster.produce(1, f"value-{number}", index=index)
+                assert error is ErrorCode.none
+        for index in range(3):
+            for broker in ALL:
+                assert cluster.values(broker, index) == [f"value-{n}" for n in range(20)]
+            await until(lambda index=index: same_everywhere(cluster, index))
+
+    run(story, tmp_path)
+
+
+def test_acks_one_does_not_wait_acks_all_does(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        cluster.down |= {TWO, THREE}
+        assert await cluster.produce(1, "a", acks_all=False) is ErrorCode.none
+        waiting = asyncio.ensure_future(cluster.produce(1, "b"))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        cluster.down.clear()
+        assert await waiting is ErrorCode.none
+
+    run(story, tmp_path, replica_lag_time_max_ms="60000")
+
+
+def test_a_dead_follower_leaves_the_isr_and_returns(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a")
+        cluster.down.add(THREE)
+        assert await cluster.produce(1, "b") is ErrorCode.none
+        assert cluster.partition(1).isr == (ONE, TWO)
+        assert cluster.metadata.image.topics["orders"].partitions[0].isr == (ONE, TWO)
+        cluster.down.clear()
+        await until(lambda: set(cluster.partition(1).isr) == set(ALL))
+        await until(lambda: same_everywhere(cluster))
+        assert cluster.values(3) == ["a", "b"]
+
+    run(story, tmp_path)
+
+
+def test_a_leader_that_lost_the_lead_cuts_off_what_nobody_else_has(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "committed")
+        cluster.down.add(ONE)  # it does not know, and its followers cannot reach it
+        await cluster.produce(1, "lost-1", "lost-2", acks_all=False)
+        late = asyncio.ensure_future(cluster.produce(1, "lost-3"))
+        await asyncio.sleep(0.05)
+        cluster.elect(2, TOPIC_ID)
+        assert await late is ErrorCode.not_leader_or_follower
+        cluster.down.clear()
+        assert await cluster.produce(2, "kept") is ErrorCode.none
+        await until(lambda: same_everywhere(cluster))
+        for broker in ALL:
+            assert cluster.values(broker) == ["committed", "kept"]
+        assert cluster.partition(1).log.epochs.entries == [(0, 0), (1, 1)]
+
+    run(story, tmp_path, replica_lag_time_max_ms="60000")
+
+
+def test_leaders_without_a_single_write_leave_no_trace(tmp_path: Path) -> None:
+    """Epochs 1 to 6 begin at the same offset; followers ask for epochs that nobody knows."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a")
+        for leader in (2, 3, 1, 2, 3, 1):
+            cluster.elect(leader, TOPIC_ID)
+            await asyncio.sleep(0.01)
+        assert await cluster.produce(1, "b") is ErrorCode.none
+        await until(lambda: same_everywhere(cluster))
+        for broker in ALL:
+            assert cluster.values(broker) == ["a", "b"]
+
+    run(story, tmp_path)
+
+
+def test_a_follower_that_was_away_too_long_starts_where_the_leader_starts(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a")
+        cluster.down.add(THREE)
+        for number in range(5):
+            await cluster.produce(1, f"b-{number}")
+        cluster.partition(1).log.advance_log_start_offset(4)
+        cluster.down.clear()
+        await cluster.produce(1, "c")
+        await until(lambda: same_everywhere(cluster))
+        assert cluster.values(3) == ["b-3", "b-4", "c"]
+        for broker in ALL:
+            assert cluster.partition(broker).log.log_start_offset == 4
+
+    run(story, tmp_path)
+
+
+def test_an_empty_follower_ahead_of_an_empty_leader_steps_back(tmp_path: Path) -> None:
+    """Only after an unclean election: it has no records and no epochs, just an offset."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic(isr=(ONE, TWO)))
+        cluster.partition(3).log.truncate_fully_and_start_at(50)
+        await cluster.produce(1, "a")
+        await until(lambda: same_everywhere(cluster))
+        assert cluster.values(3) == ["a"]
+
+    run(story, tmp_path)
+
+
+def test_a_new_partition_need_not_wait_for_the_long_poll(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a")
+        await asyncio.sleep(0.1)  # now both followers wait for a minute
+        cluster.commit(*topic("users", UUID(int=8)))
+        partition = cluster.partition(1, 0, "users")
+        assert partition.leading is not None
+        await until(lambda: len(partition.leading.followers) == 2, 1)
+        await until(
+            lambda: all(f.log_end_offset == 0 for f in partition.leading.followers.values()), 1
+        )
+        cluster.elect(2, TOPIC_ID)
+        assert await asyncio.wait_for(cluster.produce(2, "b"), 1) is ErrorCode.none
+
+    run(story, tmp_path, replica_fetch_wait_max_ms="60000")
+
+
+def test_idle_brokers_do_not_chat(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic(partitions=5))
+        await cluster.produce(1, "a")
+        await asyncio.sleep(0.1)
+        before = cluster.fetches
+        await asyncio.sleep(0.5)
+        assert cluster.fetches == before
+
+    run(story, tmp_path, replica_fetch_wait_max_ms="60000")
+
+
+def test_one_write_takes_few_fetches_and_the_high_watermark_travels(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a")
+        await until(lambda: same_everywhere(cluster))
+        before = cluster.fetches
+        await cluster.produce(1, "b")
+        await until(lambda: same_everywhere(cluster), 1)
+        assert cluster.fetches - before <= 6
+
+    run(story, tmp_path, replica_fetch_wait_max_ms="60000")
+
+
+def test_damage_in_one_partition_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic(partitions=2))
+        log = cluster.partition(3, 0).log
+        real = type(log).append_as_follower
+
+        def refuse(self: object, records: object) -> object:
+            if self is log and broken:
+                raise KafkaError(ErrorCode.corrupt_message, "CRC does not match")
+            return real(self, records)  # type: ignore[arg-type]
+
+        broken = True
+        monkeypatch.setattr(type(log), "append_as_follower", refuse)
+        one = asyncio.ensure_future(cluster.produce(1, "a", index=0))
+        assert await cluster.produce(1, "b", index=1) is ErrorCode.none
+        assert cluster.values(3, 1) == ["b"]
+        assert not one.done()
+        broken = False
+        assert await one is ErrorCode.none
+
+    run(story, tmp_path, replica_lag_time_max_ms="60000")
+
+
+def test_a_failed_disk_fails_its_partitions_only_there(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a")
+        cluster.partition(3).log.log_dir.fail(OSError(5, "I/O error"))
+        assert await cluster.produce(1, "b") is ErrorCode.none
+        assert cluster.partition(1).isr == (ONE, TWO)
+        assert cluster.nodes[THREE].service.by_name["orders", 0].following is None
+
+    run(story, tmp_path)
+
+
+def test_topics_that_go_and_come_again(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "old")
+        cluster.commit(RemoveTopicRecord(TOPIC_ID), *topic("orders", UUID(int=9)))
+        await cluster.produce(1, "new")
+        for broker in ALL:
+            assert cluster.values(broker) == ["new"]
+
+    run(story, tmp_path)
+
+
+def test_the_controller_is_asked_again_until_it_answers(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        await cluster.produce(1, "a")
+        cluster.alter_partition_error = ErrorCode.not_controller
+        cluster.down.add(THREE)
+        waiting = asyncio.ensure_future(cluster.produce(1, "b"))
+        await asyncio.sleep(1.0)
+        assert not waiting.done()
+        assert cluster.partition(1).isr == ALL
+        cluster.alter_partition_error = None
+        assert await waiting is ErrorCode.none
+
+    run(story, tmp_path)
+
+
+def test_a_reassigned_replica_catches_up_and_joins(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic(replicas=(ONE, TWO)))
+        for number in range(10):
+            await cluster.produce(1, f"v-{number}")
+        cluster.commit(
+            PartitionChangeRecord(
+                0,
+                TOPIC_ID,
+                replicas=ALL,
+                adding_replicas=(THREE,),
+                directories=tuple(UUID(int=1000 + i) for i in ALL),
+            )
+        )
+        await until(lambda: set(cluster.partition(1).isr) == set(ALL))
+        await until(lambda: same_everywhere(cluster))
+        assert cluster.values(3) == [f"v-{n}" for n in range(10)]
+
+    run(story, tmp_path)
+
+
+def test_with_flush_messages_followers_flush_before_they_say_that_they_have_it(
+    tmp_path: Path,
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(ConfigRecord(ResourceType.TOPIC, "orders", "flush.messages", "1"), *topic())
+        for number in range(5):
+            assert await cluster.produce(1, f"v-{number}") is ErrorCode.none
+            for broker in ALL:
+                assert cluster.partition(broker).log.recovery_point >= number + 1
+
+    run(story, tmp_path)
+
+
+def test_large_answers_are_cut_and_go_on(tmp_path: Path) -> None:
+    """Batches of about 600 bytes, 1000 per partition and fetch, 2000 per fetch."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.down |= {TWO, THREE}
+        cluster.commit(*topic(partitions=3, isr=(ONE,)))
+        values = [f"{number:03d}" + "x" * 500 for number in range(50)]
+        for index in range(3):
+            for value in values:
+                await cluster.produce(1, value, index=index)
+        cluster.down.clear()
+        for index in range(3):
+            await until(lambda index=index: same_everywhere(cluster, index), 20)
+            assert cluster.values(2, index) == values
+        assert cluster.partition(2).following.status is Status.FETCHING
+
+    run(
+        story,
+        tmp_path,
+        replica_fetch_max_bytes="1000",
+        replica_fetch_response_max_bytes="2000",
+    )

@@ -1,0 +1,50 @@
+"""Record batches as they come from a leader, looked at just enough to append them.
+
+A leader cuts its answer at a number of bytes, so the last batch may be incomplete. And it sends
+the bytes of its file as they are at that moment: if it has lost the lead meanwhile, they may be
+those of the next leader. Epochs tell: in an answer of leader epoch 5 to a log that ends in
+epoch 3, they begin with 3 at least, never fall, and end with 5 at most.
+"""
+
+from odradek_broker.log.log import Log
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_broker.wire.record_batch import HEADER_BYTES, read_header
+
+
+def whole_batches(
+    records: memoryview, last_epoch: LeaderEpoch, leader_epoch: LeaderEpoch
+) -> tuple[memoryview, Offset | None]:
+    """The complete batches, and the offset after them; None if there is not even one."""
+    at = 0
+    end_offset: Offset | None = None
+    size = len(records)
+    while size - at >= HEADER_BYTES:
+        header = read_header(records, at)
+        if header.batch_length < HEADER_BYTES - 12:
+            raise KafkaError(ErrorCode.corrupt_message, f"a batch of {header.size} bytes")
+        if at + header.size > size:
+            break
+        if not last_epoch <= header.partition_leader_epoch <= leader_epoch:
+            raise KafkaError(
+                ErrorCode.corrupt_message,
+                f"a batch of epoch {header.partition_leader_epoch} where one of "
+                f"{last_epoch} to {leader_epoch} must be",
+            )
+        last_epoch = header.partition_leader_epoch
+        end_offset = header.next_offset
+        at += header.size
+    return records[:at], end_offset
+
+
+def append(log: Log, records: memoryview) -> None:
+    """Append whole batches and write them: with one system call, unless they fill a segment."""
+    if len(records) <= log.config.segment_bytes:
+        log.append_as_follower(records)
+    else:
+        at = 0
+        while at < len(records):
+            end = at + read_header(records, at).size
+            log.append_as_follower(records[at:end])
+            at = end
+    log.write_pending()

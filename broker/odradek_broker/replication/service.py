@@ -1,0 +1,110 @@
+"""Replication of this broker: a fetcher per leader, and the way to the controller.
+
+Attached to the PartitionService, which tells what is to be followed and what is proposed.
+Where leaders are reached comes from the metadata: the inter-broker listener of their
+registration. A leader that is not registered (yet, or any more) is not fetched from; the
+partitions wait until the metadata says more.
+"""
+
+import logging
+from collections.abc import Callable
+
+from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.partition.partition import Partition
+from odradek_broker.partition.replica_state import Propose
+from odradek_broker.partition.service import PartitionService
+from odradek_broker.replication.alter_partition import AlterPartitionSender, ControllerChannel
+from odradek_broker.replication.fetcher import FetcherContext, LeaderConnection, LeaderFetcher
+from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.tasks import Threads
+
+logger = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+Connect = Callable[[str, int], LeaderConnection]
+
+
+class ReplicationService:
+    """Invariant: a partition in `_followed` is in the fetcher of its leader, if there is one."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        threads: Threads,
+        partitions: PartitionService,
+        connect: Connect,
+        channel: ControllerChannel,
+    ) -> None:
+        self._context = FetcherContext(settings, clock, threads, partitions)
+        self._listener = settings.listeners.inter_broker_name
+        self._connect = connect
+        self._image: MetadataImage = EMPTY_IMAGE
+        self._fetchers: dict[BrokerId, tuple[Address, LeaderFetcher]] = {}
+        self._followed: dict[Partition, BrokerId] = {}  # and whom they follow
+        self._proposals = AlterPartitionSender(partitions, channel)
+
+    def start(self) -> None:
+        self._context.partitions.attach(self)
+
+    def close(self) -> None:
+        for _, fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+        self._proposals.close()
+
+    # --- what the partitions ask for ---------------------------------------------------------
+
+    def follow(self, partition: Partition) -> None:
+        assert partition.following is not None
+        self.unfollow(partition)
+        leader = partition.following.leader
+        self._followed[partition] = leader
+        fetcher = self._fetcher(leader)
+        if fetcher is not None:
+            fetcher.add(partition)
+
+    def unfollow(self, partition: Partition) -> None:
+        leader = self._followed.pop(partition, None)
+        if leader is None or leader not in self._fetchers:
+            return
+        _, fetcher = self._fetchers[leader]
+        fetcher.remove(partition)
+        if not len(fetcher):
+            del self._fetchers[leader]
+            fetcher.close()
+
+    def propose(self, partition: Partition, proposal: Propose) -> None:
+        self._proposals.propose(partition, proposal)
+
+    def update_metadata(self, image: MetadataImage) -> None:
+        """Leaders may have come, gone or moved."""
+        self._image = image
+        for leader, (address, outdated) in list(self._fetchers.items()):
+            if self._address(leader) != address:
+                del self._fetchers[leader]
+                outdated.close()
+        for partition, leader in self._followed.items():
+            fetcher = self._fetcher(leader)
+            if fetcher is not None and partition not in fetcher:
+                fetcher.add(partition)
+
+    # --- fetchers ------------------------------------------------------------------------------
+
+    def _address(self, leader: BrokerId) -> Address | None:
+        broker = self._image.brokers.get(leader)
+        endpoint = broker.endpoints.get(self._listener) if broker is not None else None
+        return (endpoint.host, endpoint.port) if endpoint is not None else None
+
+    def _fetcher(self, leader: BrokerId) -> LeaderFetcher | None:
+        found = self._fetchers.get(leader)
+        if found is not None:
+            return found[1]
+        address = self._address(leader)
+        if address is None:
+            return None
+        fetcher = LeaderFetcher(leader, self._connect(*address), self._context)
+        self._fetchers[leader] = (address, fetcher)
+        return fetcher
