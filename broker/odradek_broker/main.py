@@ -19,32 +19,40 @@ import signal
 import socket
 import sys
 import time
+from asyncio import FIRST_COMPLETED
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import uvloop
 
 from odradek_broker.admin.state import Readiness
-from odradek_broker.controller.metadata_log import LocalMetadataLog, open_metadata_log
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.fetch_session import FetchSessions
 from odradek_broker.handlers.registry import build_handlers
 from odradek_broker.log.cleaner_manager import CleanerConfig, CleanerManager
-from odradek_broker.log.dir_identity import LogDirConfigError
+from odradek_broker.log.dir_identity import LogDirConfigError, claim_identity
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import EMPTY_IMAGE
+from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.model.config_table import ConfigError
-from odradek_broker.model.ids import BrokerId, TopicPartition
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.network.server import Server
 from odradek_broker.partition.service import PartitionService
+from odradek_broker.raft.log_files import open_metadata_log
+from odradek_broker.raft.opening import open_quorum
+from odradek_broker.raft.service import Identity
+from odradek_broker.raft.values import Endpoint, ReplicaKey
 from odradek_broker.runtime.clock import SystemClock
-from odradek_broker.runtime.disk import RealDisk
+from odradek_broker.runtime.disk import Disk, RealDisk
+from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.loop_lag import LoopLag
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.settings import Settings
@@ -92,22 +100,31 @@ class Broker:
         )
         metrics = Metrics()
         rng = Random()
-        partitions = PartitionService(
-            node_id, settings, self._logs, self._clock, loop, LoopThreads(loop)
-        )
-        metadata_log = open_metadata_log(
-            settings.metadata_log_dir, disk, settings, self._clock.now_ms()
+        threads = LoopThreads(loop)
+        partitions = PartitionService(node_id, settings, self._logs, self._clock, loop, threads)
+        cluster_id = self._logs.cluster_id
+        self._metadata = MetadataPublisher(node_id, settings)
+        self._quorum = open_quorum(
+            settings,
+            open_metadata_log(settings.metadata_log_dir, disk, settings, self._clock.now_ms()),
+            self._metadata,
+            Identity(
+                ReplicaKey(node_id, _metadata_directory_id(settings, disk, cluster_id)),
+                cluster_id,
+                settings.listeners.inter_broker_name,
+            ),
+            clock=self._clock,
+            loop=loop,
+            threads=threads,
+            rng=rng,
+            on_failure=self._failed,
         )
         self._controller = ControllerService(
-            settings,
-            rng,
-            LocalMetadataLog(metadata_log, self._clock, asyncio.to_thread),
-            node_id,
-            self._logs.cluster_id,
+            settings, rng, self._quorum, self._metadata, node_id, cluster_id
         )
         self._context = BrokerContext(
             node_id=node_id,
-            cluster_id=self._logs.cluster_id,
+            cluster_id=cluster_id,
             settings=settings,
             clock=self._clock,
             rng=rng,
@@ -115,6 +132,8 @@ class Broker:
             logs=self._logs,
             cleaner=self._cleaner,
             partitions=partitions,
+            metadata=self._metadata,
+            quorum=self._quorum,
             controller=self._controller,
             fetch_sessions=FetchSessions(
                 settings.int("max.incremental.fetch.session.cache.slots"), rng
@@ -123,20 +142,23 @@ class Broker:
         self._server = Server(self._context, build_handlers(metrics), loop)
         self._lag = LoopLag(loop, self._clock, metrics)
         self._tasks: list[asyncio.Task[None]] = []
+        self.failure: asyncio.Future[None] = loop.create_future()  # only ever an exception
+
+    def _failed(self, error: Exception) -> None:
+        if not self.failure.done():
+            self.failure.set_exception(StartError(f"the metadata log cannot be used: {error}"))
+            self.failure.exception()
 
     async def start(self) -> None:
         ports = self._bind_listeners()
-        everything = await self._controller.start()
-        await self._load_logs()
-        self._context.partitions.apply(everything)
-        self._controller.subscribe(self._context.partitions.apply)
-        self._controller.subscribe(self._reconfigure)
-        await self._controller.register_broker(
-            self._settings.listeners.advertise(ports),
-            self._logs.directory_ids,
-            clean_shutdown=self._logs.clean_shutdown,
+        advertised = self._settings.listeners.advertise(ports)
+        await self._join_quorum(advertised)
+        broker_epoch = await self._controller.register_broker(
+            advertised, self._logs.directory_ids, clean_shutdown=self._logs.clean_shutdown
         )
-        self._server.start_accepting()
+        await self._load_logs()
+        self._host_partitions(broker_epoch)
+        self._context.serves_clients = True
         self._lag.start()
         self._cleaner.start()
         self._tasks.append(asyncio.create_task(self._housekeeping()))
@@ -145,6 +167,29 @@ class Broker:
         await self._start_admin()
         if self._admin is not None:
             self._admin.attach(self._context)
+
+    async def _join_quorum(self, advertised: Sequence[Listener]) -> None:
+        """Take part in the quorum; its requests are served from now on, no others."""
+        seat = ControllerSeat(self._controller, self._metadata)
+        self._quorum.attach(seat)
+        self._server.start_accepting()
+        inter_broker = self._settings.listeners.inter_broker_name
+        await self._quorum.start(
+            tuple(
+                Endpoint(listener.name, listener.host, listener.port)
+                for listener in advertised
+                if listener.name == inter_broker
+            )
+        )
+        await seat.taken.wait()
+
+    def _host_partitions(self, broker_epoch: int) -> None:
+        metadata, partitions = self._metadata, self._context.partitions
+        partitions.await_registration(broker_epoch)
+        everything = MetadataDelta.between(EMPTY_IMAGE, metadata.image)
+        partitions.apply(everything, metadata.controller_epoch)
+        metadata.subscribe(partitions.apply)
+        metadata.subscribe(self._reconfigure)
 
     async def stop(self) -> None:
         self._readiness.wait_for("stop", "the broker is stopping")
@@ -156,12 +201,13 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._cleaner.stop)
+        self._quorum.stop()
         await asyncio.to_thread(self._logs.close)
         if self._admin is not None:
             await self._admin.stop()
         logger.info("stopped")
 
-    def _reconfigure(self, delta: MetadataDelta) -> None:
+    def _reconfigure(self, delta: MetadataDelta, _: int) -> None:
         """What reads its settings only now and then is told that they changed."""
         if delta.broker_config_changed(BrokerId(self._context.node_id)):
             self._cleaner.reconfigure()
@@ -176,7 +222,7 @@ class Broker:
         return ports
 
     async def _load_logs(self) -> None:
-        image = self._controller.image
+        image = self._metadata.image
 
         def config_of(topic_partition: TopicPartition) -> LogConfig:
             return self._settings.log_config(image.topic_config(topic_partition.topic))
@@ -227,6 +273,30 @@ class Broker:
         print(json.dumps(line), flush=True)
 
 
+class ControllerSeat:
+    """Tells the controller of this node when the quorum elects it, and when it does no more."""
+
+    def __init__(self, controller: ControllerService, metadata: MetadataPublisher) -> None:
+        self._controller = controller
+        self._metadata = metadata
+        self.taken = asyncio.Event()
+
+    def became_leader(self, epoch: LeaderEpoch) -> None:
+        self._controller.become_active(epoch, self._metadata.image)
+        self.taken.set()
+
+    def lost_leadership(self) -> None:
+        self.taken.clear()
+        self._controller.resign()
+
+
+def _metadata_directory_id(settings: Settings, disk: Disk, cluster_id: str) -> UUID:
+    """Of the directory with the metadata log, which need not be one of `log.dirs`."""
+    path = str(settings.metadata_log_dir)
+    disk.make_dir(path)
+    return claim_identity(disk, path, cluster_id, settings.node_id).directory_id
+
+
 def _log_settings(settings: Settings, node_id: BrokerId) -> LogSettings:
     return LogSettings(
         # Empty: what the directories say, or a new one for a new cluster.
@@ -274,9 +344,17 @@ async def _serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     broker = Broker(settings, loop)
-    await broker.start()
-    await stop.wait()
+    stopping = loop.create_task(stop.wait())
+    starting = loop.create_task(broker.start())
+    ends: set[asyncio.Future[Any]] = {stopping, broker.failure}
+    await asyncio.wait({starting, *ends}, return_when=FIRST_COMPLETED)
+    if starting.done():
+        starting.result()
+        await asyncio.wait(ends, return_when=FIRST_COMPLETED)
+    starting.cancel()
     await broker.stop()
+    if broker.failure.done():
+        broker.failure.result()
 
 
 def run_broker(settings: Settings) -> int:

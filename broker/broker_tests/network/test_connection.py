@@ -41,6 +41,9 @@ class Bench:
             logs=None,
             cleaner=None,
             partitions=None,
+            metadata=None,
+            quorum=None,
+            serves_clients=True,
             controller=None,
             fetch_sessions=None,
         )

@@ -27,7 +27,6 @@ from odradek_broker.network.server import Server
 from odradek_broker.raft.formation import Formation
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.quorum_state import QuorumConfig
-from odradek_broker.raft.sender import Address
 from odradek_broker.raft.service import Identity, QuorumService
 from odradek_broker.raft.snapshots import SnapshotPolicy
 from odradek_broker.raft.values import Endpoint, ReplicaKey
@@ -36,6 +35,7 @@ from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import LoopThreads
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from odradek_broker.log.cleaner_manager import CleanerManager
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.types import FileRange
+from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.metrics import Metrics
@@ -17,6 +18,7 @@ from odradek_broker.runtime.settings import Settings
 if TYPE_CHECKING:
     from odradek_broker.controller.service import ControllerService
     from odradek_broker.handlers.fetch_session import FetchSessions
+    from odradek_broker.raft.service import QuorumService
 
 # A response without its 4-byte size, in pieces: bytes are sent, ranges go by sendfile.
 Chunks = list[bytes | FileRange]
@@ -35,8 +37,11 @@ class BrokerContext:
     logs: LogManager
     cleaner: CleanerManager
     partitions: PartitionService
+    metadata: MetadataPublisher
+    quorum: "QuorumService"
     controller: "ControllerService"
     fetch_sessions: "FetchSessions"
+    serves_clients: bool = False  # from when the partitions are hosted; before, only brokers
 
 
 class RequestContext(ABC):

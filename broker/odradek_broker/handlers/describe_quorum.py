@@ -1,8 +1,8 @@
 """DescribeQuorum (55), v0–2: who votes about the metadata log. Here: this node, alone."""
 
-from odradek_broker.controller.metadata_log import METADATA_PARTITION
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.model.errors import ErrorCode
+from odradek_broker.raft.log_files import METADATA_PARTITION
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 55
@@ -37,7 +37,7 @@ def _quorum(ctx: RequestContext) -> Struct:
         partition_index=METADATA_PARTITION.partition,
         error_code=ErrorCode.none,
         error_message="",
-        leader_id=controller.controller_id,
+        leader_id=ctx.broker.node_id,
         leader_epoch=controller.epoch,
         high_watermark=end_offset,
         current_voters=[

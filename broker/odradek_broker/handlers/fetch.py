@@ -20,7 +20,7 @@ larger, so that a consumer always gets on (KIP-74).
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from odradek_broker.handlers import fetch_session
+from odradek_broker.handlers import fetch_metadata, fetch_session
 from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.fetch_session import FetchSession, Key, SessionPartition
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
@@ -50,6 +50,12 @@ FOLLOWER_FETCHING_FROM = 11
 
 def serve(ctx: RequestContext, frame: bytearray, body_at: int) -> None:
     request = decode_fetch(ctx.api_version, frame, body_at)
+    if fetch_metadata.is_for_metadata(request):
+        fetch_metadata.serve(ctx, request)
+        return
+    if not ctx.broker.serves_clients:
+        ctx.disconnect("the broker is starting")
+        return
     try:
         if request.replica_id >= 0:
             _check_follower(ctx)

@@ -15,6 +15,7 @@ from typing import Any
 from odradek_broker.handlers import (
     alter_configs,
     api_versions,
+    begin_quorum_epoch,
     create_acls,
     create_partitions,
     create_topics,
@@ -29,7 +30,9 @@ from odradek_broker.handlers import (
     describe_quorum,
     describe_topic_partitions,
     describe_user_scram_credentials,
+    end_quorum_epoch,
     fetch,
+    fetch_snapshot,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
@@ -39,6 +42,8 @@ from odradek_broker.handlers import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    update_raft_voter,
+    vote,
 )
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.runtime.metrics import Metrics, RequestMetrics
@@ -47,6 +52,7 @@ from odradek_broker.wire.struct import Struct
 MODULES: tuple[ModuleType, ...] = (
     alter_configs,
     api_versions,
+    begin_quorum_epoch,
     create_acls,
     create_partitions,
     create_topics,
@@ -61,7 +67,9 @@ MODULES: tuple[ModuleType, ...] = (
     describe_quorum,
     describe_topic_partitions,
     describe_user_scram_credentials,
+    end_quorum_epoch,
     fetch,
+    fetch_snapshot,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
@@ -71,6 +79,8 @@ MODULES: tuple[ModuleType, ...] = (
     metadata,
     offset_for_leader_epoch,
     produce,
+    update_raft_voter,
+    vote,
 )
 
 Handle = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]

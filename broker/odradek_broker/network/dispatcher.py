@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# What a broker that is starting serves already: the quorum and the controller may need it to
+# get ready themselves. ApiVersions 18, Fetch 1 (only of metadata), Vote 52, Begin- 53 and
+# EndQuorumEpoch 54, AlterPartition 56, Envelope 58, FetchSnapshot 59, BrokerRegistration 62,
+# BrokerHeartbeat 63, AllocateProducerIds 67, AssignReplicasToDirs 73, UpdateRaftVoter 82.
+EARLY_APIS = frozenset((18, 1, 52, 53, 54, 56, 58, 59, 62, 63, 67, 73, 82))
+
 
 class Dispatcher:
     def __init__(self, broker: BrokerContext, handlers: dict[int, Handler]) -> None:
@@ -53,6 +59,9 @@ class Dispatcher:
                 f"{handler.name} version {version}, offered are "
                 f"{handler.versions.start}–{handler.versions.stop - 1}"
             )
+            return None
+        if not self._broker.serves_clients and header.api_key not in EARLY_APIS:
+            connection.close("the broker is starting")
             return None
         return Exchange(
             self._broker,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft import rpc_requests, rpc_responses
@@ -17,6 +17,7 @@ from odradek_broker.raft.messages import FetchRequest, FetchSnapshotRequest
 from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.types import Event, ReceivedResponse, RequestFailed, Send
 from odradek_broker.raft.values import NodeId
+from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.peer import Peer, PeerUnavailable
 
@@ -24,11 +25,6 @@ logger = logging.getLogger(__name__)
 
 # Addresses that are not used any more (nodes that moved) are forgotten beyond this many.
 PEERS_MAX = 64
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
 
 
 class WrongClusterError(Exception):
@@ -93,8 +89,7 @@ class Sender:
             if isinstance(error, KafkaError) and error.code is ErrorCode.inconsistent_cluster_id:
                 self._on_wrong_cluster(
                     WrongClusterError(
-                        f"{address.host}:{address.port} belongs to another cluster than "
-                        f"{self._cluster_id}"
+                        f"{address} belongs to another cluster than {self._cluster_id}"
                     )
                 )
         else:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
@@ -37,7 +37,7 @@ from odradek_broker.raft.log_files import BATCH_BYTES_MAX, LogFiles
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import FetchResponse, Request, Response
 from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
-from odradek_broker.raft.sender import Address, Sender, WrongClusterError
+from odradek_broker.raft.sender import Sender, WrongClusterError
 from odradek_broker.raft.snapshot_files import SnapshotError, read_metadata_records
 from odradek_broker.raft.snapshots import SnapshotPolicy, Snapshots
 from odradek_broker.raft.states import Role
@@ -79,6 +79,7 @@ from odradek_broker.raft.values import (
 )
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.tasks import Cancellable, Threads
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.record_batch import read_header
@@ -326,9 +327,9 @@ class QuorumService:
     def next_offset(self) -> Offset:
         return self.state.log.end_offset
 
-    def append(self, records: Sequence[MetadataRecord]) -> Awaitable[None]:
+    def append(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
         """Append as one batch: all of them or none. Their offsets are given at once; the
-        awaitable is done when they are committed and published. KafkaError: NOT_CONTROLLER if
+        future is done when they are committed and published. KafkaError: NOT_CONTROLLER if
         this node does not lead, or (then the outcome is unknown) does no longer."""
         if not self.is_active:
             raise KafkaError(ErrorCode.not_controller, "this node is not the active controller")
@@ -356,6 +357,7 @@ class QuorumService:
         for pending in appends:
             if not pending.committed.done():
                 pending.committed.set_exception(error)
+                pending.committed.exception()  # nobody has to listen
 
     # -- events in, instructions out ---------------------------------------------------------------
 

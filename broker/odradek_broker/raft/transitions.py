@@ -172,7 +172,8 @@ def end_resignation(state: QuorumState, now_ms: float, out: list[Instruction]) -
     _change(state, Cause.RESIGNATION_OVER, out)
     state.epoch += 1
     state.leader_id, state.leader_endpoints, state.voted = None, (), None
-    state.deadline_ms = now_ms + election_timeout_ms(state)
+    alone = state.voters.keys == (state.key,)  # nobody to wait for
+    state.deadline_ms = now_ms if alone else now_ms + election_timeout_ms(state)
 
 
 def _change(state: QuorumState, cause: Cause, out: list[Instruction]) -> None:

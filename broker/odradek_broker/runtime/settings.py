@@ -30,6 +30,12 @@ from odradek_broker.model.config_table import (
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.listeners import Listeners, parse_listeners
 from odradek_broker.runtime.properties import parse_properties
+from odradek_broker.runtime.quorum_addresses import (
+    BOOTSTRAP_SERVERS,
+    VOTERS,
+    parse_bootstrap_servers,
+    parse_voters,
+)
 
 ENVIRONMENT_PREFIX = "KAFKA_"
 
@@ -90,6 +96,8 @@ class Settings:
         self._resolve_all()
         self._check()
         self.listeners = self._parse_listeners()
+        self.quorum_voters = parse_voters(self.list(VOTERS))
+        self.quorum_bootstrap_servers = parse_bootstrap_servers(self.list(BOOTSTRAP_SERVERS))
 
     @classmethod
     def load(

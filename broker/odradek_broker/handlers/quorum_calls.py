@@ -1,0 +1,32 @@
+"""What the APIs between the nodes of the metadata quorum share."""
+
+import asyncio
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.raft.messages import Request, Response
+from odradek_broker.raft.service import Records
+
+
+def check_sender(ctx: RequestContext, cluster_id: str | None) -> None:
+    """Clients have no part in the quorum, and nodes of two clusters that got each other's
+    addresses must not listen to each other."""
+    if ctx.listener != ctx.broker.settings.listeners.inter_broker_name:
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    if cluster_id is not None and cluster_id != ctx.broker.cluster_id:
+        raise KafkaError(ErrorCode.inconsistent_cluster_id)
+
+
+def ask_quorum(
+    ctx: RequestContext, cluster_id: str | None, request: Request
+) -> "asyncio.Future[tuple[Response, Records | None]]":
+    """Gives a request to the quorum; its answer may take a while."""
+    check_sender(ctx, cluster_id)
+    answered = asyncio.get_running_loop().create_future()
+
+    def ticket(response: Response, records: Records | None) -> None:
+        if not answered.done():
+            answered.set_result((response, records))
+
+    ctx.broker.quorum.request(request, ticket)
+    return answered

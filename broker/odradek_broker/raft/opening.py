@@ -1,0 +1,90 @@
+"""Puts a node's quorum service together from its settings. Called by main.py.
+
+Which of three ways a node with an empty disk goes is decided here:
+
+    controller.quorum.voters names it          it forms the cluster together with the others
+    an address to ask is configured            it joins a cluster that exists
+    neither                                    it is a cluster of its own
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from odradek_broker.metadata.publisher import MetadataPublisher
+from odradek_broker.raft.formation import Formation
+from odradek_broker.raft.log_files import LogFiles
+from odradek_broker.raft.quorum_state import QuorumConfig
+from odradek_broker.raft.service import Identity, QuorumService
+from odradek_broker.raft.snapshots import SnapshotPolicy
+from odradek_broker.raft.values import NodeId
+from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.quorum_addresses import Address
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.tasks import Threads
+
+# Addresses whose node ids are not known get numbers from here downwards.
+FIRST_UNKNOWN_NODE: NodeId = -2
+
+
+def open_quorum(
+    settings: Settings,
+    files: LogFiles,
+    publisher: MetadataPublisher,
+    identity: Identity,
+    *,
+    clock: Clock,
+    loop: asyncio.AbstractEventLoop,
+    threads: Threads,
+    rng: Random,
+    on_failure: Callable[[Exception], None],
+) -> QuorumService:
+    return QuorumService(
+        files,
+        publisher,
+        identity,
+        quorum_config(settings),
+        bootstrap=bootstrap_addresses(settings),
+        formation=formation_of(settings),
+        snapshot_policy=SnapshotPolicy(
+            settings.int("metadata.log.max.record.bytes.between.snapshots"),
+            settings.int("metadata.log.max.snapshot.interval.ms"),
+        ),
+        fetch_bytes_max=settings.int("controller.quorum.fetch.max.bytes"),
+        clock=clock,
+        loop=loop,
+        threads=threads,
+        rng=rng,
+        on_failure=on_failure,
+    )
+
+
+def quorum_config(settings: Settings) -> QuorumConfig:
+    return QuorumConfig(
+        election_timeout_ms=settings.int("controller.quorum.election.timeout.ms"),
+        election_backoff_max_ms=settings.int("controller.quorum.election.backoff.max.ms"),
+        fetch_timeout_ms=settings.int("controller.quorum.fetch.timeout.ms"),
+        request_timeout_ms=settings.int("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=settings.int("controller.quorum.retry.backoff.ms"),
+        snapshot_chunk_bytes=settings.int("controller.quorum.fetch.snapshot.max.bytes"),
+    )
+
+
+def bootstrap_addresses(settings: Settings) -> dict[NodeId, Address]:
+    addresses = dict(settings.quorum_voters)
+    addresses.pop(settings.node_id, None)
+    for number, address in enumerate(settings.quorum_bootstrap_servers):
+        addresses[FIRST_UNKNOWN_NODE - number] = address
+    return addresses
+
+
+def formation_of(settings: Settings) -> Formation | None:
+    node_id = settings.node_id
+    voters = settings.quorum_voters
+    if node_id in voters:
+        return Formation(node_id, frozenset(voters) - {node_id})
+    if voters or settings.quorum_bootstrap_servers:
+        return None
+    return Formation(node_id, frozenset())
