@@ -104,6 +104,15 @@ class Metadata:
         self.image = EMPTY_IMAGE
         self.controller_epoch = 1
         self.listeners: list[PartitionService] = []
+        self._held: dict[PartitionService, list[tuple[MetadataDelta, int]]] = {}
+
+    def hold_back(self, service: PartitionService) -> None:
+        """It hears nothing until it is released."""
+        self._held.setdefault(service, [])
+
+    def release(self, service: PartitionService) -> None:
+        for delta, epoch in self._held.pop(service, []):
+            service.apply(delta, epoch)
 
     def commit(self, *records: MetadataRecord) -> MetadataDelta:
         delta = MetadataDelta(self.image)
@@ -113,7 +122,10 @@ class Metadata:
         delta.after.validate()
         self.image = delta.after
         for service in self.listeners:
-            service.apply(delta, self.controller_epoch)
+            if service in self._held:
+                self._held[service].append((delta, self.controller_epoch))
+            else:
+                service.apply(delta, self.controller_epoch)
         return delta
 
 

@@ -32,7 +32,8 @@ from odradek_broker.partition import follower_state
 from odradek_broker.partition.follower_state import FetchPosition, Status
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.replication.batches import append, whole_batches
+from odradek_broker.replication.applying import carry_out
+from odradek_broker.replication.batches import whole_batches
 from odradek_broker.replication.session import FollowerSession, Key, SessionRequest
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
@@ -302,6 +303,8 @@ class LeaderFetcher:
             return
         if sent.request.epoch == 0:
             self._session.opened(response.session_id)
+        elif not response.session_id:
+            self._session.reset()  # nothing was left to fetch, so the leader closed it
         await self._apply(sent.number, response)
 
     def _lost_connection(self, reason: str) -> None:
@@ -364,43 +367,16 @@ class LeaderFetcher:
     def _carry_out(
         self, entry: _Entry, instructions: follower_state.Instructions, records: memoryview
     ) -> None:
-        partition = entry.partition
-        log = partition.log
-        for instruction in instructions:
-            match instruction:
-                case follower_state.Append():
-                    append(log, records)
-                    if partition.must_flush:
-                        self._flush(entry)
-                case follower_state.MoveHighWatermark(high_watermark):
-                    log.high_watermark = high_watermark
-                    self._context.partitions.mark_dirty(partition)
-                case follower_state.MoveLogStart(log_start_offset):
-                    log.advance_log_start_offset(log_start_offset)
-                case follower_state.Truncate(offset, below_high_watermark):
-                    self._truncate(partition, offset, below_high_watermark)
-                case follower_state.TruncateFully(offset):
-                    logger.warning("%s: all is gone at the leader, starts at %d", log, offset)
-                    log.truncate_fully_and_start_at(offset, self._context.clock.now_ms())
-                case follower_state.LookUpOffsets(position):
-                    task = self._loop.create_task(self._look_up(entry, position))
-                    self._lookups.add(task)
-                    task.add_done_callback(self._lookups.discard)
-
-    def _truncate(self, partition: Partition, offset: int, below_high_watermark: bool) -> None:
-        log = partition.log
-        if below_high_watermark:
-            logger.error(
-                "%s: truncating to %d, below the high watermark %d: broker %d leads without "
-                "records that were committed (an unclean election, or it lost its disk)",
-                log.topic_partition,
-                offset,
-                log.high_watermark,
-                self.leader,
-            )
-        else:
-            logger.info("%s: truncating to %d", log, offset)
-        log.truncate_to(offset)
+        context, partition = self._context, entry.partition
+        look_up = carry_out(
+            partition, instructions, records, context.partitions, context.clock.now_ms()
+        )
+        if look_up is not None:
+            task = self._loop.create_task(self._look_up(entry, look_up.position))
+            self._lookups.add(task)
+            task.add_done_callback(self._lookups.discard)
+        elif instructions and partition.must_flush:
+            self._flush(entry)
 
     def _failed(self, entry: _Entry, position: FetchPosition, error: KafkaError) -> None:
         partition = entry.partition

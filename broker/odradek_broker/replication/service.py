@@ -6,6 +6,7 @@ registration. A leader that is not registered (yet, or any more) is not fetched 
 partitions wait until the metadata says more.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -21,6 +22,10 @@ from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Threads
 
 logger = logging.getLogger(__name__)
+
+# A connection that nothing is fetched through stays this long: after an election the same
+# partition often follows the same broker again.
+IDLE_SECONDS = 5.0
 
 Address = tuple[str, int]
 Connect = Callable[[str, int], LeaderConnection]
@@ -41,6 +46,7 @@ class ReplicationService:
         self._context = FetcherContext(settings, clock, threads, partitions)
         self._listener = settings.listeners.inter_broker_name
         self._connect = connect
+        self._loop = asyncio.get_running_loop()
         self._image: MetadataImage = EMPTY_IMAGE
         self._fetchers: dict[BrokerId, tuple[Address, LeaderFetcher]] = {}
         self._followed: dict[Partition, BrokerId] = {}  # and whom they follow
@@ -73,6 +79,11 @@ class ReplicationService:
         _, fetcher = self._fetchers[leader]
         fetcher.remove(partition)
         if not len(fetcher):
+            self._loop.call_later(IDLE_SECONDS, self._close_if_idle, leader, fetcher)
+
+    def _close_if_idle(self, leader: BrokerId, fetcher: LeaderFetcher) -> None:
+        found = self._fetchers.get(leader)
+        if found is not None and found[1] is fetcher and not len(fetcher):
             del self._fetchers[leader]
             fetcher.close()
 
