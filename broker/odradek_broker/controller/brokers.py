@@ -1,33 +1,74 @@
-"""Decisions about brokers: a single one registers itself at start.
+"""Decisions about brokers: register, fence, unfence, controlled shutdown, unregister.
 
-Fencing, heartbeats and elections come with the quorum; until then a broker that is here is
-live, and leads what it has.
+A broker registers when it starts, and gets a broker epoch: the offset of its registration's
+record. It is fenced until its metadata has reached that offset, and again when it is silent for
+too long or stops. What a fenced broker led is led by others; it is in no ISR in which others
+are. Checks and words are Apache Kafka's.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
+from odradek_broker.controller.partition_changes import (
+    PartitionChanges,
+    Strategy,
+    active_brokers,
+    default_dir,
+    is_lost,
+    without,
+)
 from odradek_broker.controller.result import Result
-from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import (
+    NO_LEADER,
+    RESERVED_DIRECTORIES,
+    BrokerRegistrationChangeRecord,
     Endpoint,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
     SupportedFeature,
+    UnregisterBrokerRecord,
 )
+from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId, Offset
 from odradek_broker.runtime.listeners import SECURITY_PROTOCOLS, Listener
+from odradek_broker.wire.struct import Struct
+
+logger = logging.getLogger(__name__)
 
 METADATA_VERSION = "metadata.version"
 METADATA_VERSION_LEVEL = 30  # 4.3-IV0, the release whose records and answers we follow
 METADATA_VERSION_MIN = 7  # 3.3-IV3, the lowest that Kafka 4 knows
+SUPPORTED_FEATURES = (
+    SupportedFeature(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
+)
 
 
 def bootstrap() -> Sequence[MetadataRecord]:
     """The first records of a new cluster."""
     return [FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL)]
+
+
+def check_epoch(image: MetadataImage, broker_id: BrokerId, epoch: int) -> BrokerRegistration:
+    """The broker, if `epoch` is that of its registration; else STALE_BROKER_EPOCH."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise KafkaError(
+            ErrorCode.stale_broker_epoch, f"No broker registration found for broker id {broker_id}"
+        )
+    if broker.epoch != epoch:
+        raise KafkaError(
+            ErrorCode.stale_broker_epoch,
+            f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}",
+        )
+    return broker
+
+
+# -- registration -----------------------------------------------------------------------------
 
 
 def register_broker(
@@ -41,7 +82,7 @@ def register_broker(
     log_dirs: Sequence[UUID],
     clean_shutdown: bool,
 ) -> Result[int]:
-    """Registers a broker that starts; the response is its broker epoch.
+    """Registers the only broker of a cluster, at once unfenced; the response is its epoch.
 
     After an unclean shutdown the tail of a log may be gone. Every partition that the broker
     leads gets a new leader epoch then, so that clients notice (KIP-320) instead of reading
@@ -52,24 +93,16 @@ def register_broker(
             broker_id=broker_id,
             incarnation_id=incarnation_id,
             broker_epoch=next_offset,
-            end_points=tuple(
-                Endpoint(
-                    listener.name,
-                    listener.host,
-                    listener.port,
-                    SECURITY_PROTOCOLS.index(listener.security_protocol),
-                )
-                for listener in listeners
-            ),
-            features=(
-                SupportedFeature(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
-            ),
+            end_points=endpoints(listeners),
+            features=SUPPORTED_FEATURES,
             rack=rack,
             fenced=False,
             in_controlled_shutdown=False,
             log_dirs=tuple(log_dirs),
         )
     ]
+    registered = _after(image, records)
+    live = active_brokers(registered)
     if not clean_shutdown:
         records += [
             PartitionChangeRecord(partition, topic.id, leader=broker_id)
@@ -77,4 +110,278 @@ def register_broker(
             for partition, registration in topic.partitions.items()
             if registration.leader == broker_id
         ]
+    records += elect_where_leaderless(registered, live, unclean_default=False)
     return Result(records, next_offset)
+
+
+def endpoints(listeners: Sequence[Listener]) -> tuple[Endpoint, ...]:
+    return tuple(
+        Endpoint(
+            listener.name,
+            listener.host,
+            listener.port,
+            SECURITY_PROTOCOLS.index(listener.security_protocol),
+        )
+        for listener in listeners
+    )
+
+
+def register(
+    image: MetadataImage,
+    request: Struct,
+    *,
+    cluster_id: str,
+    next_offset: Offset,
+    is_alive: bool,
+    unclean_default: bool,
+) -> Result[int]:
+    """BrokerRegistration; the response is the broker epoch. Raises KafkaError.
+
+    `is_alive`: the incarnation that is registered has a session. A new incarnation takes its
+    place nevertheless if it holds one of the same directories, because a directory is locked by
+    the process that uses it: then the old one is dead, and nobody has to wait for its session
+    to end. What the old one led is led by others from here on.
+    """
+    if request.cluster_id != cluster_id:
+        raise KafkaError(
+            ErrorCode.inconsistent_cluster_id,
+            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    existing = image.brokers.get(request.broker_id)
+    again = existing is not None and existing.incarnation_id == request.incarnation_id
+    displaces = existing is not None and is_alive and not again
+    if existing and displaces and set(existing.log_dirs).isdisjoint(request.log_dirs):
+        raise KafkaError(
+            ErrorCode.duplicate_broker_registration,
+            "Another broker is registered with that broker id.",
+        )
+    _check_directories(image, request)
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=existing.epoch if existing is not None and again else next_offset,
+        end_points=tuple(
+            Endpoint(listener.name, listener.host, listener.port, listener.security_protocol)
+            for listener in request.listeners
+        ),
+        features=_checked_features(image, request),
+        rack=request.rack,
+        fenced=existing.fenced if existing is not None and again else True,
+        in_controlled_shutdown=existing is not None and again and existing.in_controlled_shutdown,
+        log_dirs=tuple(request.log_dirs),
+    )
+    records: list[MetadataRecord] = [record]
+    if not again:
+        clean = existing is not None and request.previous_broker_epoch == existing.epoch
+        records += _new_incarnation(
+            _after(image, records), existing, record, clean=clean, unclean_default=unclean_default
+        )
+    return Result(records, record.broker_epoch)
+
+
+def _check_directories(image: MetadataImage, request: Struct) -> None:
+    reason = None
+    if not request.log_dirs:
+        reason = "No directories specified in request"
+    elif None in request.log_dirs or not RESERVED_DIRECTORIES.isdisjoint(request.log_dirs):
+        reason = "Reserved directory ID in request"
+    elif len(set(request.log_dirs)) != len(request.log_dirs):
+        reason = "Duplicate directory ID in request"
+    for broker in image.brokers.values():
+        shared = set(broker.log_dirs) & set(request.log_dirs)
+        if shared and broker.id != request.broker_id:
+            reason = (
+                f"Broker {broker.id} is already registered with directory {min(shared, key=str)}"
+            )
+    if reason is not None:
+        raise KafkaError(ErrorCode.invalid_registration, reason)
+
+
+def _checked_features(image: MetadataImage, request: Struct) -> tuple[SupportedFeature, ...]:
+    """Every feature that is on must be one that the broker supports."""
+    supported = {
+        feature.name: SupportedFeature(
+            feature.name, feature.min_supported_version, feature.max_supported_version
+        )
+        for feature in request.features
+    }
+    for name, level in image.features.items():
+        feature = supported.get(name, SupportedFeature(name, 0, 0))
+        lowest, highest = feature.min_supported_version, feature.max_supported_version
+        if not lowest <= level <= highest:
+            raise KafkaError(
+                ErrorCode.unsupported_version,
+                f"Unable to register because the broker does not support finalized version "
+                f"{level} of {name}. The broker wants a version between {lowest} and {highest}, "
+                "inclusive.",
+            )
+    return tuple(supported.values())
+
+
+def _new_incarnation(
+    image: MetadataImage,
+    previous: BrokerRegistration | None,
+    record: RegisterBrokerRecord,
+    *,
+    clean: bool,
+    unclean_default: bool,
+) -> list[PartitionChangeRecord]:
+    """The old incarnation leads nothing any more, and is in sync only where it is alone.
+
+    `image` has the new registration, so a replica whose directory is gone counts as lost."""
+    broker_id = record.broker_id
+    changes = PartitionChanges(image, active_brokers(image), unclean_default)
+    one_disk = len(record.log_dirs) == 1 and (previous is None or len(previous.log_dirs) == 1)
+    found = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if broker_id not in partition.replicas:
+                continue
+            lost = is_lost(image, partition, broker_id)
+            directory = None
+            if lost and one_disk and len(partition.replicas) == 1:
+                # Nobody else ever had it, and the disk was replaced: it begins anew.
+                logger.warning("%s-%d was on a disk that is gone, and is empty", topic.name, index)
+                directory = (broker_id, default_dir(image, broker_id))
+            if directory is not None or _is_concerned(partition, broker_id):
+                change = changes.of(
+                    topic,
+                    index,
+                    isr=without(partition.isr, {broker_id}),
+                    directory=directory,
+                    unclean_stop=None if clean and not lost else broker_id,
+                )
+                found += [change] if change else []
+    return found
+
+
+def _is_concerned(partition: PartitionRegistration, broker_id: BrokerId) -> bool:
+    return (
+        broker_id in partition.isr
+        or broker_id in partition.eligible_leader_replicas
+        or broker_id in partition.last_known_elr
+    )
+
+
+# -- fence, unfence, stop ---------------------------------------------------------------------
+
+
+def fence(
+    image: MetadataImage, brokers: Collection[BrokerId], *, unclean_default: bool
+) -> list[MetadataRecord]:
+    """They lead nothing any more and leave every ISR in which others are."""
+    live = active_brokers(image)
+    for broker_id in brokers:
+        live.pop(broker_id, None)
+    records: list[MetadataRecord] = [*_remove(image, brokers, live, unclean_default)]
+    for broker_id in brokers:
+        epoch = image.brokers[broker_id].epoch
+        records.append(BrokerRegistrationChangeRecord(broker_id, epoch, fenced=1))
+    return records
+
+
+def unfence(
+    image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
+) -> list[MetadataRecord]:
+    """The broker serves, and leads what nobody else could lead."""
+    broker = image.brokers[broker_id]
+    live: dict[BrokerId, Collection[UUID]] = active_brokers(image)
+    live[broker_id] = broker.log_dirs
+    records: list[MetadataRecord] = [
+        BrokerRegistrationChangeRecord(broker_id, broker.epoch, fenced=-1)
+    ]
+    return records + elect_where_leaderless(image, live, unclean_default=unclean_default)
+
+
+def elect_where_leaderless(
+    image: MetadataImage, live: Mapping[BrokerId, Collection[UUID]], *, unclean_default: bool
+) -> list[MetadataRecord]:
+    changes = PartitionChanges(image, live, unclean_default)
+    records: list[MetadataRecord] = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if partition.leader == NO_LEADER:
+                change = changes.of(topic, index)
+                records += [change] if change else []
+    return records
+
+
+def replace_absent_leaders(image: MetadataImage, *, unclean_default: bool) -> list[MetadataRecord]:
+    """Partitions led by a broker that is fenced or not there: its fencing was cut short."""
+    changes = PartitionChanges(image, active_brokers(image), unclean_default)
+    present = {broker.id for broker in image.brokers.values() if not broker.fenced}
+    records: list[MetadataRecord] = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if partition.leader != NO_LEADER and partition.leader not in present:
+                isr = tuple(r for r in partition.isr if r in present) or partition.isr
+                change = changes.of(topic, index, isr=isr)
+                records += [change] if change else []
+    return records
+
+
+def start_controlled_shutdown(
+    image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
+) -> list[MetadataRecord]:
+    """The broker goes on serving, but what it led is led by others."""
+    live = active_brokers(image)
+    live.pop(broker_id, None)
+    epoch = image.brokers[broker_id].epoch
+    strategy = Strategy.CONTROLLED_SHUTDOWN
+    return [
+        BrokerRegistrationChangeRecord(broker_id, epoch, in_controlled_shutdown=1),
+        *_remove(image, [broker_id], live, unclean_default, strategy),
+    ]
+
+
+def unregister(
+    image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
+) -> Result[Struct]:
+    """UnregisterBroker: the broker is forgotten, until it registers again."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise KafkaError(
+            ErrorCode.broker_id_not_registered, f"Broker ID {broker_id} is not currently registered"
+        )
+    live = active_brokers(image)
+    live.pop(broker_id, None)
+    records: list[MetadataRecord] = [
+        *_remove(image, [broker_id], live, unclean_default),
+        UnregisterBrokerRecord(broker_id, broker.epoch),
+    ]
+    return Result(records, Struct(error_code=ErrorCode.none, error_message=None))
+
+
+def _remove(
+    image: MetadataImage,
+    brokers: Collection[BrokerId],
+    live: Mapping[BrokerId, Collection[UUID]],
+    unclean_default: bool,
+    strategy: Strategy = Strategy.OFFLINE,
+) -> list[PartitionChangeRecord]:
+    """Takes brokers out of every ISR and leadership."""
+    gone = frozenset(brokers)
+    changes = PartitionChanges(image, live, unclean_default, shutting_down=gone)
+    found = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if not gone.isdisjoint(partition.isr):
+                change = changes.of(topic, index, strategy, isr=without(partition.isr, gone))
+                if change is not None:
+                    found.append(change)
+    return found
+
+
+def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
+    return any(
+        partition.leader == broker_id
+        for topic in image.topics.values()
+        for partition in topic.partitions.values()
+    )
+
+
+def _after(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataImage:
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    return delta.finish(image.offset + len(records)).after

@@ -4,14 +4,35 @@ A block is a record, so ids are unique over all brokers and restarts; what is le
 when a broker stops is lost, which costs nothing of 2^63.
 """
 
+from odradek_broker.controller.brokers import check_epoch
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import ProducerIdsRecord
+from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId
+from odradek_broker.wire.struct import Struct
 
 BLOCK_SIZE = 1000
+PRODUCER_ID_MAX = 2**63 - 1
 
 
 def allocate_block(image: MetadataImage, broker_id: BrokerId, broker_epoch: int) -> Result[range]:
     block = range(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
+    if block.stop > PRODUCER_ID_MAX:
+        raise KafkaError(
+            ErrorCode.unknown_server_error,
+            "Exhausted all producerIds as the next block's end producerId has exceeded the int64 "
+            "type limit",
+        )
     return Result([ProducerIdsRecord(broker_id, broker_epoch, block.stop)], block)
+
+
+def allocate_producer_ids(image: MetadataImage, request: Struct) -> Result[Struct]:
+    """AllocateProducerIds. Raises KafkaError (STALE_BROKER_EPOCH)."""
+    check_epoch(image, request.broker_id, request.broker_epoch)
+    allocated = allocate_block(image, request.broker_id, request.broker_epoch)
+    block = allocated.response
+    response = Struct(
+        error_code=ErrorCode.none, producer_id_start=block.start, producer_id_len=len(block)
+    )
+    return Result(allocated.records, response)

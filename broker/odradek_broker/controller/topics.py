@@ -15,6 +15,7 @@ from odradek_broker.controller.configs import (
     effective_topic_configs,
     validate_topic_configs,
 )
+from odradek_broker.controller.partition_changes import default_dir
 from odradek_broker.controller.result import Result
 from odradek_broker.controller.topic_names import (
     METADATA_TOPIC,
@@ -23,7 +24,6 @@ from odradek_broker.controller.topic_names import (
 )
 from odradek_broker.metadata.image import MetadataImage, TopicImage
 from odradek_broker.metadata.records import (
-    UNASSIGNED_DIRECTORY,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -191,6 +191,19 @@ def _manual_assignments(image: MetadataImage, topic: Struct) -> list[Replicas]:
 def _check_manual(
     image: MetadataImage, replicas: Replicas, replication_factor: int | None, partition: int
 ) -> None:
+    check_replicas(image, replicas, replication_factor)
+    if not _in_sync(image, replicas):
+        raise KafkaError(
+            ErrorCode.invalid_replica_assignment,
+            "All brokers specified in the manual partition assignment for partition "
+            f"{partition} are fenced or in controlled shutdown.",
+        )
+
+
+def check_replicas(
+    image: MetadataImage, replicas: Replicas, replication_factor: int | None = None
+) -> None:
+    """Raises KafkaError unless a partition could have these replicas."""
     reason = None
     unknown = [broker for broker in sorted(replicas) if broker not in image.brokers]
     twice = [broker for broker, times in sorted(Counter(replicas).items()) if times > 1]
@@ -208,11 +221,6 @@ def _check_manual(
             f"The manual partition assignment includes a partition with {len(replicas)} "
             "replica(s), but this is not consistent with previous partitions, which have "
             f"{replication_factor} replica(s)."
-        )
-    elif not _in_sync(image, replicas):
-        reason = (
-            "All brokers specified in the manual partition assignment for partition "
-            f"{partition} are fenced or in controlled shutdown."
         )
     if reason:
         raise KafkaError(ErrorCode.invalid_replica_assignment, reason)
@@ -271,18 +279,13 @@ def place_replicas(
 
 def _in_sync(image: MetadataImage, replicas: Replicas) -> Replicas:
     """A new partition's replicas that can hold it at once; the first is its leader."""
-    brokers = [image.brokers[replica] for replica in replicas]
-    return tuple(b.id for b in brokers if not b.fenced and not b.in_controlled_shutdown)
+    return tuple(replica for replica in replicas if image.brokers[replica].active)
 
 
 def _partition_records(
     image: MetadataImage, topic_id: TopicId, assignments: Sequence[Replicas], first_partition: int
 ) -> list[PartitionRecord]:
-    # A broker with one directory needs no say in where its replicas go.
-    directory = {
-        broker.id: broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
-        for broker in image.brokers.values()
-    }
+    directory = {broker: default_dir(image, broker) for broker in image.brokers}
     records = []
     for partition, replicas in enumerate(assignments, first_partition):
         isr = _in_sync(image, replicas)

@@ -11,8 +11,10 @@ WITHOUT_EFFECT = "Known from Apache Kafka; has no effect in Odradek."
 _TEXT = """
 advertised.listeners | Addresses that clients are told; those of `listeners` if not set.
 auto.create.topics.enable | Whether asking for the metadata of a missing topic creates it.
+auto.leader.rebalance.enable | Whether leadership goes back to preferred replicas by itself.
 broker.id | Older name of node.id.
 broker.rack | The rack (zone) of this broker; replicas of a partition spread over racks.
+broker.session.timeout.ms | A broker that is silent for this long is fenced.
 cleanup.policy | `delete` removes old segments, `compact` keeps the last value of each key.
 compression.gzip.level | Level used when the broker itself compresses with gzip.
 compression.lz4.level | Level used when the broker itself compresses with lz4.
@@ -30,6 +32,7 @@ flush.ms | Time after which written records are synced to disk.
 index.interval.bytes | Bytes of records between two entries of the offset index.
 inter.broker.listener.name | The listener that brokers use to reach each other.
 internal.segment.bytes | Like segment.bytes, without its lower limit; for tests.
+leader.imbalance.check.interval.seconds | How often the balance of leaders is looked at.
 listener.security.protocol.map | Which protocol each listener name speaks.
 listeners | Where this broker accepts connections: name://host:port, separated by commas.
 log.cleaner.backoff.ms | Pause of a cleaner thread that found nothing to clean.
@@ -89,6 +92,7 @@ num.partitions | Partitions of a new topic that does not say how many it wants.
 num.recovery.threads.per.data.dir | Threads per directory that load and recover logs at start.
 odradek.admin.listener | host:port of the HTTP server for health and metrics; empty for none.
 odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
+odradek.leader.imbalance.per.broker.percentage | Share of a broker's leaders that may be elsewhere before they are moved back.
 preallocate | Whether a new segment's file gets its full size at once.
 process.roles | What this node is: broker, controller, or both.
 producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.
@@ -114,6 +118,7 @@ socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the syste
 socket.request.max.bytes | Largest request that is accepted.
 socket.send.buffer.bytes | Send buffer of a client's socket; -1: the system's choice.
 unclean.leader.election.enable | Whether a replica that is behind may lead when no other is left.
+unclean.leader.election.interval.ms | How often partitions without a leader are looked at for one.
 """
 
 

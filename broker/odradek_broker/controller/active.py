@@ -1,0 +1,245 @@
+"""The active controller without its log: what it knows, and every decision it can make. Pure.
+
+`service.py` drives it over the quorum; the simulation drives it over its own. Each method takes
+a request and returns a `Result` and changes nothing of the metadata; whoever asked appends the
+records and calls `replay` before the next decision:
+
+    result = active.alter_partition(request)
+    log.append(result.records)
+    active.replay(result.records, last_offset)
+
+Besides the image it holds what is not in the log: when each broker was last heard of, and when
+the periodic work is next due. `now_ms` is monotonic.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from random import Random
+
+from odradek_broker.controller import (
+    alter_partition,
+    brokers,
+    configs,
+    directories,
+    features,
+    leader_election,
+    producer_ids,
+    reassignments,
+    rebalance,
+    topics,
+)
+from odradek_broker.controller.context import ControllerContext
+from odradek_broker.controller.eligible_replicas import drop_where_min_isr_fell
+from odradek_broker.controller.heartbeats import (
+    BrokerSessions,
+    BrokerState,
+    answer_to,
+    state_of,
+)
+from odradek_broker.controller.partition_changes import active_brokers
+from odradek_broker.controller.result import Result
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.metadata.records import MetadataRecord
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.wire.struct import Struct
+
+logger = logging.getLogger(__name__)
+
+
+class ActiveController:
+    def __init__(
+        self,
+        epoch: LeaderEpoch,
+        image: MetadataImage,
+        *,
+        settings: Settings,
+        rng: Random,
+        cluster_id: str,
+        now_ms: float,
+    ) -> None:
+        self.epoch = epoch
+        self.latest = image  # all that was appended: decisions are made against it
+        self.context = ControllerContext(image)  # of all that is committed
+        timeout_ms = settings.int("broker.session.timeout.ms")
+        self.sessions = BrokerSessions(image, now_ms, timeout_ms)
+        self._settings = settings
+        self._rng = rng
+        self._cluster_id = cluster_id
+        self._balance_at_ms = now_ms + self._balance_interval_ms
+        self._unclean_at_ms = now_ms + settings.int("unclean.leader.election.interval.ms")
+
+    def first_records(self) -> Sequence[MetadataRecord]:
+        """What a new controller has to write: the beginning of a new cluster, or what the last
+        one was about to do."""
+        if not self.latest.features:
+            return brokers.bootstrap()
+        return brokers.replace_absent_leaders(self.latest, unclean_default=self._unclean)
+
+    def replay(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
+        """They were appended; `last_offset` is that of the last of them."""
+        delta = MetadataDelta(self.latest)
+        for record in records:
+            delta.replay(record)
+        self.latest = delta.finish(last_offset).after
+
+    def committed(self, delta: MetadataDelta) -> None:
+        self.context.apply(delta)
+
+    # -- brokers -------------------------------------------------------------------------------
+
+    def register_broker(
+        self, request: Struct, next_offset: Offset, now_ms: float
+    ) -> Result[Struct]:
+        """BrokerRegistration. `next_offset` is that which the first record will have."""
+        existing = self.latest.brokers.get(request.broker_id)
+        result = brokers.register(
+            self.latest,
+            request,
+            cluster_id=self._cluster_id,
+            next_offset=next_offset,
+            is_alive=existing is not None and self.sessions.is_valid(existing, now_ms),
+            unclean_default=self._unclean,
+        )
+        self.sessions.begin(request.broker_id, now_ms)
+        answer = Struct(error_code=ErrorCode.none, broker_epoch=result.response)
+        return Result(result.records, answer)
+
+    def heartbeat(self, request: Struct, next_offset: Offset, now_ms: float) -> Result[Struct]:
+        """BrokerHeartbeat. `next_offset` is that which the first record will have."""
+        image = self.latest
+        broker = brokers.check_epoch(image, request.broker_id, request.broker_epoch)
+        offset = request.current_metadata_offset
+        self.sessions.heard(broker.id, offset, now_ms)
+        self.context.deletions.broker_at(broker.id, offset)
+        if broker.in_controlled_shutdown:  # it may have begun under another controller
+            self.sessions.shutting_down(broker.id, image.offset)
+        before = state_of(broker)
+        stops = request.want_shut_down or broker.in_controlled_shutdown
+        after = answer_to(
+            before,
+            want_fence=request.want_fence,
+            want_shut_down=request.want_shut_down,
+            caught_up=offset >= broker.epoch,
+            leads=stops and brokers.leads_any(image, broker.id),
+            may_stop=self.sessions.may_stop(image, broker.id),
+        )
+        records: list[MetadataRecord] = []
+        if after is not before:
+            logger.info("broker %d is %s, was %s", broker.id, after.value, before.value)
+        if after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW) and not broker.fenced:
+            records += brokers.fence(image, [broker.id], unclean_default=self._unclean)
+        elif after is BrokerState.UNFENCED and broker.fenced:
+            records += brokers.unfence(image, broker.id, unclean_default=self._unclean)
+        elif after is BrokerState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
+            records += brokers.start_controlled_shutdown(
+                image, broker.id, unclean_default=self._unclean
+            )
+            self.sessions.shutting_down(broker.id, next_offset + len(records) - 1)
+        if request.offline_log_dirs and not records:  # with the next heartbeat is soon enough
+            records += directories.directories_failed(
+                image, broker, request.offline_log_dirs, unclean_default=self._unclean
+            )
+        answer = Struct(
+            error_code=ErrorCode.none,
+            is_caught_up=offset >= broker.epoch,
+            is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+            should_shut_down=after is BrokerState.SHUTDOWN_NOW,
+        )
+        return Result(records, answer)
+
+    def unregister_broker(self, request: Struct) -> Result[Struct]:
+        result = brokers.unregister(self.latest, request.broker_id, unclean_default=self._unclean)
+        self.sessions.end(request.broker_id)
+        return result
+
+    # -- partitions ----------------------------------------------------------------------------
+
+    def alter_partition(self, request: Struct) -> Result[Struct]:
+        return alter_partition.alter_partition(self.latest, request, unclean_default=self._unclean)
+
+    def assign_replicas_to_dirs(self, request: Struct) -> Result[Struct]:
+        return directories.assign_replicas_to_dirs(
+            self.latest, request, unclean_default=self._unclean
+        )
+
+    def alter_partition_reassignments(self, request: Struct) -> Result[Struct]:
+        return reassignments.alter_partition_reassignments(
+            self.latest, request, unclean_default=self._unclean
+        )
+
+    def elect_leaders(self, request: Struct) -> Result[Struct]:
+        return leader_election.elect_leaders(self.latest, request)
+
+    # -- topics, configurations, the rest --------------------------------------------------------
+
+    def create_topics(self, request: Struct) -> Result[Struct]:
+        return topics.create_topics(self.latest, request, self._settings, self._rng)
+
+    def delete_topics(self, request: Struct) -> Result[Struct]:
+        enabled = self._settings.bool("delete.topic.enable")
+        return topics.delete_topics(self.latest, request, enabled=enabled)
+
+    def create_partitions(self, request: Struct) -> Result[Struct]:
+        return topics.create_partitions(self.latest, request, self._rng)
+
+    def incremental_alter_configs(self, request: Struct) -> Result[Struct]:
+        result = configs.incremental_alter_configs(self.latest, request, self._settings)
+        return drop_where_min_isr_fell(self.latest, result)
+
+    def alter_configs(self, request: Struct) -> Result[Struct]:
+        result = configs.alter_configs(self.latest, request, self._settings)
+        return drop_where_min_isr_fell(self.latest, result)
+
+    def allocate_producer_ids(self, request: Struct) -> Result[Struct]:
+        return producer_ids.allocate_producer_ids(self.latest, request)
+
+    def update_features(self, request: Struct) -> Result[Struct]:
+        return features.update_features(self.latest, request)
+
+    # -- periodic work -----------------------------------------------------------------------------
+
+    def tick(self, now_ms: float) -> Iterator[Sequence[MetadataRecord]]:
+        """Decisions that are due, one after another: each must be appended and replayed before
+        the next is asked for."""
+        expired = self.sessions.expired(self.latest, now_ms)
+        if expired:
+            for broker_id in expired:
+                silent_ms = self.sessions.silent_ms(broker_id, now_ms)
+                logger.warning("broker %d is fenced: silent for %d ms", broker_id, silent_ms or 0)
+            # All at once: otherwise one that is dead would be elected after another.
+            yield brokers.fence(self.latest, expired, unclean_default=self._unclean)
+        if now_ms >= self._balance_at_ms:
+            self._balance_at_ms = now_ms + self._balance_interval_ms
+            if self._settings.bool("auto.leader.rebalance.enable"):
+                yield from self._balance()
+        if now_ms >= self._unclean_at_ms:
+            interval_ms = self._settings.int("unclean.leader.election.interval.ms")
+            self._unclean_at_ms = now_ms + interval_ms
+            live = active_brokers(self.latest)
+            yield brokers.elect_where_leaderless(self.latest, live, unclean_default=self._unclean)
+
+    def next_tick_ms(self) -> float:
+        """When `tick` has something to do at the earliest."""
+        return min(
+            self.sessions.next_expiry_ms(self.latest), self._balance_at_ms, self._unclean_at_ms
+        )
+
+    def _balance(self) -> Iterator[Sequence[MetadataRecord]]:
+        percentage = self._settings.int("odradek.leader.imbalance.per.broker.percentage")
+        records = rebalance.balance_leaders(self.latest, percentage)
+        if records:
+            logger.info("%d partitions go back to their preferred leaders", len(records))
+            yield records
+        if len(records) >= rebalance.ELECTIONS_MAX:
+            self._balance_at_ms = 0.0  # there may be more
+
+    @property
+    def _balance_interval_ms(self) -> float:
+        return self._settings.int("leader.imbalance.check.interval.seconds") * 1000.0
+
+    @property
+    def _unclean(self) -> bool:
+        return self._settings.bool("unclean.leader.election.enable")

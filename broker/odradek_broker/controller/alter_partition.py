@@ -1,0 +1,148 @@
+"""AlterPartition: the leader of a partition proposes another ISR; the controller decides.
+
+Only the leader of the current leader epoch, who knows the current partition epoch, may propose,
+and only replicas whose brokers are active and are still the incarnation that caught up. A
+change of the ISR may complete a reassignment, and that may give the partition another leader:
+then the proposal is carried out and answered NEW_LEADER_ELECTED. Codes are Apache Kafka's.
+"""
+
+from collections.abc import Sequence
+
+from odradek_broker.controller.brokers import check_epoch
+from odradek_broker.controller.partition_changes import (
+    RECOVERED,
+    RECOVERING,
+    PartitionChanges,
+    Strategy,
+    active_brokers,
+)
+from odradek_broker.controller.result import Result
+from odradek_broker.metadata.image import MetadataImage, PartitionRegistration
+from odradek_broker.metadata.records import NO_LEADER_CHANGE, PartitionChangeRecord
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.wire.struct import Struct
+
+UNKNOWN_BROKER_EPOCH = -1  # the leader does not know which incarnation it is
+
+
+def alter_partition(
+    image: MetadataImage, request: Struct, *, unclean_default: bool
+) -> Result[Struct]:
+    """Raises KafkaError (STALE_BROKER_EPOCH) for the request as a whole."""
+    check_epoch(image, request.broker_id, request.broker_epoch)
+    changes = PartitionChanges(image, active_brokers(image), unclean_default)
+    records: list[PartitionChangeRecord] = []
+    topics = []
+    seen: set[tuple[object, int]] = set()
+    for asked_topic in request.topics:
+        topic = image.topics_by_id.get(asked_topic.topic_id)
+        answers = []
+        for asked in asked_topic.partitions:
+            index = asked.partition_index
+            if topic is None:
+                answers.append(_refused(index, ErrorCode.unknown_topic_id))
+                continue
+            before = topic.partitions.get(index)
+            error = _validate(image, request.broker_id, before, asked)
+            if (topic.id, index) in seen:  # decided against the image, so only once
+                error = ErrorCode.invalid_request
+            if error is not ErrorCode.none or before is None:
+                answers.append(_refused(index, error))
+                continue
+            seen.add((topic.id, index))
+            record = changes.of(
+                topic,
+                index,
+                Strategy.REASSIGNMENT,
+                isr=_proposed(asked),
+                recovery=asked.leader_recovery_state,
+            )
+            records += [record] if record else []
+            answers.append(_answer(index, before, record))
+        topics.append(Struct(topic_id=asked_topic.topic_id, partitions=answers))
+    return Result(records, Struct(error_code=ErrorCode.none, topics=topics))
+
+
+def _proposed(asked: Struct) -> tuple[BrokerId, ...]:
+    """The new ISR; version 2 tells no broker epochs."""
+    if asked.new_isr_with_epochs:
+        return tuple(state.broker_id for state in asked.new_isr_with_epochs)
+    return tuple(asked.new_isr)
+
+
+def _validate(
+    image: MetadataImage,
+    broker_id: BrokerId,
+    partition: PartitionRegistration | None,
+    asked: Struct,
+) -> ErrorCode:
+    if partition is None:
+        return ErrorCode.unknown_topic_or_partition
+    if (
+        asked.leader_epoch > partition.leader_epoch
+        or asked.partition_epoch > partition.partition_epoch
+    ):
+        # The leader knows more than we do: somebody else must be the controller.
+        return ErrorCode.not_controller
+    if asked.leader_epoch < partition.leader_epoch:
+        return ErrorCode.fenced_leader_epoch
+    if broker_id != partition.leader:
+        return ErrorCode.invalid_request
+    if asked.partition_epoch < partition.partition_epoch:
+        return ErrorCode.invalid_update_version
+    isr = _proposed(asked)
+    recovering = asked.leader_recovery_state == RECOVERING
+    if (
+        len(set(isr)) != len(isr)
+        or not set(isr) <= set(partition.replicas)
+        or partition.leader not in isr
+        or asked.leader_recovery_state not in (RECOVERED, RECOVERING)
+        or (recovering and len(isr) > 1)
+        or (recovering and partition.leader_recovery_state == RECOVERED)
+    ):
+        return ErrorCode.invalid_request
+    if not _eligible(image, isr, asked.new_isr_with_epochs):
+        return ErrorCode.ineligible_replica
+    return ErrorCode.none
+
+
+def _eligible(image: MetadataImage, isr: Sequence[BrokerId], states: Sequence[Struct]) -> bool:
+    brokers = [image.brokers.get(broker_id) for broker_id in isr]
+    if not all(broker is not None and broker.active for broker in brokers):
+        return False
+    return all(
+        state.broker_epoch in (UNKNOWN_BROKER_EPOCH, image.brokers[state.broker_id].epoch)
+        for state in states
+    )
+
+
+def _answer(
+    index: int, before: PartitionRegistration, record: PartitionChangeRecord | None
+) -> Struct:
+    """The partition as it is with the change."""
+    answer = Struct(
+        partition_index=index,
+        error_code=ErrorCode.none,
+        leader_id=before.leader,
+        leader_epoch=before.leader_epoch,
+        isr=before.isr,
+        leader_recovery_state=before.leader_recovery_state,
+        partition_epoch=before.partition_epoch,
+    )
+    if record is None:
+        return answer
+    answer.partition_epoch += 1
+    if record.leader != NO_LEADER_CHANGE:
+        if record.leader != before.leader:
+            return _refused(index, ErrorCode.new_leader_elected)
+        answer.leader_epoch += 1
+    if record.isr is not None:
+        answer.isr = record.isr
+    if record.leader_recovery_state >= 0:
+        answer.leader_recovery_state = record.leader_recovery_state
+    return answer
+
+
+def _refused(index: int, error: ErrorCode) -> Struct:
+    return Struct(partition_index=index, error_code=error)

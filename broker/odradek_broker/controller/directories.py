@@ -1,0 +1,110 @@
+"""Directories of a broker: in which one a replica is, and those that failed.
+
+A broker with several directories says where it put a replica (AssignReplicasToDirs), and which
+directories failed (in its heartbeat). A replica in a failed directory is gone although its
+broker is there: it leaves the ISR, and others lead.
+"""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from odradek_broker.controller.brokers import check_epoch
+from odradek_broker.controller.partition_changes import (
+    PartitionChanges,
+    active_brokers,
+    without,
+)
+from odradek_broker.controller.result import Result
+from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
+from odradek_broker.metadata.records import (
+    UNASSIGNED_DIRECTORY,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+)
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.ids import TopicId
+from odradek_broker.wire.struct import Struct
+
+
+def directories_failed(
+    image: MetadataImage,
+    broker: BrokerRegistration,
+    failed: Collection[UUID],
+    *,
+    unclean_default: bool,
+) -> list[MetadataRecord]:
+    """Nothing if they are known to have failed."""
+    gone = [directory for directory in broker.log_dirs if directory in failed]
+    left = tuple(directory for directory in broker.log_dirs if directory not in failed)
+    if not gone or not left:  # without any directory a broker stops by itself
+        return []
+    live = active_brokers(image)
+    if broker.id in live:
+        live[broker.id] = left
+    changes = PartitionChanges(image, live, unclean_default)
+    records: list[MetadataRecord] = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if broker.id not in partition.isr:
+                continue
+            directory = partition.directories[partition.replicas.index(broker.id)]
+            if directory in gone:
+                isr = without(partition.isr, {broker.id})
+                change = changes.of(topic, index, isr=isr, unclean_stop=broker.id)
+                records += [change] if change else []
+    change_record = BrokerRegistrationChangeRecord(broker.id, broker.epoch, log_dirs=left)
+    return [*records, change_record]
+
+
+def assign_replicas_to_dirs(
+    image: MetadataImage, request: Struct, *, unclean_default: bool
+) -> Result[Struct]:
+    """Raises KafkaError (STALE_BROKER_EPOCH) for the request as a whole."""
+    broker = check_epoch(image, request.broker_id, request.broker_epoch)
+    changes = PartitionChanges(image, active_brokers(image), unclean_default)
+    records: dict[tuple[TopicId, int], PartitionChangeRecord] = {}
+    directories = []
+    for asked_dir in request.directories:
+        directory = asked_dir.id_ or UNASSIGNED_DIRECTORY
+        topics = []
+        for asked_topic in asked_dir.topics:
+            topic = image.topics_by_id.get(asked_topic.topic_id)
+            answers = []
+            for asked in asked_topic.partitions:
+                index = asked.partition_index
+                error, record = _assign(changes, broker, topic, index, directory)
+                if record is not None and topic is not None:
+                    records[topic.id, index] = record
+                answers.append(Struct(partition_index=index, error_code=error))
+            topics.append(Struct(topic_id=asked_topic.topic_id, partitions=answers))
+        directories.append(Struct(id_=asked_dir.id_, topics=topics))
+    response = Struct(error_code=ErrorCode.none, directories=directories)
+    return Result(list(records.values()), response)
+
+
+def _assign(
+    changes: PartitionChanges,
+    broker: BrokerRegistration,
+    topic: TopicImage | None,
+    index: int,
+    directory: UUID,
+) -> tuple[ErrorCode, PartitionChangeRecord | None]:
+    if topic is None:
+        return ErrorCode.unknown_topic_id, None
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return ErrorCode.unknown_topic_or_partition, None
+    if broker.id not in partition.replicas:
+        return ErrorCode.not_leader_or_follower, None
+    before = partition.directories[partition.replicas.index(broker.id)]
+    if not broker.has_online_dir(before):
+        # It is a new replica in place of one that is lost. Until it has caught up and joined
+        # the ISR (which gives it its directory), it must not be taken for the old one.
+        return ErrorCode.none, None
+    isr = partition.isr
+    if not broker.has_online_dir(directory):
+        isr = without(isr, {broker.id})
+    return ErrorCode.none, changes.of(
+        topic, index, isr=isr, directory=(broker.id, directory), unclean=None
+    )

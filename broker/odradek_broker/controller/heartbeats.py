@@ -1,0 +1,148 @@
+"""Who was heard of when: the sessions of brokers, in the monotonic time of one controller.
+
+Not in the metadata log: a controller that takes over gives every broker a full session, so it
+may notice a dead one later than the old controller would have, never a live one as dead. Pure;
+times are arguments. Used by `active.py`.
+
+    sessions = BrokerSessions(image, now_ms=0, timeout_ms=2500)
+    sessions.heard(3, offset=120, now_ms=400)
+    sessions.expired(image, now_ms=3000)         → [1, 2]
+
+What a heartbeat leads to is decided by `answer_to` (the table is Kafka's):
+
+    fenced, caught up with its own registration      → unfenced
+    fenced, wants to stop                            → may stop
+    unfenced, wants to stop, leads partitions        → controlled shutdown: its leaders move
+    in controlled shutdown, leads nothing, and the others know of the moves → fenced, may stop
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from odradek_broker.metadata.image import BrokerRegistration, MetadataImage
+from odradek_broker.model.ids import BrokerId, Offset
+
+NEVER = float("inf")
+
+
+class BrokerState(Enum):
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "may stop"
+
+
+@dataclass(slots=True)
+class _Session:
+    heard_ms: float
+    metadata_offset: Offset = -1
+    # From this offset of the metadata on everybody else knows that the broker leads nothing.
+    shutdown_offset: Offset | None = None
+
+
+class BrokerSessions:
+    def __init__(self, image: MetadataImage, now_ms: float, timeout_ms: float) -> None:
+        self.timeout_ms = timeout_ms
+        self._sessions = {broker_id: _Session(now_ms) for broker_id in image.brokers}
+
+    def begin(self, broker_id: BrokerId, now_ms: float) -> None:
+        """The broker has registered (again)."""
+        self._sessions[broker_id] = _Session(now_ms)
+
+    def end(self, broker_id: BrokerId) -> None:
+        self._sessions.pop(broker_id, None)
+
+    def heard(self, broker_id: BrokerId, offset: Offset, now_ms: float) -> None:
+        session = self._sessions.setdefault(broker_id, _Session(now_ms))
+        session.heard_ms = max(session.heard_ms, now_ms)
+        session.metadata_offset = offset
+
+    def is_valid(self, broker: BrokerRegistration, now_ms: float) -> bool:
+        """Whether the registered incarnation is taken to be alive; a fenced one is not."""
+        session = self._sessions.get(broker.id)
+        if session is None or broker.fenced:
+            return False
+        return now_ms - session.heard_ms <= self.timeout_ms
+
+    def expired(self, image: MetadataImage, now_ms: float) -> list[BrokerId]:
+        """Brokers that are unfenced and were not heard of for too long."""
+        return [
+            broker.id
+            for broker in image.brokers.values()
+            if not broker.fenced and not self.is_valid(broker, now_ms)
+        ]
+
+    def next_expiry_ms(self, image: MetadataImage) -> float:
+        """Before this time nobody expires."""
+        return min(
+            (
+                self._sessions[broker.id].heard_ms + self.timeout_ms
+                for broker in image.brokers.values()
+                if not broker.fenced and broker.id in self._sessions
+            ),
+            default=NEVER,
+        )
+
+    def silent_ms(self, broker_id: BrokerId, now_ms: float) -> float | None:
+        """For how long nothing was heard of the broker; None if never."""
+        session = self._sessions.get(broker_id)
+        return None if session is None else now_ms - session.heard_ms
+
+    # -- controlled shutdown -------------------------------------------------------------------
+
+    def shutting_down(self, broker_id: BrokerId, offset: Offset) -> None:
+        """Its leaders have moved by the records up to `offset`; only the first call counts."""
+        session = self._sessions[broker_id]
+        if session.shutdown_offset is None:
+            session.shutdown_offset = offset
+
+    def may_stop(self, image: MetadataImage, broker_id: BrokerId) -> bool:
+        """Every broker that serves clients knows who leads instead of this one."""
+        offset = self._sessions[broker_id].shutdown_offset
+        if offset is None:
+            return False
+        return all(seen >= offset for seen in self._active_offsets(image))
+
+    def _active_offsets(self, image: MetadataImage) -> Iterable[Offset]:
+        for broker in image.brokers.values():
+            session = self._sessions.get(broker.id)
+            if broker.active and session is not None:
+                yield session.metadata_offset
+
+
+def state_of(broker: BrokerRegistration) -> BrokerState:
+    if broker.fenced:
+        return BrokerState.FENCED
+    if broker.in_controlled_shutdown:
+        return BrokerState.CONTROLLED_SHUTDOWN
+    return BrokerState.UNFENCED
+
+
+def answer_to(
+    state: BrokerState,
+    *,
+    want_fence: bool,
+    want_shut_down: bool,
+    caught_up: bool,
+    leads: bool,
+    may_stop: bool,
+) -> BrokerState:
+    """What a broker in `state` is after a heartbeat that says so. `leads`: some partition."""
+    match state:
+        case BrokerState.FENCED:
+            if want_shut_down:
+                return BrokerState.SHUTDOWN_NOW
+            if caught_up and not want_fence:
+                return BrokerState.UNFENCED
+            return BrokerState.FENCED
+        case BrokerState.UNFENCED:
+            if want_shut_down:
+                if leads and not want_fence:
+                    return BrokerState.CONTROLLED_SHUTDOWN
+                return BrokerState.SHUTDOWN_NOW
+            return BrokerState.FENCED if want_fence else BrokerState.UNFENCED
+        case _:
+            if leads or not may_stop:
+                return BrokerState.CONTROLLED_SHUTDOWN
+            return BrokerState.SHUTDOWN_NOW

@@ -1,0 +1,202 @@
+"""Moving partitions between brokers: AlterPartitionReassignments, ListPartitionReassignments.
+
+A partition on 1 2 3 that is to be on 1 4 5:
+
+    1. replicas 1 4 5 2 3, adding 4 5, removing 2 3      the request is answered
+    2. 4 and 5 catch up and join the ISR                 AlterPartition, see alter_partition.py
+    3. replicas 1 4 5                                    in the same record that let the last one
+                                                         of them join; 2 and 3 delete their files
+
+A target that needs nobody new is reached at once. Replicas `null` takes a reassignment back:
+the added ones go, the removed ones stay. Checks and words are Apache Kafka's.
+"""
+
+from collections.abc import Sequence
+
+from odradek_broker.controller.partition_changes import (
+    PartitionChanges,
+    Replicas,
+    Strategy,
+    TopicRules,
+    active_brokers,
+)
+from odradek_broker.controller.result import Result
+from odradek_broker.controller.topics import check_replicas
+from odradek_broker.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from odradek_broker.metadata.records import PartitionChangeRecord
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire.struct import Struct
+
+# One request becomes one batch of the metadata log, which must stay of bearable size.
+PARTITIONS_PER_REQUEST_MAX = 10_000
+
+
+def alter_partition_reassignments(
+    image: MetadataImage, request: Struct, *, unclean_default: bool
+) -> Result[Struct]:
+    changes = PartitionChanges(image, active_brokers(image), unclean_default)
+    rules = TopicRules(image, unclean_default=unclean_default)
+    may_change_factor = request.allow_replication_factor_change
+    records: list[PartitionChangeRecord] = []
+    responses = []
+    seen: set[tuple[str, int]] = set()
+    for asked_topic in request.topics:
+        answers = []
+        for asked in asked_topic.partitions:
+            code, message = ErrorCode.none, None
+            try:
+                key = (asked_topic.name, asked.partition_index)
+                if key in seen:
+                    raise KafkaError(ErrorCode.invalid_request, "Duplicate partition in request.")
+                seen.add(key)
+                topic, partition = _find(image, *key)
+                if asked.replicas is None:
+                    unclean = rules.unclean(topic.name)
+                    record = _cancel(changes, topic, key[1], partition, unclean=unclean)
+                else:
+                    target = tuple(asked.replicas)
+                    check_replicas(image, target)
+                    if not may_change_factor:
+                        _check_same_factor(partition, target)
+                    record = _reassign(changes, topic, key[1], partition, target)
+                if record is not None and len(records) >= PARTITIONS_PER_REQUEST_MAX:
+                    raise KafkaError(
+                        ErrorCode.policy_violation,
+                        "Excessively large number of partitions per request.",
+                    )
+                records += [record] if record else []
+            except KafkaError as error:
+                code, message = error.code, error.message
+            answers.append(
+                Struct(
+                    partition_index=asked.partition_index, error_code=code, error_message=message
+                )
+            )
+        responses.append(Struct(name=asked_topic.name, partitions=answers))
+    response = Struct(
+        error_code=ErrorCode.none,
+        error_message=None,
+        allow_replication_factor_change=may_change_factor,
+        responses=responses,
+    )
+    return Result(records, response)
+
+
+def _find(image: MetadataImage, name: str, index: int) -> tuple[TopicImage, PartitionRegistration]:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, f"Unable to find a topic named {name}."
+        )
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, f"Unable to find partition {name}:{index}."
+        )
+    return topic, partition
+
+
+def _check_same_factor(partition: PartitionRegistration, target: Replicas) -> None:
+    current = len(set(partition.replicas) - set(partition.removing_replicas))
+    if len(target) != current:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            f"The replication factor is changed from {current} to {len(target)}",
+        )
+
+
+def _reassign(
+    changes: PartitionChanges,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionRegistration,
+    target: Replicas,
+) -> PartitionChangeRecord | None:
+    """Takes the place of a reassignment that is under way: what only that one added goes."""
+    added = set(partition.adding_replicas)
+    isr = tuple(r for r in partition.isr if r not in added or r in target)
+    if not isr:  # only what it added is in sync: nobody else could give it to the new ones
+        added, isr = set(), partition.isr
+    original = {replica for replica in partition.replicas if replica not in added}
+    removing = tuple(sorted(original - set(target)))
+    return changes.of(
+        topic,
+        index,
+        Strategy.REASSIGNMENT,
+        isr=isr,
+        replicas=target + removing,
+        removing=removing,
+        adding=tuple(sorted(set(target) - original)),
+        unclean=False,
+    )
+
+
+def _cancel(
+    changes: PartitionChanges,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionRegistration,
+    *,
+    unclean: bool,
+) -> PartitionChangeRecord | None:
+    if not is_reassigning(partition):
+        raise KafkaError(
+            ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress."
+        )
+    adding = set(partition.adding_replicas)
+    replicas = tuple(r for r in partition.replicas if r not in adding)
+    isr = tuple(r for r in partition.isr if r not in adding)
+    if not isr:
+        # Only new replicas are in sync: to go back is to lose what only they have.
+        if not unclean:
+            raise KafkaError(
+                ErrorCode.invalid_replica_assignment,
+                f"Unable to revert partition assignment for {topic.name}:{index} because it "
+                "would require an unclean leader election.",
+            )
+        isr = replicas[:1]
+    return changes.of(
+        topic,
+        index,
+        Strategy.REASSIGNMENT,
+        isr=isr,
+        replicas=replicas,
+        removing=(),
+        adding=(),
+        unclean=unclean,
+    )
+
+
+def is_reassigning(partition: PartitionRegistration) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def list_partition_reassignments(image: MetadataImage, request: Struct) -> Struct:
+    """All that are under way, or those of the partitions that are asked for."""
+    if request.topics is None:
+        asked = [(topic, sorted(topic.partitions)) for topic in image.topics.values()]
+    else:
+        asked = [
+            (image.topics[topic.name], topic.partition_indexes)
+            for topic in request.topics
+            if topic.name in image.topics
+        ]
+    topics = []
+    for topic, indexes in asked:
+        moving = _moving(topic, indexes)
+        if moving:
+            topics.append(Struct(name=topic.name, partitions=moving))
+    return Struct(error_code=ErrorCode.none, error_message=None, topics=topics)
+
+
+def _moving(topic: TopicImage, indexes: Sequence[int]) -> list[Struct]:
+    return [
+        Struct(
+            partition_index=index,
+            replicas=partition.replicas,
+            adding_replicas=partition.adding_replicas,
+            removing_replicas=partition.removing_replicas,
+        )
+        for index in indexes
+        if (partition := topic.partitions.get(index)) is not None and is_reassigning(partition)
+    ]
