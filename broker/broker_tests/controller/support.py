@@ -1,19 +1,21 @@
 """A controller in memory, and requests with few words."""
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
-from odradek_broker.controller.metadata_log import Committed
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
+from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import (
     Endpoint,
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
 )
+from odradek_broker.model.errors import KafkaError
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
@@ -23,29 +25,39 @@ DIRECTORY = UUID(int=77)
 
 
 class MemoryLog:
-    """A MetadataLog that commits at once, or when the test says so."""
+    """A MetadataLog that commits at once, or when the test says so, and publishes then."""
 
     def __init__(self, records: Sequence[MetadataRecord] = ()) -> None:
         self.records = list(records)
-        self.epoch = 1
+        self.epoch = 0
         self.hold: Awaitable[None] | None = None  # awaited before an append is committed
+        self.failure: KafkaError | None = None  # of the next appends
         self.batches: list[list[MetadataRecord]] = []
+        self.publisher: MetadataPublisher
 
     @property
     def next_offset(self) -> int:
         return len(self.records)
 
-    def read_all(self) -> Iterator[Committed]:
-        return (Committed(offset, record) for offset, record in enumerate(self.records))
+    def elect(self, controller: ControllerService, publisher: MetadataPublisher) -> None:
+        """Make a controller that has just started active."""
+        self.publisher = publisher
+        self.epoch += 1
+        if self.records:
+            publisher.replay(self.records, len(self.records) - 1, self.epoch)
+        controller.become_active(self.epoch, publisher.image)
 
-    def append(self, records: Sequence[MetadataRecord]) -> Awaitable[None]:
+    def append(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[None]":
+        if self.failure is not None:
+            raise self.failure
         self.records += records
         self.batches.append(list(records))
-        return self._commit(self.hold)
+        return asyncio.ensure_future(self._commit(records, self.next_offset - 1))
 
-    async def _commit(self, hold: Awaitable[None] | None) -> None:
-        if hold is not None:
-            await hold
+    async def _commit(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
+        if self.hold is not None:
+            await self.hold
+        self.publisher.replay(records, last_offset, self.epoch)
 
 
 def listener(port: int = 9092) -> Listener:
@@ -55,12 +67,16 @@ def listener(port: int = 9092) -> Listener:
 async def started(
     settings: Mapping[str, str] | None = None, log: MemoryLog | None = None
 ) -> ControllerService:
-    """A controller with one live broker, number 1."""
-    controller = ControllerService(
-        Settings(settings), Random(1), log or MemoryLog(), BrokerId(1), "cluster"
-    )
-    await controller.start()
+    """An active controller with one live broker, number 1."""
+    controller = elected(Settings(settings), log or MemoryLog())
     await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=True)
+    return controller
+
+
+def elected(settings: Settings, log: MemoryLog) -> ControllerService:
+    publisher = MetadataPublisher(BrokerId(1), settings)
+    controller = ControllerService(settings, Random(1), log, publisher, BrokerId(1), "cluster")
+    log.elect(controller, publisher)
     return controller
 
 

@@ -13,15 +13,21 @@ from broker_tests.controller.support import (
     MemoryLog,
     create,
     delete,
+    elected,
     listener,
     new_topic,
     started,
 )
-from odradek_broker.controller.metadata_log import LocalMetadataLog, open_metadata_log
 from odradek_broker.controller.service import ControllerService
+from odradek_broker.log.errors import LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId
+from odradek_broker.raft.log_files import open_metadata_log
+from odradek_broker.raft.opening import open_quorum
+from odradek_broker.raft.service import Identity
+from odradek_broker.raft.values import Endpoint, ReplicaKey
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.sim_disk import SimDisk
@@ -46,7 +52,7 @@ class TestOrder:
             log = MemoryLog()
             controller = await started(log=log)
             seen: list[MetadataDelta] = []
-            controller.subscribe(seen.append)
+            log.publisher.subscribe(lambda delta, _: seen.append(delta))
             committed = asyncio.get_running_loop().create_future()
             log.hold = committed
             creating = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
@@ -91,14 +97,15 @@ class TestOrder:
 
     def test_a_subscriber_that_fails_does_not_keep_others_from_knowing(self, caplog):
         async def story():
-            controller = await started()
+            log = MemoryLog()
+            controller = await started(log=log)
             seen: list[MetadataDelta] = []
 
-            def broken(delta: MetadataDelta) -> None:
+            def broken(delta: MetadataDelta, epoch: int) -> None:
                 raise RuntimeError("disk on fire")
 
-            controller.subscribe(broken)
-            controller.subscribe(seen.append)
+            log.publisher.subscribe(broken)
+            log.publisher.subscribe(lambda delta, _: seen.append(delta))
             await controller.create_topics(create(new_topic("a")))
             assert len(seen) == 1
 
@@ -111,16 +118,15 @@ class TestDynamicBrokerConfigs:
         async def story():
             settings = Settings()
             log = MemoryLog()
-            controller = ControllerService(settings, Random(1), log, BrokerId(1), "c")
-            await controller.start()
+            controller = elected(settings, log)
+            await asyncio.sleep(0)
             heard = []
-            controller.subscribe(lambda _: heard.append(settings.log_config({}).retention_ms))
+            log.publisher.subscribe(lambda *_: heard.append(settings.log_config({}).retention_ms))
             await controller.incremental_alter_configs(set_config(4, "", "log.retention.ms", "5"))
             await controller.incremental_alter_configs(set_config(4, "1", "log.retention.ms", "6"))
             assert heard == [5, 6]
             again = Settings()
-            restarted = ControllerService(again, Random(1), log, BrokerId(1), "c")
-            await restarted.start()
+            elected(again, log)
             assert again.int("log.retention.ms") == 6
 
         run(story)
@@ -146,19 +152,52 @@ class Power:
         self.disk = SimDisk()
         self.failing = False
 
-    async def sync(self, function: Callable[[], None]) -> None:
+    def run(self, job: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        error: BaseException | None = None
         if self.failing:
-            await asyncio.Event().wait()
-        function()
+            return
+        try:
+            job()
+        except LogDirError as failure:
+            error = failure
+        asyncio.get_running_loop().call_soon(done, error)
+
+
+class Active:
+    """The quorum's leader is told to the controller; the test waits for it."""
+
+    def __init__(self, controller: ControllerService) -> None:
+        self.controller = controller
+        self.elected = asyncio.Event()
+
+    def became_leader(self, epoch: int) -> None:
+        self.controller.become_active(epoch, self.controller.image)
+        self.elected.set()
+
+    def lost_leadership(self) -> None:
+        self.controller.resign()
 
 
 async def on_disk(power: Power, *, clean_shutdown: bool = True) -> ControllerService:
     """A controller on the metadata log in /data, as after a start of the process."""
-    settings, clock = Settings(), ManualClock()
-    log = open_metadata_log(DIR, power.disk, settings, clock.now_ms())
-    metadata_log = LocalMetadataLog(log, clock, power.sync)
-    controller = ControllerService(settings, Random(1), metadata_log, BrokerId(1), "c")
-    await controller.start()
+    settings, clock, node_id = Settings(), ManualClock(), BrokerId(1)
+    publisher = MetadataPublisher(node_id, settings)
+    quorum = open_quorum(
+        settings,
+        open_metadata_log(DIR, power.disk, settings, clock.now_ms()),
+        publisher,
+        Identity(ReplicaKey(1, DIRECTORY), "c", "PLAINTEXT"),
+        clock=clock,
+        loop=asyncio.get_running_loop(),
+        threads=power,
+        rng=Random(1),
+        on_failure=lambda _: None,
+    )
+    controller = ControllerService(settings, Random(1), quorum, publisher, node_id, "c")
+    active = Active(controller)
+    quorum.attach(active)
+    await quorum.start((Endpoint("PLAINTEXT", "localhost", 9092),))
+    await active.elected.wait()
     await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=clean_shutdown)
     return controller
 
@@ -176,7 +215,7 @@ class TestRestart:
             assert after.image.topics["a"].id == before.image.topics["a"].id
             assert after.image.topics["a"].partitions == before.image.topics["a"].partitions
             assert after.image.topic_config("a") == {"retention.ms": "5"}
-            assert after.epoch == before.epoch + 1
+            assert after.epoch > before.epoch
             assert after.image.brokers[1].epoch > before.image.brokers[1].epoch
 
         run(story)

@@ -90,7 +90,7 @@ class TestMetadata:
     def test_partitions_whose_leader_cannot_be_reached(self):
         async def story(client: AdminClient):
             image = cluster({1: None, 2: None}, fenced=[2])
-            client.controller.image = client.controller._latest = image
+            client.controller._metadata.image = client.controller._active.latest = image
             topic = new_topic("a", assignments={0: [1, 2], 1: [2, 1]})
             await client.controller.create_topics(create(topic))
             answer = await client.ask(metadata, 13, topics=by_name("a"))
@@ -138,7 +138,7 @@ class TestDescribeCluster:
 
     def test_fenced_brokers_only_on_request(self):
         async def story(client: AdminClient):
-            client.controller.image = cluster({1: "a", 2: "b"}, fenced=[2])
+            client.controller._metadata.image = cluster({1: "a", 2: "b"}, fenced=[2])
             answer = await client.ask(describe_cluster, 2, include_fenced_brokers=True)
             assert [(b.broker_id, b.rack, b.is_fenced) for b in answer.brokers] == [
                 (1, "a", False),

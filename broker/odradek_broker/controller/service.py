@@ -1,4 +1,4 @@
-"""The controller of a single node: decide → append → replay → answer.
+"""The controller: decide → append → replay → answer.
 
 Every change goes one way. A pure function decides against the latest image, its records are
 appended to the metadata log as one batch and replayed into the next image at once, and when
@@ -9,27 +9,33 @@ could still be lost:
     latest     all that was appended: decisions are made against it
     image      all that is committed: requests are answered from it
 
-Issue 4 puts a quorum behind the `MetadataLog` port; a controller that loses its epoch then
-goes back from `latest` to `image`.
+There is one on every broker; only that of the quorum's leader is active and decides (`active.py`
+holds what it knows then). When it
+loses its epoch, whatever was appended and not committed is of unknown outcome: it forgets
+`latest`, and the next one begins from what is committed.
 """
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from typing import TypeVar
 from uuid import UUID
 
-from odradek_broker.controller import brokers, configs, producer_ids, topics
+from odradek_broker.controller import brokers, producer_ids
+from odradek_broker.controller.active import ActiveController
+from odradek_broker.controller.context import ControllerContext
 from odradek_broker.controller.metadata_log import MetadataLog
 from odradek_broker.controller.result import Result
-from odradek_broker.log.errors import LogDirError
+from odradek_broker.controller.voters import VoterChange, voter_change
 from odradek_broker.metadata.delta import MetadataDelta
-from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
-from odradek_broker.model.config_table import ConfigError
+from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.metadata.publisher import MetadataPublisher
+from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, ProducerId
+from odradek_broker.raft.values import ReplicaKey
+from odradek_broker.runtime.clock import Clock, SystemClock
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.wire.struct import Struct
@@ -37,7 +43,10 @@ from odradek_broker.wire.struct import Struct
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Subscriber = Callable[[MetadataDelta], None]
+
+# What follows from a broker's end may be more than a batch of the log bears. It need not be one:
+# what is still to do is found by the next controller. Requests stay far below (10,000 partitions).
+RECORDS_PER_BATCH_MAX = 20_000
 
 
 class ControllerService:
@@ -46,60 +55,102 @@ class ControllerService:
         settings: Settings,
         rng: Random,
         log: MetadataLog,
+        metadata: MetadataPublisher,
         node_id: BrokerId,
         cluster_id: str,
+        clock: Clock | None = None,
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
-        self.image: MetadataImage = EMPTY_IMAGE
         self._settings = settings
         self._rng = rng
         self._log = log
-        self._latest: MetadataImage = EMPTY_IMAGE
-        self._uncommitted: deque[MetadataDelta] = deque()  # between `image` and `_latest`
-        self._subscribers: list[Subscriber] = []
-        self._failure: LogDirError | None = None
+        self._metadata = metadata
+        self._clock = clock or SystemClock()
+        self._active: ActiveController | None = None
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()
+        metadata.subscribe(self._committed)
 
     @property
-    def controller_id(self) -> BrokerId:
-        return self.node_id
+    def image(self) -> MetadataImage:
+        """All that is committed, as far as this broker knows."""
+        return self._metadata.image
 
     @property
     def epoch(self) -> LeaderEpoch:
         return self._log.epoch
 
-    # -- start ------------------------------------------------------------------------------
+    # -- leadership of the quorum -----------------------------------------------------------
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """`subscriber(delta)` is called for each published change, in order, on the loop."""
-        self._subscribers.append(subscriber)
+    @property
+    def is_active(self) -> bool:
+        return self._active is not None
 
-    async def start(self) -> MetadataDelta:
-        """Replays the log, or writes the first records of a new one; all that exists as a delta.
+    @property
+    def context(self) -> ControllerContext | None:
+        """The states of replicas and partitions, to look at; None where this is not active."""
+        return self._active.context if self._active else None
 
-        Those who subscribe afterwards take it first: the logs have to be loaded in between.
-        """
-        delta = MetadataDelta(EMPTY_IMAGE)
-        last_offset: Offset = -1
-        for entry in self._log.read_all():
-            delta.replay(entry.record)
-            last_offset = entry.offset
-        if last_offset >= 0:
-            self._latest = delta.finish(last_offset).after
-            self._publish(delta)
-        else:
-            await self._commit(Result(brokers.bootstrap(), None))
-        return delta
+    def become_active(self, epoch: LeaderEpoch, image: MetadataImage) -> None:
+        """This node leads the quorum; `image` has all that its predecessors committed."""
+        self._active = ActiveController(
+            epoch,
+            image,
+            settings=self._settings,
+            rng=self._rng,
+            cluster_id=self.cluster_id,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        records = self._active.first_records()
+        if records:
+            self._append(self._active, records)
+
+    def resign(self) -> None:
+        """Another node leads, or nobody does."""
+        self._active = None
+
+    def _committed(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
+        if self._active is not None:
+            self._active.committed(delta)
+
+    # -- periodic work ----------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Sessions that ended, leaders to move back, …; at least every `next_tick_ms`."""
+        active = self._active
+        if active is None:
+            return
+        try:
+            for records in active.tick(self._clock.monotonic_ms()):
+                if records:
+                    self._append(active, records)
+        except KafkaError as error:  # the quorum has another leader, and will say so
+            logger.info("periodic work of the controller stops: %s", error)
+
+    def next_tick_ms(self) -> float:
+        """When `tick` has something to do, in monotonic time; never while this is not active."""
+        return self._active.next_tick_ms() if self._active else float("inf")
+
+    def voter_change(
+        self, voters: Collection[ReplicaKey], observers: Collection[ReplicaKey]
+    ) -> VoterChange:
+        """What the quorum should change about its voters; see voters.py."""
+        if self._active is None:
+            return None
+        return voter_change(self.image, voters, observers, leader=self.node_id)
+
+    # -- this broker --------------------------------------------------------------------------
 
     async def register_broker(
         self, listeners: Sequence[Listener], log_dirs: Sequence[UUID], *, clean_shutdown: bool
     ) -> int:
         """This node becomes a live broker with these advertised listeners; its broker epoch."""
+        active = self._decider()
         return await self._commit(
+            active,
             brokers.register_broker(
-                self._latest,
+                active.latest,
                 self.node_id,
                 incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
                 next_offset=self._log.next_offset,
@@ -107,30 +158,8 @@ class ControllerService:
                 rack=self._settings.optional_str("broker.rack"),
                 log_dirs=log_dirs,
                 clean_shutdown=clean_shutdown,
-            )
+            ),
         )
-
-    # -- requests: decoded in, response out ---------------------------------------------------
-
-    async def create_topics(self, request: Struct) -> Struct:
-        return await self._commit(
-            topics.create_topics(self._latest, request, self._settings, self._rng)
-        )
-
-    async def delete_topics(self, request: Struct) -> Struct:
-        enabled = self._settings.bool("delete.topic.enable")
-        return await self._commit(topics.delete_topics(self._latest, request, enabled=enabled))
-
-    async def create_partitions(self, request: Struct) -> Struct:
-        return await self._commit(topics.create_partitions(self._latest, request, self._rng))
-
-    async def incremental_alter_configs(self, request: Struct) -> Struct:
-        return await self._commit(
-            configs.incremental_alter_configs(self._latest, request, self._settings)
-        )
-
-    async def alter_configs(self, request: Struct) -> Struct:
-        return await self._commit(configs.alter_configs(self._latest, request, self._settings))
 
     async def next_producer_id(self) -> ProducerId:
         """An id that no producer of this cluster ever had."""
@@ -142,63 +171,101 @@ class ControllerService:
         return producer_id
 
     async def _allocate_producer_ids(self) -> range:
-        broker = self._latest.brokers.get(self.node_id)
+        active = self._decider()
+        broker = active.latest.brokers.get(self.node_id)
         epoch = broker.epoch if broker else -1
-        return await self._commit(producer_ids.allocate_block(self._latest, self.node_id, epoch))
+        block = producer_ids.allocate_block(active.latest, self.node_id, epoch)
+        return await self._commit(active, block)
 
-    # -- append, replay, publish ---------------------------------------------------------------
+    # -- requests of brokers: decoded in, response out ------------------------------------------
 
-    async def _commit(self, result: Result[T]) -> T:
+    async def broker_registration(self, request: Struct) -> Struct:
+        active = self._decider()
+        now_ms = self._clock.monotonic_ms()
+        result = active.register_broker(request, self._log.next_offset, now_ms)
+        return await self._commit(active, result)
+
+    async def broker_heartbeat(self, request: Struct) -> Struct:
+        active = self._decider()
+        now_ms = self._clock.monotonic_ms()
+        result = active.heartbeat(request, self._log.next_offset, now_ms)
+        return await self._commit(active, result)
+
+    async def alter_partition(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.alter_partition(request))
+
+    async def assign_replicas_to_dirs(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.assign_replicas_to_dirs(request))
+
+    async def allocate_producer_ids(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.allocate_producer_ids(request))
+
+    # -- requests of operators ------------------------------------------------------------------
+
+    async def create_topics(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.create_topics(request))
+
+    async def delete_topics(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.delete_topics(request))
+
+    async def create_partitions(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.create_partitions(request))
+
+    async def incremental_alter_configs(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.incremental_alter_configs(request))
+
+    async def alter_configs(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.alter_configs(request))
+
+    async def alter_partition_reassignments(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.alter_partition_reassignments(request))
+
+    async def elect_leaders(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.elect_leaders(request))
+
+    async def unregister_broker(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.unregister_broker(request))
+
+    async def update_features(self, request: Struct) -> Struct:
+        active = self._decider()
+        return await self._commit(active, active.update_features(request))
+
+    # -- append, replay, answer ----------------------------------------------------------------
+
+    def _decider(self) -> ActiveController:
+        if self._active is None:
+            raise KafkaError(ErrorCode.not_controller, "this broker is not the controller")
+        return self._active
+
+    async def _commit(self, active: ActiveController, result: Result[T]) -> T:
         """Makes a decision so. No other decision may come between it and the append, so
         callers decide and call this without an await in between."""
-        if not result.records:
-            return result.response
-        self._check_writable()
-        delta = MetadataDelta(self._latest)
-        for record in result.records:
-            delta.replay(record)
-        last_offset = self._log.next_offset + len(result.records) - 1
-        try:
-            committed = self._log.append(result.records)
-            self._latest = delta.finish(last_offset).after
-            self._uncommitted.append(delta)
-            await committed
-        except LogDirError as error:
-            self._failed(error)
-        self._publish_up_to(last_offset)
+        if result.records:
+            await self._append(active, result.records)
+            if active.latest.offset == self.image.offset:
+                active.latest = self.image  # equal: one of them is enough
         return result.response
 
-    def _check_writable(self) -> None:
-        if self._failure is not None:
-            raise KafkaError(
-                ErrorCode.kafka_storage_error, f"The metadata log has failed: {self._failure}"
-            )
-
-    def _failed(self, error: LogDirError) -> None:
-        """What is on disk is not known any more: this controller changes nothing from now on."""
-        if self._failure is None:
-            logger.error("metadata log failed, metadata is read-only until a restart: %s", error)
-            self._failure = error
-        self._check_writable()
-
-    def _publish_up_to(self, offset: Offset) -> None:
-        while self._uncommitted and self._uncommitted[0].after.offset <= offset:
-            self._publish(self._uncommitted.popleft())
-
-    def _publish(self, delta: MetadataDelta) -> None:
-        self.image = delta.after
-        if delta.broker_config_changed(self.node_id):
-            self._apply_broker_configs()
-        for subscriber in self._subscribers:
-            try:
-                subscriber(delta)
-            except Exception:
-                # One that fails must not keep the others from knowing.
-                logger.exception("applying metadata up to offset %d failed", delta.after.offset)
-
-    def _apply_broker_configs(self) -> None:
-        try:
-            self._settings.apply_dynamic(*configs.broker_layers(self.image, self.node_id))
-        except ConfigError as error:
-            # Validated when it was set, so perhaps by another version; the rest must go on.
-            logger.error("dynamic broker configuration not applied: %s", error)
+    def _append(
+        self, active: ActiveController, records: Sequence[MetadataRecord]
+    ) -> asyncio.Future[None]:
+        """The future is done when all are committed and published."""
+        if self._log.epoch != active.epoch:
+            raise KafkaError(ErrorCode.not_controller, "another controller was elected")
+        for at in range(0, len(records), RECORDS_PER_BATCH_MAX):
+            batch = records[at : at + RECORDS_PER_BATCH_MAX]
+            last_offset = self._log.next_offset + len(batch) - 1
+            committed = self._log.append(batch)
+            active.replay(batch, last_offset)
+        return committed
