@@ -2,7 +2,7 @@
 
 A page has at most `response_partition_limit` partitions (never more than
 max.request.partition.size.limit); `next_cursor` names the first one of the next page. No
-topics asked for means all. Eligible leader replicas are always empty: the feature is off.
+topics asked for means all.
 """
 
 from collections.abc import Sequence
@@ -101,8 +101,8 @@ def _topic(view: ClusterView, topic: TopicImage, indexes: range) -> Struct:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=partition.eligible_leader_replicas,
+                last_known_elr=partition.last_known_elr,
                 offline_replicas=view.offline_replicas(partition),
             )
         )

@@ -1,7 +1,10 @@
-"""ListPartitionReassignments (46), v0: partitions that are moving between brokers."""
+"""ListPartitionReassignments (46), v0: partitions that are moving between brokers.
 
+Answered from this broker's metadata, which may be a moment behind the controller's.
+"""
+
+from odradek_broker.controller.reassignments import list_partition_reassignments
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 46
@@ -9,23 +12,4 @@ VERSIONS = range(0, 1)
 
 
 def handle(ctx: RequestContext, request: Struct) -> Struct:
-    topics = ctx.broker.controller.image.topics
-    if request.topics is None:
-        asked = {name: list(topic.partitions) for name, topic in topics.items()}
-    else:
-        asked = {topic.name: topic.partition_indexes for topic in request.topics}
-    answers = []
-    for name in asked.keys() & topics.keys():
-        moving = [
-            Struct(
-                partition_index=index,
-                replicas=partition.replicas,
-                adding_replicas=partition.adding_replicas,
-                removing_replicas=partition.removing_replicas,
-            )
-            for index, partition in topics[name].partitions.items()
-            if index in asked[name] and (partition.adding_replicas or partition.removing_replicas)
-        ]
-        if moving:
-            answers.append(Struct(name=name, partitions=moving))
-    return Struct(error_code=ErrorCode.none, topics=answers)
+    return list_partition_reassignments(ctx.broker.controller.image, request)

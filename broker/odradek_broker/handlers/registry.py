@@ -13,9 +13,16 @@ from types import ModuleType
 from typing import Any
 
 from odradek_broker.handlers import (
+    allocate_producer_ids,
+    add_raft_voter,
     alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
     api_versions,
+    assign_replicas_to_dirs,
     begin_quorum_epoch,
+    broker_heartbeat,
+    broker_registration,
     create_acls,
     create_partitions,
     create_topics,
@@ -30,7 +37,9 @@ from odradek_broker.handlers import (
     describe_quorum,
     describe_topic_partitions,
     describe_user_scram_credentials,
+    elect_leaders,
     end_quorum_epoch,
+    envelope,
     fetch,
     fetch_snapshot,
     find_coordinator,
@@ -42,6 +51,9 @@ from odradek_broker.handlers import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
+    unregister_broker,
+    update_features,
     update_raft_voter,
     vote,
 )
@@ -50,9 +62,16 @@ from odradek_broker.runtime.metrics import Metrics, RequestMetrics
 from odradek_broker.wire.struct import Struct
 
 MODULES: tuple[ModuleType, ...] = (
+    allocate_producer_ids,
+    add_raft_voter,
     alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
     api_versions,
+    assign_replicas_to_dirs,
     begin_quorum_epoch,
+    broker_heartbeat,
+    broker_registration,
     create_acls,
     create_partitions,
     create_topics,
@@ -67,7 +86,9 @@ MODULES: tuple[ModuleType, ...] = (
     describe_quorum,
     describe_topic_partitions,
     describe_user_scram_credentials,
+    elect_leaders,
     end_quorum_epoch,
+    envelope,
     fetch,
     fetch_snapshot,
     find_coordinator,
@@ -79,8 +100,23 @@ MODULES: tuple[ModuleType, ...] = (
     metadata,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
+    unregister_broker,
+    update_features,
     update_raft_voter,
     vote,
+)
+
+# Decided by the active controller, so other brokers may forward them here (forwarding.py).
+CONTROLLER_MODULES: tuple[ModuleType, ...] = (
+    add_raft_voter,
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_quorum,
+    incremental_alter_configs,
+    remove_raft_voter,
 )
 
 Handle = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
@@ -114,5 +150,6 @@ def build_handlers(metrics: Metrics) -> dict[int, Handler]:
             serve=getattr(module, "serve", None),
         )
     assert len(handlers) == len(MODULES), "two handlers for one API key"
+    envelope.accept({m.API_KEY: (m.VERSIONS, m.handle) for m in CONTROLLER_MODULES})
     api_versions.offer({key: handler.versions for key, handler in handlers.items()})
     return handlers

@@ -1,0 +1,13 @@
+"""AllocateProducerIds (67), v0: a broker gets a block of producer ids. Only from brokers."""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.quorum_calls import check_sender
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 67
+VERSIONS = range(0, 1)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    check_sender(ctx, None)
+    return await ctx.broker.controller.allocate_producer_ids(request)

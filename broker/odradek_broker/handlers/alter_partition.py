@@ -1,0 +1,17 @@
+"""AlterPartition (56), v2–3: the leader of a partition proposes an ISR; the controller decides.
+
+Only from brokers. Version 2 has no broker epochs, so it does not notice a follower that was
+restarted since it caught up.
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.quorum_calls import check_sender
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 56
+VERSIONS = range(2, 4)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    check_sender(ctx, None)
+    return await ctx.broker.controller.alter_partition(request)

@@ -1,0 +1,16 @@
+"""AssignReplicasToDirs (73), v0: a broker tells in which of its directories replicas are.
+
+Only from brokers with more than one directory; the controller knows where else they would be.
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.quorum_calls import check_sender
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 73
+VERSIONS = range(0, 1)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    check_sender(ctx, None)
+    return await ctx.broker.controller.assign_replicas_to_dirs(request)

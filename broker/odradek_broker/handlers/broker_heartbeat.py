@@ -1,0 +1,17 @@
+"""BrokerHeartbeat (63), v0–2: a broker is alive, and says what it wants: to serve, or to stop.
+
+Only from brokers. The answer says whether it is fenced and whether it may stop now. Left out:
+cordoned directories (v2); none is ever cordoned.
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.quorum_calls import check_sender
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 63
+VERSIONS = range(0, 3)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    check_sender(ctx, None)
+    return await ctx.broker.controller.broker_heartbeat(request)

@@ -1,0 +1,18 @@
+"""ElectLeaders (43), v0–2: leadership to the preferred replicas, or at any price to somebody.
+
+Decided by the controller, per partition. Version 0 knows only preferred ones.
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import KafkaError
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 43
+VERSIONS = range(0, 3)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    try:
+        return await ctx.broker.controller.elect_leaders(request)
+    except KafkaError as error:
+        return Struct(error_code=error.code, replica_election_results=[])

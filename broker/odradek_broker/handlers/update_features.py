@@ -1,0 +1,30 @@
+"""UpdateFeatures (57), v0–2: change the level of a feature. All of a request, or nothing.
+
+There is one feature, metadata.version, at one level; anything else is refused with the reason.
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 57
+VERSIONS = range(0, 3)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    try:
+        answer = await ctx.broker.controller.update_features(request)
+    except KafkaError as error:
+        answer = Struct(error_code=error.code, error_message=error.message)
+    # Until version 1 each feature has its own result.
+    answer.results = [
+        Struct(
+            feature=update.feature,
+            error_code=answer.error_code,
+            error_message=answer.error_message,
+        )
+        for update in request.feature_updates
+    ]
+    if ctx.api_version < 2 and answer.error_code is ErrorCode.invalid_update_version:
+        answer.error_code, answer.error_message = ErrorCode.none, None
+    return answer
