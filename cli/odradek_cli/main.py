@@ -11,12 +11,13 @@ import sys
 
 import typer
 
-from odradek_cli import broker, configs, topics
+from odradek_cli import broker, cluster, configs, partitions, topics
 from odradek_cli.consume import consume
 from odradek_cli.demo import demo
 from odradek_cli.dump_log import dump_log
 from odradek_cli.errors import CliError
 from odradek_cli.produce import produce
+from odradek_cli.quorum import quorum
 
 app = typer.Typer(
     name="odradek",
@@ -28,6 +29,9 @@ app = typer.Typer(
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
+app.add_typer(partitions.app, name="partitions")
+app.add_typer(cluster.app, name="cluster")
+app.command()(quorum)
 app.command()(produce)
 app.command()(consume)
 app.command("dump-log")(dump_log)
