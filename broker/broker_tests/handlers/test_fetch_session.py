@@ -10,6 +10,7 @@ from odradek_broker.handlers.fetch_session import (
     partitions_of,
 )
 from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import TopicPartition
 from odradek_broker.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 
 
@@ -107,7 +108,58 @@ def test_only_what_changed_is_told_again():
     assert entry.changed(quiet), "after an error the watermark is told again"
 
 
-def test_partitions_with_records_go_to_the_end_of_the_order():
-    session = open_session(FetchSessions(1, Random(1)), [("t", [(0, 0), (1, 0), (2, 0)])])
-    session.to_the_end(("t", 0))
-    assert list(session.partitions) == [("t", 1), ("t", 2), ("t", 0)]
+class Moved:
+    """A partition, as far as a session is concerned."""
+
+    def __init__(self, index):
+        self.topic_id = b""
+        self.topic_partition = TopicPartition("t", index)
+
+
+class Held:
+    """A request that is held back."""
+
+    def __init__(self):
+        self.told = []
+        self.answered = False
+
+    def on_progress(self, partitions):
+        self.told.append(partitions)
+
+    def answer_now(self):
+        self.answered = True
+
+
+def test_a_session_hears_of_its_partitions_also_between_requests():
+    session = open_session(FetchSessions(1, Random(1)))
+    waiters = set()
+    session.listen(session.partitions["t", 1], waiters)
+    session.fresh.clear()
+    session.on_progress([Moved(1), Moved(9)])
+    assert list(session.fresh) == [("t", 1)]
+    assert waiters == set(), "told once, it needs no second telling before its next look"
+
+
+def test_a_request_that_waits_is_told_and_the_next_one_ends_its_wait():
+    sessions = FetchSessions(1, Random(1))
+    session = open_session(sessions)
+    waiters = set()
+    session.listen(session.partitions["t", 1], waiters)
+    held = session.waiting = Held()
+    session.on_progress([Moved(1)])
+    assert len(held.told) == 1
+    assert waiters == {session}
+    sessions.resume(request(session.id, 1), False, 1.0)
+    assert held.answered
+
+
+def test_a_session_that_ends_listens_no_more():
+    sessions = FetchSessions(1, Random(1))
+    session = open_session(sessions)
+    forgotten, closed = set(), set()
+    session.listen(session.partitions["t", 0], forgotten)
+    session.listen(session.partitions["t", 1], closed)
+    sessions.resume(request(session.id, 1, forgotten=[("t", [0])]), False, 1.0)
+    assert (forgotten, closed) == (set(), {session})
+    sessions.close(session.id)
+    assert closed == set()

@@ -101,6 +101,14 @@ def test_a_follower_that_keeps_reading_to_where_the_end_was_stays_in_sync() -> N
         assert not any(isinstance(i, Propose) for i in step(state, CheckIsr(), moment * 100.0))
 
 
+def test_a_follower_that_was_idle_lags_from_the_next_write_on() -> None:
+    state = leader((ONE, TWO))
+    fetched(state, TWO, 10, 0)
+    step(state, Written(11), 50 * LAG_MS)
+    assert step(state, CheckIsr(), 51 * LAG_MS) == ()
+    assert step(state, CheckIsr(), 51 * LAG_MS + 1) != ()
+
+
 def test_a_replica_joins_when_it_reached_high_watermark_and_epoch_start() -> None:
     state = leader((ONE,), start=20, high_watermark=10)
     step(state, Written(30), 0)

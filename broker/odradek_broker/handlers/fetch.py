@@ -17,7 +17,7 @@ larger, so that a consumer always gets on (KIP-74).
                A new high watermark ends their wait, too: they serve consumers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import cast
 
 from odradek_broker.handlers import fetch_metadata, fetch_session
@@ -26,11 +26,11 @@ from odradek_broker.handlers.fetch_session import FetchSession, Key, SessionPart
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
 from odradek_broker.log.types import FileRange
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
+from odradek_broker.model.ids import BrokerId, Offset
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.read_replica import RACK_AWARE, preferred_read_replica
 from odradek_broker.partition.replica_state import FollowerFetched
-from odradek_broker.partition.waiting import FetchTicket
+from odradek_broker.partition.waiting import ProgressListener, Ticket
 from odradek_broker.wire.fetch import (
     TOPIC_ID_FROM,
     FetchPartition,
@@ -93,11 +93,12 @@ def _session_of(
     return None, fetch_session.partitions_of(request)
 
 
-class FetchCall(FetchTicket):
+class FetchCall(Ticket):
     """One fetch request until it is answered."""
 
     __slots__ = (
         "_bytes",
+        "_crowded_out",
         "_ctx",
         "_from_follower",
         "_partitions",
@@ -122,52 +123,60 @@ class FetchCall(FetchTicket):
         self._partitions = partitions
         self._results: dict[Key, FetchPartitionResult] = {}
         self._bytes = 0  # of records in the results
-        self._watched: list[set[FetchTicket]] = []
+        self._crowded_out: set[Key] = set()  # had records, but others came first
+        self._watched: list[set[ProgressListener]] = []  # without a session
 
     def start(self) -> None:
-        complete = self._read(self._partitions, first=True)
+        session = self._session
+        if session is None:
+            complete = self._read(self._partitions, named=self._partitions)
+        else:
+            complete = self._read_fresh(session, named=fetch_session.partitions_of(self._request))
         if complete or self._request.max_wait_ms <= 0:
             self._answer()
             return
-        for key in self._partitions:
-            partition = self._hosted(key)
-            if partition is not None:
-                waiters = (
-                    partition.follower_waiters if self._from_follower else partition.fetch_waiters
-                )
-                waiters.add(self)
-                self._watched.append(waiters)
+        if session is not None:
+            session.waiting = self
+        else:
+            for key in self._partitions:
+                partition = self._hosted(key)
+                if partition is not None:
+                    waiters = self._waiters(partition)
+                    waiters.add(self)
+                    self._watched.append(waiters)
         self._ctx.on_disconnect = self._stop_waiting
-        if self._session is not None:
-            self._session.answer_now = self.on_expired
         service = self._ctx.broker.partitions
         service.park(self, service.fetch_waiting)
 
     def on_progress(self, partitions: Sequence[Partition]) -> None:
         if self.finished:
             return
-        keys: Iterable[Key]
-        if self._bytes:
+        if self._session is not None:
+            complete = self._read_fresh(self._session)
+        elif self._bytes:
             # What was read before takes part in the limits: begin again.
-            self._results.clear()
             self._bytes = 0
-            keys = self._partitions
+            complete = self._read(self._partitions)
         elif self._ctx.api_version >= TOPIC_ID_FROM:
-            keys = [(one.topic_id, one.topic_partition.partition) for one in partitions]
+            complete = self._read(
+                (one.topic_id, one.topic_partition.partition) for one in partitions
+            )
         else:
-            keys = [one.topic_partition for one in partitions]
-        if self._read(keys):
-            self._stop_waiting()
-            self._answer()
+            complete = self._read(one.topic_partition for one in partitions)
+        if complete:
+            self.answer_now()
 
-    def on_expired(self) -> None:
+    def answer_now(self) -> None:
         self._stop_waiting()
         self._answer()
+
+    def on_expired(self) -> None:
+        self.answer_now()
 
     def _stop_waiting(self) -> None:
         self._ctx.broker.partitions.fetch_waiting.finish(self)
         if self._session is not None:
-            self._session.answer_now = None
+            self._session.waiting = None
         for waiters in self._watched:
             waiters.discard(self)
         self._watched.clear()
@@ -181,11 +190,38 @@ class FetchCall(FetchTicket):
             return partitions.by_name.get((topic, index))
         return partitions.by_id.get((topic, index))
 
-    def _read(self, keys: Iterable[Key], *, first: bool = False) -> bool:
-        """Look at these partitions; True if there is enough for an answer."""
+    def _waiters(self, partition: Partition) -> set[ProgressListener]:
+        return partition.follower_waiters if self._from_follower else partition.fetch_waiters
+
+    def _read_fresh(self, session: FetchSession, named: Container[Key] = ()) -> bool:
+        """Look at the partitions of a session that are worth it; True if that is enough."""
+        keys = list(session.fresh)
+        session.fresh.clear()
+        self._bytes = 0  # all that has records is looked at again
+        complete = self._read(keys, named=named)
+        served = []
+        for key in keys:
+            result = self._results[key]
+            if result.error_code or result.records:
+                served.append(key)
+            elif key in self._crowded_out:
+                session.fresh[key] = None
+            partition = self._hosted(key)
+            if partition is not None:
+                session.listen(session.partitions[key], self._waiters(partition))
+        session.fresh.update(dict.fromkeys(served))
+        return complete
+
+    def _read(self, keys: Iterable[Key], *, named: Container[Key] = ()) -> bool:
+        """Look at these partitions; True if there is enough for an answer.
+
+        Only for those that the request names (not if a session goes on with them, nor if they
+        are looked at again) a follower has said anything.
+        """
         request = self._request
         fetch_max = self._ctx.broker.settings.int("fetch.max.bytes")
         left = min(request.max_bytes, fetch_max) - self._bytes
+        self._crowded_out.clear()
         complete = not self._partitions
         for key in keys:
             entry = self._partitions.get(key)
@@ -196,9 +232,12 @@ class FetchCall(FetchTicket):
                 if partition is None:
                     raise KafkaError(self._ctx.broker.partitions.why_missing(*key))
                 if self._from_follower:
-                    result, length = self._read_for_follower(partition, entry, left, first)
+                    result, end = self._read_for_follower(partition, entry, left, says=key in named)
                 else:
-                    result, length = self._read_for_consumer(partition, entry.asked, left)
+                    result, end = self._read_for_consumer(partition, entry.asked, left)
+                length = getattr(result.records, "length", 0)
+                if not length and entry.asked.fetch_offset < end:
+                    self._crowded_out.add(key)
                 self._bytes += length
                 left -= length
                 complete = complete or self._says_enough(entry, result)
@@ -226,8 +265,9 @@ class FetchCall(FetchTicket):
         return result
 
     def _read_for_follower(
-        self, partition: Partition, entry: SessionPartition, left: int, first: bool
-    ) -> tuple[FetchPartitionResult, int]:
+        self, partition: Partition, entry: SessionPartition, left: int, *, says: bool
+    ) -> tuple[FetchPartitionResult, Offset]:
+        """What it gets, and up to where there is something to read."""
         asked = entry.asked
         partition.led_here(asked.current_leader_epoch)
         if asked.current_leader_epoch < 0:
@@ -239,7 +279,7 @@ class FetchCall(FetchTicket):
         if diverging is None:
             if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
                 raise KafkaError(ErrorCode.offset_out_of_range)
-            if first:  # when it is woken, it has said nothing new
+            if says:
                 self._ctx.broker.partitions.step(
                     partition,
                     FollowerFetched(
@@ -252,11 +292,12 @@ class FetchCall(FetchTicket):
                 )
             if asked.fetch_offset < log.written_offset:
                 records = self._records(partition, asked, left, log.written_offset)
-        return _result(partition, asked, records, diverging)
+        return _result(partition, asked, records, diverging), log.written_offset
 
     def _read_for_consumer(
         self, partition: Partition, asked: FetchPartition, left: int
-    ) -> tuple[FetchPartitionResult, int]:
+    ) -> tuple[FetchPartitionResult, Offset]:
+        """What it gets, and up to where there is something to read."""
         self._check_readable(partition, asked)
         log = partition.log
         read_committed = self._request.isolation_level == 1
@@ -264,18 +305,18 @@ class FetchCall(FetchTicket):
         diverging = _divergence(partition, asked)
         aborted: list[tuple[int, int]] | None = [] if read_committed else None
         if diverging is not None:
-            return _result(partition, asked, None, diverging, aborted)
+            return _result(partition, asked, None, diverging, aborted), end
         preferred = self._preferred_replica(partition, asked)
         if preferred is not None:
-            result, _ = _result(partition, asked, None, None, aborted)
-            return result._replace(preferred_read_replica=preferred), 0
+            result = _result(partition, asked, None, None, aborted)
+            return result._replace(preferred_read_replica=preferred), end
         records = None
         at_the_end = end <= asked.fetch_offset <= log.log_end_offset
         if not at_the_end:
             records = self._records(partition, asked, left, end)
             if aborted is not None and records is not None:
                 aborted.extend(log.aborted_transactions(asked.fetch_offset, end))
-        return _result(partition, asked, records, None, aborted)
+        return _result(partition, asked, records, None, aborted), end
 
     def _check_readable(self, partition: Partition, asked: FetchPartition) -> None:
         """Consumers read from the leader, or from a follower if they know of such things."""
@@ -349,8 +390,6 @@ class FetchCall(FetchTicket):
                 continue
             entry.remember(result)
             changed.append((key, result))
-            if result.records:
-                session.to_the_end(key)
         return changed
 
     def _open_session(self) -> int:
@@ -396,8 +435,8 @@ def _result(
     records: FileRange | None,
     diverging: tuple[int, int] | None,
     aborted: list[tuple[int, int]] | None = None,
-) -> tuple[FetchPartitionResult, int]:
-    result = FetchPartitionResult(
+) -> FetchPartitionResult:
+    return FetchPartitionResult(
         asked.partition,
         0,
         partition.high_watermark,
@@ -408,4 +447,3 @@ def _result(
         records if records is not None else b"",
         diverging,
     )
-    return result, records.length if records is not None else 0

@@ -10,16 +10,26 @@ Called by `handlers/fetch.py`. A request carries (session_id, epoch):
               the broker expects next, else INVALID_FETCH_SESSION_EPOCH
 
 In a session the answer, too, holds only partitions with records, an error, or another high
-watermark or log start offset than the client was told last. A partition that had records goes
-to the end of the order, so that a small max_bytes does not starve the others.
+watermark or log start offset than the client was told last.
+
+A session with 1,000 partitions of which one got a record must not cost 1,000 looks. So it
+listens to its partitions, also between two requests, and keeps the few that are worth a look:
+
+    fresh   named by the request, moved since the last look, or with more to read than fitted;
+            those that got nothing last time come first, so a small max_bytes starves nobody
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Sequence
 from random import Random
+from typing import TYPE_CHECKING, Protocol
 
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
+
+if TYPE_CHECKING:
+    from odradek_broker.partition.partition import Partition
+    from odradek_broker.partition.waiting import ProgressListener
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -30,10 +40,25 @@ EVICT_AFTER_MS = 120_000
 Key = tuple[str | bytes, int]
 
 
+class WaitingFetch(Protocol):
+    """A request of a session that is held back until there is more to say."""
+
+    def on_progress(self, partitions: "Sequence[Partition]") -> None: ...
+
+    def answer_now(self) -> None: ...
+
+
 class SessionPartition:
     """One partition of a fetch: what is asked, and what the client was told last."""
 
-    __slots__ = ("asked", "name", "sent_high_watermark", "sent_log_start_offset", "topic_id")
+    __slots__ = (
+        "asked",
+        "name",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic_id",
+        "waiters",
+    )
 
     def __init__(self, name: str | None, topic_id: bytes | None, asked: FetchPartition) -> None:
         self.name = name
@@ -41,6 +66,7 @@ class SessionPartition:
         self.asked = asked
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
+        self.waiters: set[ProgressListener] | None = None  # those among whom the session is
 
     def remember(self, result: FetchPartitionResult) -> None:
         if result.error_code:
@@ -71,14 +97,17 @@ def partitions_of(request: FetchRequest) -> dict[Key, SessionPartition]:
 
 
 class FetchSession:
+    """Invariant: `fresh` ⊆ `partitions`."""
+
     __slots__ = (
-        "answer_now",
         "epoch",
+        "fresh",
         "id",
         "last_used_ms",
         "partitions",
         "privileged",
         "uses_topic_ids",
+        "waiting",
     )
 
     def __init__(
@@ -92,11 +121,10 @@ class FetchSession:
         self.privileged = privileged  # followers are; consumers do not push them out
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
+        self.fresh: dict[Key, None] = dict.fromkeys(partitions)
         self.epoch = 1  # what the next request has to carry
         self.last_used_ms = 0.0
-        # Set by a request that waits. When the next one of the session arrives, its sender has
-        # something to say (a partition more), and answers go out in order.
-        self.answer_now: Callable[[], None] | None = None
+        self.waiting: WaitingFetch | None = None  # a request that is held back
 
     def update(self, request: FetchRequest) -> None:
         for key, named in partitions_of(request).items():
@@ -105,16 +133,47 @@ class FetchSession:
                 self.partitions[key] = named
             else:
                 known.asked = named.asked
+            self.fresh[key] = None
         for name, topic_id, indexes in request.forgotten_topics:
             topic: str | bytes = name if name is not None else (topic_id or b"")
             for index in indexes:
-                self.partitions.pop((topic, index), None)
+                self._forget((topic, index))
+
+    def _forget(self, key: Key) -> None:
+        entry = self.partitions.pop(key, None)
+        self.fresh.pop(key, None)
+        if entry is not None and entry.waiters is not None:
+            entry.waiters.discard(self)
 
     def advance(self) -> None:
         self.epoch = 1 if self.epoch == 2**31 - 1 else self.epoch + 1
 
-    def to_the_end(self, key: Key) -> None:
-        self.partitions[key] = self.partitions.pop(key)
+    def listen(self, entry: SessionPartition, waiters: "set[ProgressListener]") -> None:
+        """Hear of it when the partition that `waiters` belongs to moves."""
+        if entry.waiters is not None and entry.waiters is not waiters:
+            entry.waiters.discard(self)
+        entry.waiters = waiters
+        waiters.add(self)
+
+    def on_progress(self, partitions: "Sequence[Partition]") -> None:
+        for partition in partitions:
+            topic_partition = partition.topic_partition
+            topic = partition.topic_id if self.uses_topic_ids else topic_partition.topic
+            key = (topic, topic_partition.partition)
+            entry = self.partitions.get(key)
+            if entry is None:
+                continue
+            self.fresh[key] = None
+            if self.waiting is None and entry.waiters is not None:
+                # Known to be worth a look: a session that nobody goes on with costs no more.
+                entry.waiters.discard(self)
+        if self.waiting is not None:
+            self.waiting.on_progress(partitions)
+
+    def close(self) -> None:
+        for entry in self.partitions.values():
+            if entry.waiters is not None:
+                entry.waiters.discard(self)
 
 
 class FetchSessions:
@@ -137,8 +196,9 @@ class FetchSessions:
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.fetch_session_topic_id_error)
-        if session.answer_now is not None:
-            session.answer_now()
+        if session.waiting is not None:
+            # Its sender has something to say (a partition more), and answers go out in order.
+            session.waiting.answer_now()
         session.update(request)
         session.advance()
         session.last_used_ms = now_ms
@@ -164,7 +224,9 @@ class FetchSessions:
         return session
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def _make_room(self, privileged: bool, now_ms: float) -> bool:
         if len(self._sessions) < self._slots:
@@ -172,6 +234,6 @@ class FetchSessions:
         for session in self._sessions.values():
             unused = now_ms - session.last_used_ms > EVICT_AFTER_MS
             if unused or (privileged and not session.privileged):
-                del self._sessions[session.id]
+                self.close(session.id)
                 return True
         return False

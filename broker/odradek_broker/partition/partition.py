@@ -27,7 +27,7 @@ from odradek_broker.partition.replica_state import Peers, ReplicaState
 if TYPE_CHECKING:
     from odradek_broker.log.log import Log
     from odradek_broker.log.types import AppendInfo
-    from odradek_broker.partition.waiting import FetchTicket
+    from odradek_broker.partition.waiting import ProgressListener
 
 
 class AckWaiter(Protocol):
@@ -68,8 +68,8 @@ class Partition:
         self.leading: ReplicaState | None = None
         self.following: FollowerState | None = None
         self.registration: PartitionRegistration | None = None  # as last published
-        self.fetch_waiters: set[FetchTicket] = set()  # of consumers
-        self.follower_waiters: set[FetchTicket] = set()
+        self.fetch_waiters: set[ProgressListener] = set()  # of consumers
+        self.follower_waiters: set[ProgressListener] = set()
         self.flushing = False  # an fsync that acknowledgements wait for is under way
         self._write_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
         self._commit_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
@@ -203,7 +203,7 @@ class Partition:
             _, waiter, index = waiters.popleft()
             waiter.acknowledged(index, state.commit_error())
 
-    def take_awake(self) -> "set[FetchTicket]":
+    def take_awake(self) -> "set[ProgressListener]":
         """Fetches that have more to read, or more to know, than when they were last told."""
         log = self.log
         moved = log.high_watermark != self._told_high_watermark
@@ -215,7 +215,7 @@ class Partition:
         # A follower is told of a new high watermark too, because its consumers wait for it.
         return self.follower_waiters if moved or written else set()
 
-    def all_fetch_waiters(self) -> "set[FetchTicket]":
+    def all_fetch_waiters(self) -> "set[ProgressListener]":
         return self.fetch_waiters | self.follower_waiters
 
     def refuse_waiters(self, error: ErrorCode) -> None:

@@ -283,6 +283,11 @@ def step(state: ReplicaState, event: Event, now_ms: float) -> Instructions:
 def _written(state: ReplicaState, event: Written, now_ms: float) -> Instructions:
     if event.log_end_offset <= state.log_end_offset:
         return ()
+    for follower in state.followers.values():
+        # It had everything until now. In a fetch session an idle follower is not heard of, so
+        # its last fetch may be long ago.
+        if follower.log_end_offset >= state.log_end_offset:
+            follower.caught_up_ms = now_ms
     state.log_end_offset = event.log_end_offset
     return _advance(state, now_ms)
 

@@ -32,7 +32,7 @@ from odradek_broker.partition.commands import (
 )
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Peers
-from odradek_broker.partition.waiting import Deadlines, FetchTicket, Purgatory
+from odradek_broker.partition.waiting import Deadlines, ProgressListener, Purgatory
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Scheduler, Threads
@@ -126,7 +126,7 @@ class PartitionService:
 
     def _take_roles_if_registered(self) -> None:
         registration = self.image.brokers.get(self._node_id)
-        if registration is None or registration.epoch != self._awaited_epoch:
+        if registration is None or registration.epoch < (self._awaited_epoch or 0):
             return
         self._awaited_epoch = None
         commands = commands_of_image(self.image, self._node_id, self._controller_epoch)
@@ -336,7 +336,7 @@ class PartitionService:
     def end_of_pass(self) -> None:
         dirty, self._dirty = self._dirty, {}
         now_ms = self._clock.monotonic_ms()
-        progressed: dict[FetchTicket, list[Partition]] = {}
+        progressed: dict[ProgressListener, list[Partition]] = {}
         for partition in dirty:
             try:
                 partition.log.write_pending()

@@ -16,7 +16,7 @@ import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.tasks import Cancellable, Scheduler
@@ -126,11 +126,8 @@ class Purgatory:
             self._set_timer(min(upcoming))
 
 
-class FetchTicket(Ticket):
-    """A fetch that waits for min.bytes in its partitions."""
+class ProgressListener(Protocol):
+    """Somebody who reads partitions: a fetch that waits, or a fetch session."""
 
-    __slots__ = ()
-
-    @abstractmethod
     def on_progress(self, partitions: "Sequence[Partition]") -> None:
         """These have more to read, or are not what they were; once per loop pass at most."""

@@ -15,6 +15,7 @@ from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import (
+    CheckIsr,
     Proposal,
     ProposalAnswered,
     ProposalLost,
@@ -31,6 +32,7 @@ ALTER_PARTITION, VERSION = 56, 3
 TIMEOUT_MS = 2000.0
 BACKOFF_MIN_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 1.0
+RECHECK_SECONDS = 0.5
 
 Key = tuple[bytes, int]  # topic id, partition
 
@@ -138,6 +140,8 @@ class AlterPartitionSender:
                 list(proposal.isr_ids),
                 error.name,
             )
+            # The reason passes (a broker that is about to be let in); nobody else would ask.
+            self._loop.call_later(RECHECK_SECONDS, self._partitions.step, partition, CheckIsr())
         else:
             logger.info("%s: ISR is %s now", partition.topic_partition, list(answer.isr))
         self._partitions.step(
