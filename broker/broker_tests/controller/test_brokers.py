@@ -1,0 +1,373 @@
+"""Brokers as the controller sees them: registration, sessions, fencing, controlled shutdown."""
+
+from uuid import UUID
+
+import pytest
+
+from broker_tests.controller.active_support import CLUSTER_ID, World, directory
+from odradek_broker.controller.heartbeats import BrokerState, answer_to
+from odradek_broker.metadata.records import RegisterBrokerRecord
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.wire.struct import Struct
+
+
+def refused(code: ErrorCode, action) -> str:
+    with pytest.raises(KafkaError) as caught:
+        action()
+    assert caught.value.code is code
+    return str(caught.value)
+
+
+class TestRegistration:
+    def test_the_epoch_is_the_offset_of_the_record(self):
+        world = World(1)
+        world.topic("t", [(1,)])
+        before = world.next_offset
+        epoch = world.register(1)
+        assert epoch == before == world.image.brokers[1].epoch
+        assert world.image.brokers[1].fenced
+        assert world.image.brokers[1].endpoints["PLAINTEXT"].host == "b1"
+
+    def test_unfenced_when_caught_up_with_its_own_registration(self):
+        world = World(1)
+        epoch = world.register(2)
+        assert world.heartbeat(2, offset=epoch - 1).is_fenced
+        answer = world.heartbeat(2, offset=epoch, want_fence=True)
+        assert answer.is_fenced
+        assert answer.is_caught_up
+        assert not world.heartbeat(2, offset=epoch).is_fenced
+        assert not world.image.brokers[2].fenced
+
+    def test_another_cluster(self):
+        text = refused(
+            ErrorCode.inconsistent_cluster_id, lambda: World(1).register(2, cluster_id="other")
+        )
+        assert text == f"Expected cluster ID {CLUSTER_ID}, but got cluster ID other"
+
+    def test_a_second_broker_with_the_same_number(self):
+        """Refused while the first is alive, and allowed when its session has ended."""
+        world = World(2)
+        text = refused(
+            ErrorCode.duplicate_broker_registration, lambda: world.register(1, disks=[5])
+        )
+        assert text == "Another broker is registered with that broker id."
+        world.now_ms += world.active.sessions.timeout_ms + 1
+        world.register(1, disks=[5])
+        assert world.image.brokers[1].log_dirs == (directory(1, 5),)
+
+    def test_who_holds_the_directory_has_not_to_wait(self):
+        """A directory is locked by its process, so the old one is dead."""
+        world = World(3)
+        world.topic("t", [(1, 2)])
+        world.register(1)
+        assert world.show() == "leader 2 epoch 1 isr 2"
+        assert world.image.brokers[1].fenced
+
+    def test_the_same_incarnation_again_changes_what_it_says(self):
+        world = World(1)
+        epoch = world.register(2, incarnation=50)
+        world.heartbeat(2)
+        assert world.register(2, disks=[0, 1], incarnation=50) == epoch
+        broker = world.image.brokers[2]
+        assert not broker.fenced
+        assert len(broker.log_dirs) == 2
+
+    @pytest.mark.parametrize(
+        ("log_dirs", "reason"),
+        [
+            ([], "No directories specified in request"),
+            ([UUID(int=2)], "Reserved directory ID in request"),
+            ([None], "Reserved directory ID in request"),
+            ([directory(2), directory(2)], "Duplicate directory ID in request"),
+            ([directory(1)], f"Broker 1 is already registered with directory {directory(1)}"),
+        ],
+    )
+    def test_directories(self, log_dirs, reason):
+        world = World(1)
+        request = Struct(
+            broker_id=BrokerId(2),
+            cluster_id=CLUSTER_ID,
+            incarnation_id=UUID(int=7),
+            listeners=[],
+            features=[],
+            rack=None,
+            log_dirs=log_dirs,
+            previous_broker_epoch=-1,
+        )
+        register = lambda: world.active.register_broker(request, 9, 0.0)  # noqa: E731
+        assert refused(ErrorCode.invalid_registration, register) == reason
+
+    def test_a_feature_that_the_broker_lacks(self):
+        world = World(1)
+        request = Struct(
+            broker_id=BrokerId(2),
+            cluster_id=CLUSTER_ID,
+            incarnation_id=UUID(int=7),
+            listeners=[],
+            features=[
+                Struct(name="metadata.version", min_supported_version=1, max_supported_version=25)
+            ],
+            rack=None,
+            log_dirs=[directory(2)],
+            previous_broker_epoch=-1,
+        )
+        text = refused(
+            ErrorCode.unsupported_version, lambda: world.active.register_broker(request, 9, 0.0)
+        )
+        assert text == (
+            "Unable to register because the broker does not support finalized version 30 of "
+            "metadata.version. The broker wants a version between 1 and 25, inclusive."
+        )
+
+    def test_the_registration_comes_before_what_it_causes(self):
+        world = World(2)
+        world.topic("t", [(1, 2)])
+        world.incarnations += 1
+        world.fence(1)
+        world.start(1, clean=True)
+        world.alter_isr([2, 1])
+        existing = world.image.brokers[1]
+        request = Struct(
+            broker_id=existing.id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=UUID(int=777),
+            listeners=[],
+            features=[
+                Struct(name="metadata.version", min_supported_version=7, max_supported_version=30)
+            ],
+            rack=None,
+            log_dirs=list(existing.log_dirs),
+            previous_broker_epoch=-1,
+        )
+        result = world.active.register_broker(request, world.next_offset, world.now_ms)
+        assert isinstance(result.records[0], RegisterBrokerRecord)
+        assert result.records[0].broker_epoch == world.next_offset
+        assert len(result.records) == 2
+
+
+class TestSessions:
+    def test_silence_is_fenced_and_a_heartbeat_unfences(self):
+        world = World(3)
+        timeout_ms = world.active.sessions.timeout_ms
+        world.topic("t", [(1, 2, 3)])
+        assert world.active.next_tick_ms() == timeout_ms
+        world.tick(timeout_ms)
+        assert world.live() == [1, 2, 3], "a session is over after its time, not at it"
+        world.heartbeat(2)
+        world.tick(1)
+        assert world.live() == [2]
+        assert world.show() == "leader 2 epoch 1 isr 2"
+        assert not world.heartbeat(3).is_fenced, "it was only slow"
+        assert world.live() == [2, 3]
+
+    def test_a_new_controller_gives_everybody_a_full_session(self):
+        world = World(2)
+        timeout_ms = world.active.sessions.timeout_ms
+        world.now_ms += timeout_ms * 0.9
+        world.fail_over()
+        world.tick(timeout_ms)
+        assert world.live() == [1, 2]
+        world.tick(1)
+        assert world.live() == []
+
+    def test_an_old_incarnation_is_not_listened_to(self):
+        world = World(2)
+        request = Struct(
+            broker_id=BrokerId(1),
+            broker_epoch=world.image.brokers[1].epoch - 1,
+            current_metadata_offset=100,
+            want_fence=False,
+            want_shut_down=False,
+            offline_log_dirs=[],
+        )
+        text = refused(
+            ErrorCode.stale_broker_epoch,
+            lambda: world.active.heartbeat(request, world.next_offset, 0.0),
+        )
+        epoch = world.image.brokers[1].epoch
+        assert text == f"Expected broker epoch {epoch}, but got broker epoch {epoch - 1}"
+        request.broker_id = BrokerId(9)
+        text = refused(
+            ErrorCode.stale_broker_epoch,
+            lambda: world.active.heartbeat(request, world.next_offset, 0.0),
+        )
+        assert text == "No broker registration found for broker id 9"
+
+    def test_a_leader_that_was_fenced_only_half(self):
+        """The controller died between two batches: the next one finishes."""
+        world = World(2)
+        world.topic("t", [(1, 2)])
+        records = world.active.tick(10**6)
+        fencing = next(records)
+        world.append(fencing[-2:])  # only the brokers' records, not the partitions'
+        assert world.partition().leader == 1
+        world.fail_over()
+        assert world.partition().leader == -1
+
+
+class TestControlledShutdown:
+    def test_leaders_move_before_it_may_stop(self):
+        world = World(3)
+        world.topic("t", [(1, 2, 3), (2, 1, 3)])
+        answer = world.heartbeat(1, want_shut_down=True)
+        assert not answer.should_shut_down
+        assert world.show(index=0) == "leader 2 epoch 1 isr 2,3"
+        assert world.show(index=1) == "leader 2 epoch 0 isr 2,3"
+        assert world.image.brokers[1].in_controlled_shutdown
+        moved_at = world.image.offset
+        assert not world.heartbeat(1, want_shut_down=True).should_shut_down
+        world.heartbeat(2, offset=moved_at)
+        world.heartbeat(3, offset=moved_at - 1)
+        assert not world.heartbeat(1, want_shut_down=True).should_shut_down, "3 does not know yet"
+        world.heartbeat(3, offset=moved_at)
+        answer = world.heartbeat(1, want_shut_down=True)
+        assert answer.should_shut_down
+        assert answer.is_fenced
+        assert world.image.brokers[1].fenced
+
+    def test_who_leads_nothing_may_stop_at_once(self):
+        world = World(2)
+        world.topic("t", [(1, 2)])
+        assert world.heartbeat(2, want_shut_down=True).should_shut_down
+        assert world.show() == "leader 1 epoch 0 isr 1"
+
+    def test_a_fenced_one_may_stop_at_once(self):
+        world = World(1)
+        world.register(2)
+        assert world.heartbeat(2, want_shut_down=True).should_shut_down
+
+    def test_what_nobody_else_can_lead_goes_offline(self):
+        world = World(2)
+        world.topic("t", [(1,)])
+        world.stop(1)
+        assert world.show() == "leader -1 epoch 1 isr 1"
+        world.start(1, clean=True)
+        assert world.show() == "leader 1 epoch 2 isr 1"
+        assert not world.image.brokers[1].in_controlled_shutdown
+
+    def test_two_at_once(self):
+        world = World(3)
+        world.topic("t", [(1, 2, 3)])
+        world.heartbeat(1, want_shut_down=True)
+        world.heartbeat(2, want_shut_down=True)
+        assert world.show() == "leader 3 epoch 2 isr 3"
+
+    def test_goes_on_under_another_controller(self):
+        world = World(2)
+        world.topic("t", [(1, 2)])
+        world.heartbeat(1, want_shut_down=True)
+        world.fail_over()
+        assert not world.heartbeat(1, want_shut_down=True).should_shut_down
+        world.heartbeat(2)
+        assert world.heartbeat(1, want_shut_down=True).should_shut_down
+
+    def test_no_new_replicas_on_one_that_stops(self):
+        world = World(2)
+        world.topic("t", [(1, 2)])
+        world.heartbeat(1, want_shut_down=True)
+        assert world.alter_isr([2, 1]).error_code is ErrorCode.ineligible_replica
+
+
+def test_the_answers_to_a_heartbeat_are_kafkas():
+    """All 128 cases, as BrokerHeartbeatManager's switch has them."""
+    for state in (BrokerState.FENCED, BrokerState.UNFENCED, BrokerState.CONTROLLED_SHUTDOWN):
+        for bits in range(32):
+            fence, stop, caught_up, leads, may_stop = (bool(bits >> i & 1) for i in range(5))
+            answer = answer_to(
+                state,
+                want_fence=fence,
+                want_shut_down=stop,
+                caught_up=caught_up,
+                leads=leads,
+                may_stop=may_stop,
+            )
+            if state is BrokerState.FENCED:
+                expected = BrokerState.FENCED
+                if stop:
+                    expected = BrokerState.SHUTDOWN_NOW
+                elif not fence and caught_up:
+                    expected = BrokerState.UNFENCED
+            elif state is BrokerState.UNFENCED:
+                expected = BrokerState.UNFENCED
+                if fence:
+                    expected = BrokerState.SHUTDOWN_NOW if stop else BrokerState.FENCED
+                elif stop:
+                    expected = (
+                        BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
+                    )
+            else:
+                expected = state
+                if not leads and may_stop:
+                    expected = BrokerState.SHUTDOWN_NOW
+            assert answer is expected
+
+
+class TestUnregister:
+    def test_it_is_forgotten(self):
+        world = World(3)
+        world.topic("t", [(1, 2), (2, 1)])
+        answer = world.decide(world.active.unregister_broker(Struct(broker_id=BrokerId(1))))
+        assert answer.error_code is ErrorCode.none
+        assert 1 not in world.image.brokers
+        assert world.show(index=0) == "leader 2 epoch 1 isr 2"
+        assert world.show(index=1) == "leader 2 epoch 0 isr 2"
+
+    def test_unknown(self):
+        world = World(1)
+        text = refused(
+            ErrorCode.broker_id_not_registered,
+            lambda: world.active.unregister_broker(Struct(broker_id=BrokerId(5))),
+        )
+        assert text == "Broker ID 5 is not currently registered"
+
+
+class TestDirectories:
+    def two_disks(self) -> World:
+        world = World(2)
+        world.start(3, disks=[0, 1])
+        world.topic("t", [(3, 1)])
+        world.decide(world.active.assign_replicas_to_dirs(self.assign(world, disk=1)))
+        return world
+
+    def assign(self, world: World, *, disk: int, broker: int = 3, **changes) -> Struct:
+        partition = Struct(partition_index=changes.get("index", 0))
+        topic_id = changes.get("topic_id") or world.image.topics["t"].id
+        topic = Struct(topic_id=topic_id, partitions=[partition])
+        return Struct(
+            broker_id=BrokerId(broker),
+            broker_epoch=world.image.brokers[BrokerId(broker)].epoch,
+            directories=[Struct(id_=directory(broker, disk), topics=[topic])],
+        )
+
+    def test_assigned(self):
+        world = self.two_disks()
+        assert world.partition().directories == (directory(3, 1), directory(1))
+        assert world.partition().leader_epoch == 0
+
+    def test_a_failed_directory(self):
+        world = self.two_disks()
+        world.heartbeat(3, offline=[directory(3, 0)])
+        assert world.show() == "leader 3 epoch 0 isr 3,1", "it is on the other one"
+        world.start(3, disks=[0, 1])
+        world.alter_isr([1, 3])
+        world.heartbeat(3, offline=[directory(3, 1)])
+        assert world.partition().isr == (1,)
+        assert world.image.brokers[3].log_dirs == (directory(3, 0),)
+        offset = world.image.offset
+        world.heartbeat(3, offline=[directory(3, 1)])
+        assert world.image.offset == offset, "said again, nothing changes"
+
+    @pytest.mark.parametrize(
+        ("changes", "code"),
+        [
+            ({"topic_id": UUID(int=99)}, ErrorCode.unknown_topic_id),
+            ({"index": 5}, ErrorCode.unknown_topic_or_partition),
+            ({"broker": 2}, ErrorCode.not_leader_or_follower),
+        ],
+    )
+    def test_refused(self, changes, code):
+        world = self.two_disks()
+        request = self.assign(world, disk=0, **changes)
+        answer = world.decide(world.active.assign_replicas_to_dirs(request))
+        assert answer.directories[0].topics[0].partitions[0].error_code is code
