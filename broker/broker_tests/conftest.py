@@ -23,7 +23,7 @@ from broker_tests import harness
 
 LOG_TAIL_CHARS = 8_000
 
-_servers_of_test = pytest.StashKey[list[harness.Server]]()
+servers_of_test = pytest.StashKey[list[harness.Server]]()
 StartBroker = Callable[..., harness.Server]
 
 
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: Any = yield
     if report.failed:
-        for server in item.stash.get(_servers_of_test, []):
+        for server in item.stash.get(servers_of_test, []):
             report.sections.append((f"log of {server.name}", server.log()[-LOG_TAIL_CHARS:]))
     return report
 
@@ -55,7 +55,7 @@ def start_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sta
     with ExitStack() as stack:
 
         def start(overrides: Mapping[str, str] | None = None) -> harness.Server:
-            servers = request.node.stash.setdefault(_servers_of_test, [])
+            servers = request.node.stash.setdefault(servers_of_test, [])
             server = harness.engine()(overrides, directory=tmp_path / f"server-{len(servers)}")
             servers.append(server)
             return stack.enter_context(server)
@@ -75,7 +75,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[harness.Server]:
     """A running broker with default settings."""
     if harness.on_apache():
         server = request.getfixturevalue("_shared_apache")
-        request.node.stash[_servers_of_test] = [server]
+        request.node.stash[servers_of_test] = [server]
         yield server
     else:
         yield request.getfixturevalue("start_broker")()

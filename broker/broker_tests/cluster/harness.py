@@ -125,6 +125,8 @@ class Cluster:
     def __enter__(self) -> Self:
         try:
             self.start()
+            voters = min(len(self.nodes), VOTERS_MAX)
+            self.wait_until(lambda: len(self.quorum().current_voters) == voters, "all voters")
         except BaseException:
             self._end_all()
             raise
