@@ -65,6 +65,7 @@ class Recorded:
 
     def __init__(self) -> None:
         self.calls: list[object] = []
+        self.directories: list[tuple[int, UUID]] = []
 
     def follow(self, partition: Partition) -> None:
         self.calls.append(("follow", partition.topic_partition.partition))
@@ -74,6 +75,9 @@ class Recorded:
 
     def propose(self, partition: Partition, proposal: replica_state.Propose) -> None:
         self.calls.append(proposal.proposal.isr_ids)
+
+    def assign_directory(self, partition: Partition, directory_id: UUID) -> None:
+        self.directories.append((partition.topic_partition.partition, directory_id))
 
     def update_metadata(self, image: object) -> None:
         pass
@@ -317,3 +321,15 @@ def test_with_flush_messages_nothing_counts_before_the_fsync(
     node.threads.finish()
     scheduler.run()
     assert waiter.outcomes == [(0, ErrorCode.none), (1, ErrorCode.none)]
+
+
+def test_the_controller_is_told_of_the_directory_it_does_not_know(
+    node: Node, metadata: Metadata
+) -> None:
+    replication = Recorded()
+    node.service.attach(replication)
+    metadata.commit(register(ONE), *topic(replicas=(ONE, TWO)))
+    own = node.partition().log.log_dir.directory_id
+    assert replication.directories == [(0, own)]
+    metadata.commit(PartitionChangeRecord(0, TOPIC_ID, directories=(own, UUID(int=1))))
+    assert len(replication.directories) == 1

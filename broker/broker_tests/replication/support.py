@@ -239,6 +239,8 @@ class Channel:
         self._source = source
 
     async def call(self, api_key: int, version: int, request: Struct, timeout_ms: float) -> Struct:
+        if api_key == 73:
+            return self._assign(version, request)
         assert api_key == 56
         if self._source in self._cluster.down:
             raise PeerUnavailable("cut off")
@@ -259,6 +261,24 @@ class Channel:
         answer = api.encode_response(56, version, response)
         await asyncio.sleep(0)
         return api.decode_response(56, version, answer)
+
+    def _assign(self, version: int, request: Struct) -> Struct:
+        """AssignReplicasToDirs."""
+        sent = api.decode_request(73, version, api.encode_request(73, version, request))
+        metadata = self._cluster.metadata
+        for directory in sent.directories:
+            for topic in directory.topics:
+                for asked in topic.partitions:
+                    known = metadata.image.topics_by_id[topic.topic_id]
+                    now = known.partitions[asked.partition_index]
+                    directories = list(now.directories)
+                    directories[now.replicas.index(BrokerId(sent.broker_id))] = directory.id_
+                    metadata.commit(
+                        PartitionChangeRecord(
+                            asked.partition_index, topic.topic_id, directories=tuple(directories)
+                        )
+                    )
+        return Struct(error_code=ErrorCode.none, directories=[])
 
     def _alter(self, topic_id: UUID, asked: Struct) -> Struct:
         metadata = self._cluster.metadata

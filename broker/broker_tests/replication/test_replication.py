@@ -303,3 +303,20 @@ def test_large_answers_are_cut_and_go_on(tmp_path: Path) -> None:
         replica_fetch_max_bytes="1000",
         replica_fetch_response_max_bytes="2000",
     )
+
+
+def test_the_controller_learns_in_which_directory_each_replica_is(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic(partitions=2))
+        expected = tuple(cluster.nodes[broker].logs.directory_ids[0] for broker in ALL)
+        partitions = cluster.metadata.image.topics["orders"].partitions
+
+        def known() -> bool:
+            partitions = cluster.metadata.image.topics["orders"].partitions
+            return all(one.directories == expected for one in partitions.values())
+
+        assert not known()
+        assert len(partitions) == 2
+        await until(known)
+
+    run(story, tmp_path)

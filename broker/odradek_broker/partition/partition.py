@@ -16,6 +16,7 @@ want every write, consumers only what is committed.
 
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
 
 from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.errors import ErrorCode, KafkaError
@@ -94,6 +95,13 @@ class Partition:
         """The newest that was heard of, through the metadata log or from the controller."""
         published = self.registration.partition_epoch if self.registration else -1
         return max(published, self.leading.partition_epoch if self.leading else -1)
+
+    def directory_known_as(self, broker_id: BrokerId) -> UUID | None:
+        """The log directory in which the cluster believes this broker's replica to be."""
+        registration = self.registration
+        if registration is None or broker_id not in registration.replicas:
+            return None
+        return registration.directories[registration.replicas.index(broker_id)]
 
     def lead(
         self, registration: PartitionRegistration, peers: Peers, now_ms: float

@@ -18,7 +18,12 @@ from uuid import UUID
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.manager import LogManager
 from odradek_broker.metadata.delta import MetadataDelta
-from odradek_broker.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage
+from odradek_broker.metadata.image import (
+    EMPTY_IMAGE,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition import replica_state
@@ -54,6 +59,9 @@ class Replication(Protocol):
 
     def propose(self, partition: Partition, proposal: replica_state.Propose) -> None:
         """Bring this to the controller; its answer comes back through `step`."""
+
+    def assign_directory(self, partition: Partition, directory_id: UUID) -> None:
+        """Tell the controller that the replica is in this log directory."""
 
     def update_metadata(self, image: MetadataImage) -> None: ...
 
@@ -97,6 +105,7 @@ class PartitionService:
         for partition in self.by_name.values():
             if partition.following is not None:
                 replication.follow(partition)
+            self._check_directory(partition)
 
     def start_timers(self) -> None:
         self._scheduler.call_later(DIRECTORY_CHECK_SECONDS, self._check_directories)
@@ -201,17 +210,18 @@ class PartitionService:
             partition.partition_epoch,
         ):
             return  # overtaken by the controller's answer to a proposal of ours
-        new_epoch = registration.leader_epoch > partition.leader_epoch
-        if not new_epoch:
+        if registration.leader_epoch > partition.leader_epoch:
+            self._take_role(partition, registration)
+        else:
             partition.registration = registration
-            if partition.leading is not None:
-                self.step(
-                    partition,
-                    replica_state.PartitionChanged(
-                        registration.partition_epoch, registration.replicas, registration.isr
-                    ),
-                )
-            return
+            changed = replica_state.PartitionChanged(
+                registration.partition_epoch, registration.replicas, registration.isr
+            )
+            self.step(partition, changed)
+        self._check_directory(partition)
+
+    def _take_role(self, partition: Partition, registration: PartitionRegistration) -> None:
+        """A new leader epoch: lead, or follow; whoever waits at this partition looks again."""
         replication = self._replication
         if replication is not None and partition.following is not None:
             replication.unfollow(partition)
@@ -226,8 +236,17 @@ class PartitionService:
             partition.follow(registration, backoff_max_ms)
             if replication is not None and partition.following is not None:
                 replication.follow(partition)
-        for ticket in waiting:
-            ticket.on_progress((partition,))
+        for listener in waiting:
+            listener.on_progress((partition,))
+
+    def _check_directory(self, partition: Partition) -> None:
+        """The controller has to know where the replica is, in case that the directory fails."""
+        directory_id = partition.log.log_dir.directory_id
+        if (
+            self._replication is not None
+            and partition.directory_known_as(self._node_id) != directory_id
+        ):
+            self._replication.assign_directory(partition, directory_id)
 
     def _hosted(self, command: LeaderAndIsr) -> Partition:
         name, index = command.topic_partition
@@ -256,8 +275,8 @@ class PartitionService:
         waiting = partition.all_fetch_waiters()
         partition.leading = partition.following = None
         partition.refuse_waiters(ErrorCode.not_leader_or_follower)
-        for ticket in waiting:
-            ticket.on_progress((partition,))
+        for listener in waiting:
+            listener.on_progress((partition,))
         self.logs.delete(topic_partition)
 
     def _reconfigure(self, image: MetadataImage, topic: str) -> None:
@@ -351,10 +370,10 @@ class PartitionService:
                     written = replica_state.Written(partition.log.written_offset)
                     self._obey(partition, replica_state.step(leading, written, now_ms))
             partition.settle()
-            for ticket in partition.take_awake():
-                progressed.setdefault(ticket, []).append(partition)
-        for ticket, partitions in progressed.items():
-            ticket.on_progress(partitions)
+            for listener in partition.take_awake():
+                progressed.setdefault(listener, []).append(partition)
+        for listener, partitions in progressed.items():
+            listener.on_progress(partitions)
 
     def _flush_first(self, partition: Partition) -> None:
         """`flush.messages` asks for an fsync: in a thread, and nobody is told before it is done.
@@ -405,8 +424,8 @@ class PartitionService:
                 waiting = partition.all_fetch_waiters()
                 partition.leading = partition.following = None
                 partition.refuse_waiters(ErrorCode.kafka_storage_error)
-                for ticket in waiting:
-                    ticket.on_progress((partition,))
+                for listener in waiting:
+                    listener.on_progress((partition,))
 
     # --- stopping -----------------------------------------------------------------------------
 

@@ -9,13 +9,16 @@ partitions wait until the metadata says more.
 import asyncio
 import logging
 from collections.abc import Callable
+from uuid import UUID
 
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Propose
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.replication.alter_partition import AlterPartitionSender, ControllerChannel
+from odradek_broker.replication.alter_partition import AlterPartitionSender
+from odradek_broker.replication.assign_dirs import DirectorySender
+from odradek_broker.replication.batch_sender import ControllerChannel
 from odradek_broker.replication.fetcher import FetcherContext, LeaderConnection, LeaderFetcher
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
@@ -51,6 +54,7 @@ class ReplicationService:
         self._fetchers: dict[BrokerId, tuple[Address, LeaderFetcher]] = {}
         self._followed: dict[Partition, BrokerId] = {}  # and whom they follow
         self._proposals = AlterPartitionSender(partitions, channel)
+        self._directories = DirectorySender(partitions, channel)
 
     def start(self) -> None:
         self._context.partitions.attach(self)
@@ -60,6 +64,7 @@ class ReplicationService:
             fetcher.close()
         self._fetchers.clear()
         self._proposals.close()
+        self._directories.close()
 
     # --- what the partitions ask for ---------------------------------------------------------
 
@@ -88,7 +93,10 @@ class ReplicationService:
             fetcher.close()
 
     def propose(self, partition: Partition, proposal: Propose) -> None:
-        self._proposals.propose(partition, proposal)
+        self._proposals.add(partition, proposal.proposal)
+
+    def assign_directory(self, partition: Partition, directory_id: UUID) -> None:
+        self._directories.add(partition, directory_id)
 
     def update_metadata(self, image: MetadataImage) -> None:
         """Leaders may have come, gone or moved."""

@@ -1,0 +1,78 @@
+"""Requests to the controller that many partitions share: one at a time, with pauses after trouble.
+
+What comes up while a request is under way waits for the next one; of two values for the same
+partition the newer one goes out.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable
+from typing import Generic, Protocol, TypeVar
+
+from odradek_broker.partition.partition import Partition
+from odradek_broker.wire.struct import Struct
+
+# An answer that takes longer is not waited for. Far below LOST_PROPOSAL_MS of
+# partition/replica_state.py: a request that was given up is not that old.
+TIMEOUT_MS = 2000.0
+BACKOFF_MIN_SECONDS = 0.05
+BACKOFF_MAX_SECONDS = 1.0
+
+V = TypeVar("V")
+Key = tuple[bytes, int]  # topic id, partition
+Batch = dict[Key, tuple[Partition, V]]
+
+
+class ControllerChannel(Protocol):
+    """Reaches the active controller, wherever it is."""
+
+    def call(
+        self, api_key: int, version: int, request: Struct, timeout_ms: float
+    ) -> Awaitable[Struct]:
+        """Raises PeerUnavailable when no answer came, or no controller is known."""
+
+
+class BatchSender(ABC, Generic[V]):
+    def __init__(self, channel: ControllerChannel) -> None:
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._waiting: Batch[V] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0  # in a row
+
+    def add(self, partition: Partition, value: V) -> None:
+        key = (partition.topic_id, partition.topic_partition.partition)
+        self._waiting[key] = (partition, value)
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+
+    def add_again(self, batch: Batch[V]) -> None:
+        """It failed as a whole; what was added since is newer."""
+        self._waiting = {**batch, **self._waiting}
+
+    def close(self) -> None:
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                if self._failures:
+                    pause = BACKOFF_MIN_SECONDS * 2 ** min(self._failures - 1, 10)
+                    await asyncio.sleep(min(pause, BACKOFF_MAX_SECONDS))
+                batch, self._waiting = self._waiting, {}
+                batch = {key: one for key, one in batch.items() if self.still_wanted(*one)}
+                self._failures += 1  # unless it turns out well
+                if not batch or await self.send(batch):
+                    self._failures = 0
+        finally:
+            self._task = None
+
+    @abstractmethod
+    def still_wanted(self, partition: Partition, value: V) -> bool:
+        """Whether it is worth sending now; metadata may have overtaken it."""
+
+    @abstractmethod
+    async def send(self, batch: Batch[V]) -> bool:
+        """Send all of it in one request and deal with the answer. False: pause before the next."""
