@@ -21,10 +21,15 @@ from broker_tests.sim.network import Network, Weather
 
 # An endless loop between nodes must end the run, not the test session.
 EVENTS_MAX = 2_000_000
+RESTART_MS_MAX = 10  # a process that died in the middle of its work is back so soon
 
 
 class SimulationError(AssertionError):
     """An invariant does not hold. The message says which, where and when."""
+
+
+class HostCrashedError(Exception):
+    """Raised by a node in the middle of its work: the process dies right there."""
 
 
 class Address(NamedTuple):
@@ -42,6 +47,9 @@ class Node(Protocol):
 
     def handle(self, source: Address, message: Any) -> None:
         """A message has arrived."""
+
+    def refused(self, target: int, message: Any) -> None:
+        """Nobody listens there: a connection was refused. (A cut link is silent.)"""
 
     def crash(self, rng: Random) -> None:
         """The process is gone, and with it what was not durable; `rng` says how much."""
@@ -116,8 +124,12 @@ class World:
             return
         if host.paused:
             host.deferred.append((action, args))
-        else:
+            return
+        try:
             action(*args)
+        except HostCrashedError:
+            self.crash(node_id)
+            self.after(self._crash_rng.randint(1, RESTART_MS_MAX), self.start, node_id)
 
     # ------------------------------------------------------------ hosts
 
@@ -130,7 +142,7 @@ class World:
             host.up = True
             host.life += 1
             self.record(f"start {node_id}.{host.life}")
-            host.node.start()
+            self._on_host(node_id, host.life, host.node.start, ())
 
     def crash(self, node_id: int) -> None:
         host = self.hosts[node_id]
@@ -177,10 +189,12 @@ class World:
             self.after(delay_ms, self._deliver, sender, target.node_id, target.life, message)
 
     def _deliver(self, sender: Address, target: int, life: int | None, message: Any) -> None:
-        host = self.hosts.get(target)
-        if host is None or not host.up or life not in (None, host.life):
-            return
-        self._on_host(target, host.life, host.node.handle, (sender, message))
+        host = self.hosts[target]
+        if host.up and life in (None, host.life):
+            self._on_host(target, host.life, host.node.handle, (sender, message))
+        elif not host.up and life is None and not self.network.is_cut(target, sender.node_id):
+            node = self.hosts[sender.node_id].node
+            self._on_host(sender.node_id, sender.life, node.refused, (target, message))
 
     # ------------------------------------------------------------ trace
 
