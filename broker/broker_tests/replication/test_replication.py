@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from broker_tests.partition.support import ONE, THREE, TOPIC_ID, TWO, topic
-from broker_tests.replication.support import ALL, Cluster, run, until
+from broker_tests.replication.support import ALL, Cluster, Exchange, run, until
+from odradek_broker.handlers import delete_records
 from odradek_broker.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -16,6 +17,7 @@ from odradek_broker.metadata.records import (
 )
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.partition.follower_state import Status
+from odradek_broker.wire.struct import Struct
 
 
 def same_everywhere(cluster: Cluster, index: int = 0) -> bool:
@@ -303,6 +305,34 @@ def test_large_answers_are_cut_and_go_on(tmp_path: Path) -> None:
         replica_fetch_max_bytes="1000",
         replica_fetch_response_max_bytes="2000",
     )
+
+
+def test_deleted_records_are_gone_everywhere_before_that_is_said(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic())
+        for number in range(5):
+            await cluster.produce(1, f"v-{number}")
+
+        async def delete(offset: int, timeout: int = 5000, broker: int = 1) -> tuple[int, int]:
+            exchange = Exchange(cluster.context(ALL[broker - 1]), 21, 2, "PLAINTEXT")
+            asked = Struct(partition_index=0, offset=offset)
+            request = Struct(timeout=timeout, topics=[Struct(name="orders", partitions=[asked])])
+            answer = await delete_records.handle(exchange, request)
+            one = answer.topics[0].partitions[0]
+            return one.error_code, one.low_watermark
+
+        assert await asyncio.wait_for(delete(3), 1) == (0, 3)
+        for broker in ALL:
+            assert cluster.values(broker) == ["v-3", "v-4"]
+        assert await delete(3, broker=2) == (ErrorCode.not_leader_or_follower, -1)
+        assert await delete(6) == (ErrorCode.offset_out_of_range, -1)
+        cluster.down.add(THREE)
+        assert await delete(4, timeout=50) == (ErrorCode.request_timed_out, -1)
+        assert not cluster.partition(1).awaits_deletion
+        cluster.down.clear()
+        assert await delete(-1) == (0, 5)
+
+    run(story, tmp_path, replica_fetch_wait_max_ms="60000", replica_lag_time_max_ms="60000")
 
 
 def test_the_controller_learns_in_which_directory_each_replica_is(tmp_path: Path) -> None:

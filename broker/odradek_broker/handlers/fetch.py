@@ -255,7 +255,10 @@ class FetchCall(Ticket):
         return (
             self._from_follower
             and in_session
-            and result.high_watermark != entry.sent_high_watermark
+            and (
+                result.high_watermark != entry.sent_high_watermark
+                or result.log_start_offset != entry.sent_log_start_offset
+            )
         )
 
     def _refusal(self, key: Key, code: ErrorCode) -> FetchPartitionResult:

@@ -44,8 +44,8 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
-        "_told_end",
-        "_told_high_watermark",
+        "_deletion_waiters",
+        "_told",
         "_write_waiters",
         "fetch_waiters",
         "flushing",
@@ -74,8 +74,10 @@ class Partition:
         self.flushing = False  # an fsync that acknowledgements wait for is under way
         self._write_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
         self._commit_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
-        self._told_end: Offset = log.written_offset  # what fetch waiters know of
-        self._told_high_watermark: Offset = log.high_watermark
+        # Those who wait until no live replica has records before an offset: DeleteRecords.
+        self._deletion_waiters: list[tuple[Offset, AckWaiter, int]] = []
+        # What fetch waiters know of: high watermark, written offset, log start.
+        self._told = (log.high_watermark, log.written_offset, log.log_start_offset)
 
     # --- role ----------------------------------------------------------------------------
 
@@ -195,6 +197,17 @@ class Partition:
     def when_committed(self, offset: Offset, waiter: AckWaiter, index: int) -> None:
         self._commit_waiters.append((offset, waiter, index))
 
+    def when_deleted(self, offset: Offset, waiter: AckWaiter, index: int) -> None:
+        """Told when the log starts at `offset` or later on all live replicas."""
+        self._deletion_waiters.append((offset, waiter, index))
+
+    def give_up_deletion(self, waiter: AckWaiter) -> None:
+        self._deletion_waiters = [one for one in self._deletion_waiters if one[1] is not waiter]
+
+    @property
+    def awaits_deletion(self) -> bool:
+        return bool(self._deletion_waiters)
+
     # --- telling those who wait -----------------------------------------------------------
 
     def settle(self) -> None:
@@ -210,28 +223,42 @@ class Partition:
         while waiters and waiters[0][0] < state.high_watermark:
             _, waiter, index = waiters.popleft()
             waiter.acknowledged(index, state.commit_error())
+        if self._deletion_waiters:
+            self._settle_deletions(state.low_watermark(self.log.log_start_offset))
+
+    def _settle_deletions(self, low_watermark: Offset) -> None:
+        waiting, self._deletion_waiters = self._deletion_waiters, []
+        for offset, waiter, index in waiting:
+            if offset <= low_watermark:
+                waiter.acknowledged(index, ErrorCode.none)
+            else:
+                self._deletion_waiters.append((offset, waiter, index))
 
     def take_awake(self) -> "set[ProgressListener]":
         """Fetches that have more to read, or more to know, than when they were last told."""
         log = self.log
-        moved = log.high_watermark != self._told_high_watermark
-        written = log.written_offset != self._told_end
-        self._told_high_watermark = log.high_watermark
-        self._told_end = log.written_offset
-        if moved and self.fetch_waiters:
+        high_watermark, told = log.high_watermark, self._told
+        now = (high_watermark, log.written_offset, log.log_start_offset)
+        if now == told:
+            return set()
+        self._told = now
+        if high_watermark != told[0] and self.fetch_waiters:
             return self.fetch_waiters | self.follower_waiters
-        # A follower is told of a new high watermark too, because its consumers wait for it.
-        return self.follower_waiters if moved or written else set()
+        # A follower is told of a new high watermark too, because its consumers wait for it, and
+        # of a new log start, because it deletes as well.
+        return self.follower_waiters
 
     def all_fetch_waiters(self) -> "set[ProgressListener]":
         return self.fetch_waiters | self.follower_waiters
 
     def refuse_waiters(self, error: ErrorCode) -> None:
         """The data they wait for will not come: the disk failed or the partition left."""
-        for waiters in (self._write_waiters, self._commit_waiters):
-            while waiters:
-                _, waiter, index = waiters.popleft()
-                waiter.acknowledged(index, error)
+        waiting = [*self._write_waiters, *self._commit_waiters, *self._deletion_waiters]
+        self._write_waiters.clear()
+        self._commit_waiters.clear()
+        self._deletion_waiters.clear()
+        for _, waiter, index in waiting:
+            waiter.acknowledged(index, error)
 
     # --- reading -------------------------------------------------------------------------
 

@@ -316,7 +316,8 @@ class PartitionService:
         """Give the leader of a partition an event. Raises KafkaError for a fetch it refuses."""
         if partition.leading is not None:
             now_ms = self._clock.monotonic_ms()
-            if self._obey(partition, replica_state.step(partition.leading, event, now_ms)):
+            moved = self._obey(partition, replica_state.step(partition.leading, event, now_ms))
+            if moved or partition.awaits_deletion:
                 self.mark_dirty(partition)
 
     def _obey(self, partition: Partition, instructions: replica_state.Instructions) -> bool:
