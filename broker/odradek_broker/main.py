@@ -24,17 +24,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import uvloop
 
 from odradek_broker.admin.state import Readiness
+from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationError
+from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
+from odradek_broker.controller.seat import ControllerSeat
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.fetch_session import FetchSessions
 from odradek_broker.handlers.registry import build_handlers
 from odradek_broker.log.cleaner_manager import CleanerConfig, CleanerManager
-from odradek_broker.log.dir_identity import LogDirConfigError, claim_identity
+from odradek_broker.log.dir_identity import META_PROPERTIES, LogDirConfigError, claim_identity
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
@@ -42,14 +45,16 @@ from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.model.config_table import ConfigError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from odradek_broker.model.ids import BrokerId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.network.server import Server
 from odradek_broker.partition.service import PartitionService
+from odradek_broker.raft.channel import ControllerChannel
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
 from odradek_broker.raft.service import Identity
 from odradek_broker.raft.values import Endpoint, ReplicaKey
+from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import Disk, RealDisk
 from odradek_broker.runtime.listeners import Listener
@@ -57,6 +62,7 @@ from odradek_broker.runtime.loop_lag import LoopLag
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import LoopThreads
+from odradek_broker.wire.peer import Peer
 
 if TYPE_CHECKING:
     from odradek_broker.admin.server import AdminServer
@@ -86,6 +92,7 @@ class Broker:
         self._admin_socket = _bind_admin(settings)
         disk = RealDisk()
         node_id = BrokerId(settings.node_id)
+        _check_cluster_id(settings, disk)
         self._logs = LogManager(
             [str(path) for path in settings.log_dirs],
             disk,
@@ -101,9 +108,11 @@ class Broker:
         metrics = Metrics()
         rng = Random()
         threads = LoopThreads(loop)
-        partitions = PartitionService(node_id, settings, self._logs, self._clock, loop, threads)
         cluster_id = self._logs.cluster_id
         self._metadata = MetadataPublisher(node_id, settings)
+        self._partitions = PartitionService(
+            node_id, settings, self._logs, self._clock, loop, threads
+        )
         self._quorum = open_quorum(
             settings,
             open_metadata_log(settings.metadata_log_dir, disk, settings, self._clock.now_ms()),
@@ -119,8 +128,38 @@ class Broker:
             rng=rng,
             on_failure=self._failed,
         )
-        self._controller = ControllerService(
-            settings, rng, self._quorum, self._metadata, node_id, cluster_id
+        controller = ControllerService(
+            settings, rng, self._quorum, self._metadata, node_id, cluster_id, self._clock
+        )
+        self._seat = ControllerSeat(controller, self._quorum, self._metadata, self._clock, loop)
+        self._channels: list[ControllerChannel] = []
+        self._requests_of_brokers = {
+            56: controller.alter_partition,
+            62: controller.broker_registration,
+            63: controller.broker_heartbeat,
+            67: controller.allocate_producer_ids,
+            73: controller.assign_replicas_to_dirs,
+        }
+        self._lifecycle = BrokerLifecycle(
+            node_id,
+            cluster_id,
+            settings,
+            self._channel("lifecycle"),
+            self._metadata,
+            incarnation_id=uuid4(),
+            previous_broker_epoch=self._logs.previous_broker_epoch,
+            directory_ids=lambda: self._logs.directory_ids,
+            offline_directory_ids=lambda: [d.directory_id for d in self._logs.offline_dirs],
+            applied_offset=lambda: self._quorum.applied_offset,
+            on_failure=self._failed,
+        )
+        self._replication = ReplicationService(
+            settings,
+            self._clock,
+            threads,
+            self._partitions,
+            lambda host, port: Peer(host, port, loop, client_id=f"broker-{node_id}-fetcher"),
+            self._channel("replication"),
         )
         self._context = BrokerContext(
             node_id=node_id,
@@ -131,10 +170,14 @@ class Broker:
             metrics=metrics,
             logs=self._logs,
             cleaner=self._cleaner,
-            partitions=partitions,
+            partitions=self._partitions,
             metadata=self._metadata,
             quorum=self._quorum,
-            controller=self._controller,
+            controller=controller,
+            forwarder=self._channel("forwarder"),
+            producer_ids=ProducerIdBlocks(
+                node_id, lambda: self._lifecycle.broker_epoch, self._channel("producer-ids")
+            ),
             fetch_sessions=FetchSessions(
                 settings.int("max.incremental.fetch.session.cache.slots"), rng
             ),
@@ -142,23 +185,32 @@ class Broker:
         self._server = Server(self._context, build_handlers(metrics), loop)
         self._lag = LoopLag(loop, self._clock, metrics)
         self._tasks: list[asyncio.Task[None]] = []
+        self._registered = False
         self.failure: asyncio.Future[None] = loop.create_future()  # only ever an exception
 
+    def _channel(self, purpose: str) -> ControllerChannel:
+        """A way to the active controller on which only requests of one kind wait for each other."""
+        client_id = f"broker-{self._settings.node_id}-{purpose}"
+        channel = ControllerChannel(self._quorum, self._requests_of_brokers, self._loop, client_id)
+        self._channels.append(channel)
+        return channel
+
     def _failed(self, error: Exception) -> None:
+        """Something without which this process must not go on."""
         if not self.failure.done():
-            self.failure.set_exception(StartError(f"the metadata log cannot be used: {error}"))
+            self.failure.set_exception(StartError(str(error)))
             self.failure.exception()
 
     async def start(self) -> None:
         ports = self._bind_listeners()
         advertised = self._settings.listeners.advertise(ports)
-        await self._join_quorum(advertised)
-        broker_epoch = await self._controller.register_broker(
-            advertised, self._logs.directory_ids, clean_shutdown=self._logs.clean_shutdown
-        )
+        self._server.start_accepting()  # only for other brokers, until clients can be served
+        await self._quorum.start(self._quorum_endpoints(advertised))
+        broker_epoch = await self._register(advertised)
         await self._load_logs()
         self._host_partitions(broker_epoch)
         self._context.serves_clients = True
+        await self._lifecycle.unfence()
         self._lag.start()
         self._cleaner.start()
         self._tasks.append(asyncio.create_task(self._housekeeping()))
@@ -168,44 +220,80 @@ class Broker:
         if self._admin is not None:
             self._admin.attach(self._context)
 
-    async def _join_quorum(self, advertised: Sequence[Listener]) -> None:
-        """Take part in the quorum; its requests are served from now on, no others."""
-        seat = ControllerSeat(self._controller, self._metadata)
-        self._quorum.attach(seat)
-        self._server.start_accepting()
-        inter_broker = self._settings.listeners.inter_broker_name
-        await self._quorum.start(
-            tuple(
-                Endpoint(listener.name, listener.host, listener.port)
-                for listener in advertised
-                if listener.name == inter_broker
+    def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
+        """Where other brokers reach this one; `controller.quorum.voters` must agree."""
+        settings = self._settings
+        name = settings.listeners.inter_broker_name
+        own = next(listener for listener in advertised if listener.name == name)
+        said = settings.quorum_voters.get(settings.node_id)
+        if said is not None and said.port != own.port:
+            raise StartError(
+                f"controller.quorum.voters says that node {settings.node_id} is at {said}, but "
+                f"its inter-broker listener is {own}"
             )
-        )
-        await seat.taken.wait()
+        return (Endpoint(own.name, own.host, own.port),)
+
+    async def _register(self, advertised: Sequence[Listener]) -> int:
+        """Wait for a controller and become known to it; say meanwhile what is missing."""
+        registering = asyncio.ensure_future(self._lifecycle.register(advertised))
+        try:
+            while True:
+                await asyncio.wait({registering}, timeout=SLOW_START_SECONDS)
+                if registering.done():
+                    break
+                self._readiness.wait_for("quorum", self._quorum.waits_for)
+                await self._start_admin()
+            broker_epoch = registering.result()
+        except RegistrationError as error:
+            raise StartError(str(error)) from error
+        finally:
+            registering.cancel()
+        self._readiness.done("quorum")
+        self._registered = True
+        self._lifecycle.start()
+        return broker_epoch
 
     def _host_partitions(self, broker_epoch: int) -> None:
-        metadata, partitions = self._metadata, self._context.partitions
+        metadata, partitions = self._metadata, self._partitions
         partitions.await_registration(broker_epoch)
         everything = MetadataDelta.between(EMPTY_IMAGE, metadata.image)
         partitions.apply(everything, metadata.controller_epoch)
         metadata.subscribe(partitions.apply)
         metadata.subscribe(self._reconfigure)
+        self._replication.start()
+        partitions.start_timers()
 
     async def stop(self) -> None:
         self._readiness.wait_for("stop", "the broker is stopping")
+        if self._registered and not self.failure.done():
+            await self._hand_over()
         self._server.stop_accepting()
         self._lag.stop()
-        self._context.partitions.release_fetches()
+        self._partitions.release_fetches()
         await self._server.drain(DRAIN_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.to_thread(self._cleaner.stop)
+        self._replication.close()
+        await self._lifecycle.stop()
+        self._seat.stop()
         self._quorum.stop()
-        await asyncio.to_thread(self._logs.close)
+        for channel in self._channels:
+            channel.close()
+        await asyncio.to_thread(self._cleaner.stop)
+        await asyncio.to_thread(self._logs.close, self._lifecycle.broker_epoch)
         if self._admin is not None:
             await self._admin.stop()
         logger.info("stopped")
+
+    async def _hand_over(self) -> None:
+        """Others lead what this broker leads, before it goes; if there are any."""
+        settings, node_id = self._settings, self._context.node_id
+        others = [b.id for b in self._metadata.image.usable_brokers() if b.id != node_id]
+        if others and settings.bool("controlled.shutdown.enable"):
+            timeout_ms = settings.int("odradek.controlled.shutdown.timeout.ms")
+            await self._lifecycle.shut_down(timeout_ms)
+        await self._quorum.resign(settings.int("controller.quorum.election.timeout.ms"))
 
     def _reconfigure(self, delta: MetadataDelta, _: int) -> None:
         """What reads its settings only now and then is told that they changed."""
@@ -273,21 +361,16 @@ class Broker:
         print(json.dumps(line), flush=True)
 
 
-class ControllerSeat:
-    """Tells the controller of this node when the quorum elects it, and when it does no more."""
-
-    def __init__(self, controller: ControllerService, metadata: MetadataPublisher) -> None:
-        self._controller = controller
-        self._metadata = metadata
-        self.taken = asyncio.Event()
-
-    def became_leader(self, epoch: LeaderEpoch) -> None:
-        self._controller.become_active(epoch, self._metadata.image)
-        self.taken.set()
-
-    def lost_leadership(self) -> None:
-        self.taken.clear()
-        self._controller.resign()
+def _check_cluster_id(settings: Settings, disk: Disk) -> None:
+    """A new node must be told the id of the cluster that it belongs to, unless it is its own."""
+    if settings.optional_str("odradek.cluster.id") is not None:
+        return
+    known = (disk.exists(f"{path}/{META_PROPERTIES}") for path in settings.log_dirs)
+    if (settings.quorum_voters or settings.quorum_bootstrap_servers) and not any(known):
+        raise StartError(
+            "odradek.cluster.id must be set: this node is new, and controller.quorum.voters or "
+            "controller.quorum.bootstrap.servers says that it is not alone"
+        )
 
 
 def _metadata_directory_id(settings: Settings, disk: Disk, cluster_id: str) -> UUID:

@@ -29,10 +29,13 @@ class AdminClient:
         ctx = SimpleNamespace(
             api_version=version,
             listener=self.listener,
+            is_forwarded=True,  # decided here
             broker=SimpleNamespace(
                 node_id=1,
                 cluster_id="cluster",
                 controller=self.controller,
+                metadata=self.controller._metadata,
+                quorum=SimpleNamespace(leader=SimpleNamespace(leader_id=1)),
                 settings=self.controller._settings,
                 clock=ManualClock(),
                 rng=Random(1),

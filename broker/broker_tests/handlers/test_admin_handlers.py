@@ -16,7 +16,6 @@ from odradek_broker.handlers import (
     describe_acls,
     describe_client_quotas,
     describe_log_dirs,
-    describe_quorum,
     describe_user_scram_credentials,
     find_coordinator,
     incremental_alter_configs,
@@ -132,20 +131,6 @@ def test_acls(version):
         created = await client.ask(create_acls, version, creations=[creation])
         for answer in (described, deleted.filter_results[0], created.results[0]):
             assert answer.error_code is ErrorCode.security_disabled
-
-    with_client(story)
-
-
-@pytest.mark.parametrize("version", describe_quorum.VERSIONS)
-def test_quorum_of_one(version):
-    async def story(client: AdminClient):
-        partition = Struct(partition_index=0)
-        asked = [Struct(topic_name="__cluster_metadata", partitions=[partition])]
-        answer = await client.ask(describe_quorum, version, topics=asked)
-        found = answer.topics[0].partitions[0]
-        assert (found.leader_id, found.leader_epoch) == (1, 1)
-        assert found.high_watermark == client.controller.image.offset + 1
-        assert [voter.replica_id for voter in found.current_voters] == [1]
 
     with_client(story)
 

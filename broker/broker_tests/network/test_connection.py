@@ -10,6 +10,7 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
+
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.registry import Handler
 from odradek_broker.log.types import FileRange
@@ -45,6 +46,8 @@ class Bench:
             quorum=None,
             serves_clients=True,
             controller=None,
+            forwarder=None,
+            producer_ids=None,
             fetch_sessions=None,
         )
         self.clients = []

@@ -122,6 +122,8 @@ class Node:
             metadata=self.publisher,
             quorum=self.quorum,
             controller=None,
+            forwarder=None,
+            producer_ids=None,
             fetch_sessions=None,
         )
         self.server = Server(context, build_handlers(metrics), loop)

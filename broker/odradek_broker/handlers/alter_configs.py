@@ -4,6 +4,7 @@ The old way: what a client does not name goes back to its default. Decided by th
 """
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.messages import refused
 from odradek_broker.model.errors import KafkaError
 from odradek_broker.wire.struct import Struct
@@ -14,7 +15,7 @@ VERSIONS = range(0, 3)
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     try:
-        return await ctx.broker.controller.alter_configs(request)
+        return await to_controller(ctx, request, ctx.broker.controller.alter_configs)
     except KafkaError as error:
         return Struct(
             responses=[

@@ -6,6 +6,7 @@ always change.
 """
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 45
@@ -13,4 +14,4 @@ VERSIONS = range(0, 2)
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
-    return await ctx.broker.controller.alter_partition_reassignments(request)
+    return await to_controller(ctx, request, ctx.broker.controller.alter_partition_reassignments)

@@ -26,6 +26,8 @@ class ClusterView:
     def __init__(self, ctx: RequestContext) -> None:
         self.image: MetadataImage = ctx.broker.controller.image
         self.listener = ctx.listener
+        self._quorum = ctx.broker.quorum
+        self._node_id = BrokerId(ctx.broker.node_id)
         self.reachable: frozenset[BrokerId] = frozenset(
             broker.id for broker in self.brokers() if not broker.fenced
         )
@@ -34,6 +36,13 @@ class ClusterView:
         """Those that have this listener, fenced ones too."""
         brokers = sorted(self.image.brokers.values(), key=lambda broker: broker.id)
         return [broker for broker in brokers if self.listener in broker.endpoints]
+
+    @property
+    def controller_id(self) -> BrokerId:
+        """The active controller. Any other broker will do as well, and is told while it moves."""
+        leader = self._quorum.leader.leader_id
+        own = self._node_id
+        return BrokerId(leader) if leader in self.reachable and leader is not None else own
 
     def endpoint(self, broker: BrokerRegistration) -> Endpoint:
         return broker.endpoints[self.listener]

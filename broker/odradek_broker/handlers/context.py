@@ -16,8 +16,10 @@ from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.settings import Settings
 
 if TYPE_CHECKING:
+    from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
     from odradek_broker.controller.service import ControllerService
     from odradek_broker.handlers.fetch_session import FetchSessions
+    from odradek_broker.raft.channel import ControllerChannel
     from odradek_broker.raft.service import QuorumService
 
 # A response without its 4-byte size, in pieces: bytes are sent, ranges go by sendfile.
@@ -40,6 +42,8 @@ class BrokerContext:
     metadata: MetadataPublisher
     quorum: "QuorumService"
     controller: "ControllerService"
+    forwarder: "ControllerChannel"
+    producer_ids: "ProducerIdBlocks"
     fetch_sessions: "FetchSessions"
     serves_clients: bool = False  # from when the partitions are hosted; before, only brokers
 
@@ -77,6 +81,11 @@ class RequestContext(ABC):
         self.client_host = client_host
         # Set by a request that waits, so that it stops waiting when nobody is left to hear it.
         self.on_disconnect: Callable[[], None] | None = None
+
+    @property
+    def is_forwarded(self) -> bool:
+        """It came in an envelope, from the broker that the client has asked."""
+        return False
 
     @abstractmethod
     def respond(self, chunks: Chunks, size: int) -> None:

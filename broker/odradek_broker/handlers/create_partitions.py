@@ -1,6 +1,7 @@
 """CreatePartitions (37), v0–3: decided by the controller; new partitions are ready at once."""
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.messages import refused
 from odradek_broker.model.errors import KafkaError
 from odradek_broker.wire.struct import Struct
@@ -11,6 +12,6 @@ VERSIONS = range(0, 4)
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     try:
-        return await ctx.broker.controller.create_partitions(request)
+        return await to_controller(ctx, request, ctx.broker.controller.create_partitions)
     except KafkaError as error:
         return Struct(results=[refused(error, name=topic.name) for topic in request.topics])

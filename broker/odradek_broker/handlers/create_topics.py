@@ -3,17 +3,32 @@
 Version 5 and later tell the topic's effective configuration. Left out: throttling by quota.
 """
 
+from collections.abc import Sequence
+
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.messages import refused
-from odradek_broker.model.errors import KafkaError
+from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 19
 VERSIONS = range(2, 8)
 
+KNOWN_TIMEOUT_MS = 1000
+
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     try:
-        return await ctx.broker.controller.create_topics(request)
+        answer = await to_controller(ctx, request, ctx.broker.controller.create_topics)
+        created = [t.name for t in answer.topics if t.error_code is ErrorCode.none]
+        if not request.validate_only:
+            await until_known(ctx, created)
+        return answer
     except KafkaError as error:
         return Struct(topics=[refused(error, name=topic.name) for topic in request.topics])
+
+
+async def until_known(ctx: RequestContext, names: Sequence[str]) -> None:
+    """Wait (not long) until this broker knows them, too: it may be asked about them next."""
+    known = ctx.broker.metadata
+    await known.wait_until(lambda image: all(n in image.topics for n in names), KNOWN_TIMEOUT_MS)

@@ -4,6 +4,7 @@ Before v3 there is no TOPIC_DELETION_DISABLED; such clients get INVALID_REQUEST.
 """
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.messages import refused
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.struct import Struct
@@ -14,7 +15,7 @@ VERSIONS = range(1, 7)
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     try:
-        response = await ctx.broker.controller.delete_topics(request)
+        response = await to_controller(ctx, request, ctx.broker.controller.delete_topics)
     except KafkaError as error:
         by_name = [refused(error, name=name) for name in request.topic_names]
         by_id = [refused(error, name=t.name, topic_id=t.topic_id) for t in request.topics]

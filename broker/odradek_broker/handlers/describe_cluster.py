@@ -44,7 +44,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
         error_code=ErrorCode.none,
         endpoint_type=BROKER_ENDPOINTS,
         cluster_id=ctx.broker.cluster_id,
-        controller_id=ctx.broker.node_id,
+        controller_id=view.controller_id,
         brokers=brokers,
         cluster_authorized_operations=operations,
     )

@@ -4,7 +4,8 @@ Decided by the controller, per partition. Version 0 knows only preferred ones.
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import KafkaError
+from odradek_broker.handlers.forwarding import to_controller
+from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 43
@@ -13,6 +14,8 @@ VERSIONS = range(0, 3)
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     try:
-        return await ctx.broker.controller.elect_leaders(request)
+        return await to_controller(ctx, request, ctx.broker.controller.elect_leaders)
     except KafkaError as error:
+        if error.code is ErrorCode.not_controller:
+            raise
         return Struct(error_code=error.code, replica_election_results=[])

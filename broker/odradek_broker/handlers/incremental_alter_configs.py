@@ -6,6 +6,7 @@ process's own and are gone with it. Client metrics and groups are refused as unk
 
 from odradek_broker.handlers import broker_loggers
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.messages import refused
 from odradek_broker.metadata.records import ResourceType
 from odradek_broker.model.errors import KafkaError
@@ -19,8 +20,10 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     loggers = ResourceType.BROKER_LOGGER
     rest = [r for r in request.resources if r.resource_type != loggers]
     try:
-        changed = await ctx.broker.controller.incremental_alter_configs(
-            Struct(resources=rest, validate_only=request.validate_only)
+        changed = await to_controller(
+            ctx,
+            Struct(resources=rest, validate_only=request.validate_only),
+            ctx.broker.controller.incremental_alter_configs,
         )
         answers = changed.responses
     except KafkaError as error:

@@ -18,6 +18,6 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         return Struct(error_code=ErrorCode.transactional_id_authorization_failed)
     return Struct(
         error_code=ErrorCode.none,
-        producer_id=await ctx.broker.controller.next_producer_id(),
+        producer_id=await ctx.broker.producer_ids.next(),
         producer_epoch=0,
     )

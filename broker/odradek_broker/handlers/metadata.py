@@ -3,12 +3,13 @@
 Topics are asked for by name or (v12+) by id; if any id is given, names are not looked at, as
 in Kafka. A topic that does not exist is created if client and `auto.create.topics.enable` agree,
 and is in the answer already (Kafka answers UNKNOWN_TOPIC_OR_PARTITION and lets the client ask
-again). The controller that clients see is this broker: any broker forwards to the real one.
+again). The controller that clients see is the active one; any broker forwards to it.
 """
 
 from collections.abc import Iterable
 
 from odradek_broker.controller.topic_names import validate_topic_name
+from odradek_broker.handlers import create_topics
 from odradek_broker.handlers.cluster_view import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED,
@@ -17,6 +18,7 @@ from odradek_broker.handlers.cluster_view import (
     is_internal,
 )
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.metadata.image import TopicImage
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import TopicId
@@ -27,6 +29,7 @@ VERSIONS = range(0, 14)
 
 IDS_SINCE = 12
 LISTENER_NOT_FOUND_SINCE = 6
+CREATE_TIMEOUT_MS = 5000
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
@@ -92,17 +95,23 @@ async def _create_missing(
     defaults = {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
     topics = [Struct(name=name, **defaults) for name in missing]
     try:
-        answer = await ctx.broker.controller.create_topics(
-            Struct(topics=topics, validate_only=False)
+        answer = await to_controller(
+            ctx,
+            Struct(topics=topics, timeout=CREATE_TIMEOUT_MS, validate_only=False),
+            ctx.broker.controller.create_topics,
+            api_key=create_topics.API_KEY,
+            version=create_topics.VERSIONS[-1],
         )
     except KafkaError as error:
         return dict.fromkeys(missing, error.code)
     exists = ErrorCode.topic_already_exists  # another client was faster
-    return {
+    refused = {
         topic.name: topic.error_code
         for topic in answer.topics
         if topic.error_code not in (ErrorCode.none, exists)
     }
+    await create_topics.until_known(ctx, [name for name in missing if name not in refused])
+    return refused
 
 
 def _valid(name: str) -> bool:
@@ -180,7 +189,7 @@ def _response(
     return Struct(
         brokers=brokers,
         cluster_id=ctx.broker.cluster_id,
-        controller_id=ctx.broker.node_id,
+        controller_id=view.controller_id,
         topics=topics,
         cluster_authorized_operations=operations,
         error_code=ErrorCode.none,

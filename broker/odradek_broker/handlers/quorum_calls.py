@@ -8,13 +8,18 @@ from odradek_broker.raft.messages import Request, Response
 from odradek_broker.raft.service import Records
 
 
+def check_cluster(ctx: RequestContext, cluster_id: str | None) -> None:
+    """A request that was meant for another cluster must not change this one."""
+    if cluster_id is not None and cluster_id != ctx.broker.cluster_id:
+        raise KafkaError(ErrorCode.inconsistent_cluster_id)
+
+
 def check_sender(ctx: RequestContext, cluster_id: str | None) -> None:
     """Clients have no part in the quorum, and nodes of two clusters that got each other's
     addresses must not listen to each other."""
     if ctx.listener != ctx.broker.settings.listeners.inter_broker_name:
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    if cluster_id is not None and cluster_id != ctx.broker.cluster_id:
-        raise KafkaError(ErrorCode.inconsistent_cluster_id)
+    check_cluster(ctx, cluster_id)
 
 
 def ask_quorum(

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from odradek_broker.handlers import (
-    allocate_producer_ids,
     add_raft_voter,
+    allocate_producer_ids,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -111,12 +111,16 @@ MODULES: tuple[ModuleType, ...] = (
 CONTROLLER_MODULES: tuple[ModuleType, ...] = (
     add_raft_voter,
     alter_configs,
+    alter_partition_reassignments,
     create_partitions,
     create_topics,
     delete_topics,
     describe_quorum,
+    elect_leaders,
     incremental_alter_configs,
     remove_raft_voter,
+    unregister_broker,
+    update_features,
 )
 
 Handle = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]

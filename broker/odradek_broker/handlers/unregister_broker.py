@@ -1,6 +1,7 @@
 """UnregisterBroker (64), v0: the controller forgets a broker that will not come back."""
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 64
@@ -8,4 +9,4 @@ VERSIONS = range(0, 1)
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
-    return await ctx.broker.controller.unregister_broker(request)
+    return await to_controller(ctx, request, ctx.broker.controller.unregister_broker)

@@ -4,6 +4,7 @@ There is one feature, metadata.version, at one level; anything else is refused w
 """
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.struct import Struct
 
@@ -12,12 +13,21 @@ VERSIONS = range(0, 3)
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
-    try:
-        answer = await ctx.broker.controller.update_features(request)
-    except KafkaError as error:
-        answer = Struct(error_code=error.code, error_message=error.message)
-    # Until version 1 each feature has its own result.
-    answer.results = [
+    async def decide(request: Struct) -> Struct:
+        try:
+            answer = await ctx.broker.controller.update_features(request)
+        except KafkaError as error:
+            if error.code is ErrorCode.not_controller:
+                raise
+            answer = Struct(error_code=error.code, error_message=error.message)
+        return _with_results(request, answer) if ctx.api_version < 2 else answer
+
+    return await to_controller(ctx, request, decide)
+
+
+def _with_results(request: Struct, answer: Struct) -> Struct:
+    """Until version 1 each feature has its own result."""
+    results = [
         Struct(
             feature=update.feature,
             error_code=answer.error_code,
@@ -25,6 +35,4 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         )
         for update in request.feature_updates
     ]
-    if ctx.api_version < 2 and answer.error_code is ErrorCode.invalid_update_version:
-        answer.error_code, answer.error_message = ErrorCode.none, None
-    return answer
+    return Struct(error_code=ErrorCode.none, error_message=None, results=results)

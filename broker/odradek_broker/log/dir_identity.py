@@ -109,14 +109,21 @@ def claim_identity(disk: Disk, path: str, cluster_id: str, node_id: int) -> DirI
     return identity
 
 
-def take_clean_shutdown_mark(disk: Disk, path: str) -> bool:
-    """Whether the last shutdown was clean. The mark goes: a crash from now on is one."""
+def take_clean_shutdown_mark(disk: Disk, path: str) -> int | None:
+    """The broker epoch in which the last shutdown was clean (-1: unknown), or None.
+
+    The mark goes: a crash from now on is one.
+    """
     file = f"{path}/{CLEAN_SHUTDOWN}"
     if not disk.exists(file):
-        return False
+        return None
+    try:
+        epoch = int(json.loads(disk.read(file))["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        epoch = -1
     disk.remove(file)
     disk.sync_dir(path)
-    return True
+    return epoch
 
 
 def put_clean_shutdown_mark(disk: Disk, path: str, broker_epoch: int) -> None:

@@ -42,6 +42,7 @@ class LogDir:
         self.directory_id: UUID = ZERO_UUID
         self.failure: OSError | None = None
         self.clean = False  # the last shutdown was
+        self.previous_broker_epoch = -1  # of a clean shutdown
         self.logs: set[Log] = set()
         # Renamed to `.deleted` (or `-delete`) and to be removed at this time, oldest first.
         self.doomed: deque[tuple[int, str]] = deque()
@@ -87,7 +88,9 @@ class LogDir:
             self.directory_id = claim_identity(
                 self.disk, self.path, cluster_id, node_id
             ).directory_id
-            self.clean = take_clean_shutdown_mark(self.disk, self.path)
+            epoch = take_clean_shutdown_mark(self.disk, self.path)
+            self.clean = epoch is not None
+            self.previous_broker_epoch = -1 if epoch is None else epoch
         except OSError as error:
             self.fail(error)
 

@@ -84,7 +84,8 @@ class LogManager:
             self.cluster_id = self._open()
         except LogDirConfigError:
             for log_dir in self.dirs:
-                log_dir.close(clean=log_dir.clean)
+                epoch = log_dir.previous_broker_epoch
+                log_dir.close(clean=log_dir.clean, broker_epoch=epoch)
             raise
 
     # Start
@@ -281,6 +282,12 @@ class LogManager:
     def clean_shutdown(self) -> bool:
         """Whether all directories were left in order, so that no recovery is needed."""
         return all(log_dir.clean for log_dir in self.dirs)
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """In which this broker stopped cleanly; -1 if it did not, or that is not known."""
+        epochs = {log_dir.previous_broker_epoch for log_dir in self.dirs}
+        return epochs.pop() if len(epochs) == 1 else -1
 
     @property
     def offline_dirs(self) -> list[LogDir]:

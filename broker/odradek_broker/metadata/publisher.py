@@ -7,6 +7,7 @@ the epoch of the controller that wrote it:
     publisher.subscribe(lambda delta, controller_epoch: …)
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
@@ -34,6 +35,27 @@ class MetadataPublisher:
         """It hears of changes after those in the `image` of this moment."""
         self._subscribers.append(subscriber)
 
+    async def wait_until(
+        self, condition: Callable[[MetadataImage], bool], timeout_ms: float
+    ) -> bool:
+        """Whether an image came within that time for which the condition holds."""
+        if condition(self.image):
+            return True
+        came = asyncio.Event()
+
+        def look(delta: MetadataDelta, _: LeaderEpoch) -> None:
+            if condition(delta.after):
+                came.set()
+
+        self._subscribers.append(look)
+        try:
+            await asyncio.wait_for(came.wait(), timeout_ms / 1000)
+        except TimeoutError:
+            return False
+        finally:
+            self._subscribers.remove(look)
+        return True
+
     def replay(
         self, records: Iterable[MetadataRecord], last_offset: Offset, epoch: LeaderEpoch
     ) -> None:
@@ -58,7 +80,7 @@ class MetadataPublisher:
         self.controller_epoch = epoch
         if delta.broker_config_changed(self._node_id):
             self._apply_broker_configs()
-        for subscriber in self._subscribers:
+        for subscriber in tuple(self._subscribers):
             try:
                 subscriber(delta, epoch)
             except Exception:

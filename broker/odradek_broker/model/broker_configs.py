@@ -21,7 +21,7 @@ BROKER_CONFIGS_TEXT = """
 - config.providers                 list    ""                -                 cluster
 - early.start.listeners            list    null              -                 ro
 + broker.rack                      string  null              -                 ro
-- controlled.shutdown.enable       boolean true              -                 ro
++ controlled.shutdown.enable       boolean true              -                 ro
 - unstable.api.versions.enable     boolean false             -                 ro
 - unstable.feature.versions.enable boolean false             -                 ro
 + process.roles                    list    broker,controller broker|controller ro
@@ -138,26 +138,26 @@ BROKER_CONFIGS_TEXT = """
 - follower.replication.throttled.rate            long    null     0.. cluster
 # Controller, quorum, broker life cycle
 - initial.broker.registration.timeout.ms         int     60000   -        ro
-- broker.heartbeat.interval.ms                   int     2000    -        ro
-+ broker.session.timeout.ms                      int     9000    -        ro
++ broker.heartbeat.interval.ms                   int     500     -        ro
++ broker.session.timeout.ms                      int     2500    -        ro
 - sasl.mechanism.controller.protocol             string  GSSAPI  -        ro
 - controller.performance.sample.period.ms        long    60000   100..    ro
 - controller.performance.always.log.threshold.ms long    2000    0..      ro
 - controller.socket.timeout.ms                   int     30000   -        ro
-- controller.quorum.voters                       list    ""      nonempty ro
-- controller.quorum.bootstrap.servers            list    ""      nonempty ro
-- controller.quorum.election.timeout.ms          int     1000    0..      ro
-- controller.quorum.fetch.timeout.ms             int     2000    0..      ro
-- controller.quorum.election.backoff.max.ms      int     1000    0..      ro
++ controller.quorum.voters                       list    ""      nonempty ro
++ controller.quorum.bootstrap.servers            list    ""      nonempty ro
++ controller.quorum.election.timeout.ms          int     1000    0..      ro
++ controller.quorum.fetch.timeout.ms             int     2000    0..      ro
++ controller.quorum.election.backoff.max.ms      int     1000    0..      ro
 - controller.quorum.append.linger.ms             int     25      0..      ro
-- controller.quorum.request.timeout.ms           int     2000    0..      ro
-- controller.quorum.retry.backoff.ms             int     20      0..      ro
++ controller.quorum.request.timeout.ms           int     2000    0..      ro
++ controller.quorum.retry.backoff.ms             int     20      0..      ro
 - controller.quorum.auto.join.enable             boolean false   -        ro
-- controller.quorum.fetch.snapshot.max.bytes     int     1048576 1..      ro
-- controller.quorum.fetch.max.bytes              int     1048576 1..      ro
++ controller.quorum.fetch.snapshot.max.bytes     int     1048576 1..      ro
++ controller.quorum.fetch.max.bytes              int     1048576 1..      ro
 # Metadata log
-- metadata.log.max.record.bytes.between.snapshots long   20971520   1..       ro
-- metadata.log.max.snapshot.interval.ms           long   3600000    0..       ro
++ metadata.log.max.record.bytes.between.snapshots long   20971520   1..       ro
++ metadata.log.max.snapshot.interval.ms           long   3600000    0..       ro
 + metadata.log.dir                                string null       -         ro
 + metadata.log.segment.bytes                      int    1073741824 8388608.. ro
 + metadata.log.segment.ms                         long   604800000  -         ro
@@ -402,6 +402,7 @@ BROKER_CONFIGS_TEXT = """
 # Odradek's own
 + odradek.admin.listener string 127.0.0.1:0 -        ro
 + odradek.cluster.id     string null        nonempty ro
++ odradek.controlled.shutdown.timeout.ms int 30000 0.. ro
 + odradek.leader.imbalance.per.broker.percentage int 0 0..100 ro
 """  # noqa: E501
 

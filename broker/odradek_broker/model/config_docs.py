@@ -12,6 +12,7 @@ _TEXT = """
 advertised.listeners | Addresses that clients are told; those of `listeners` if not set.
 auto.create.topics.enable | Whether asking for the metadata of a missing topic creates it.
 auto.leader.rebalance.enable | Whether leadership goes back to preferred replicas by itself.
+broker.heartbeat.interval.ms | How often a broker tells the controller that it is alive.
 broker.id | Older name of node.id.
 broker.rack | The rack (zone) of this broker; replicas of a partition spread over racks.
 broker.session.timeout.ms | A broker that is silent for this long is fenced.
@@ -21,7 +22,17 @@ compression.lz4.level | Level used when the broker itself compresses with lz4.
 compression.type | Codec of stored batches; `producer` keeps what the producer chose.
 compression.zstd.level | Level used when the broker itself compresses with zstd.
 connections.max.idle.ms | A connection without a request for this long is closed.
+controlled.shutdown.enable | Whether a broker that stops first hands its leaderships over.
 controller.listener.names | Names of listeners that are for controllers only.
+controller.quorum.bootstrap.servers | Whom a new broker asks for the cluster it joins.
+controller.quorum.election.backoff.max.ms | Longest wait after an election that nobody won.
+controller.quorum.election.timeout.ms | A voter without a leader for this long asks for votes.
+controller.quorum.fetch.max.bytes | Most bytes of the metadata log in one fetch.
+controller.quorum.fetch.snapshot.max.bytes | Most bytes of a metadata snapshot in one fetch.
+controller.quorum.fetch.timeout.ms | A voter whose leader is silent for this long asks for votes.
+controller.quorum.request.timeout.ms | How long a request to another node may take.
+controller.quorum.retry.backoff.ms | Pause before a request to another node is tried again.
+controller.quorum.voters | The nodes that form a new cluster: id@host:port, separated by commas.
 default.replication.factor | Replicas of a new topic that does not say how many it wants.
 delete.retention.ms | How long a compacted topic keeps tombstones (deleted keys).
 delete.topic.enable | Whether topics may be deleted.
@@ -82,6 +93,8 @@ message.timestamp.after.max.ms | How far in the future a record's time may lie.
 message.timestamp.before.max.ms | How far in the past a record's time may lie.
 message.timestamp.type | Who sets a record's time: producer (CreateTime) or broker (LogAppendTime).
 metadata.log.dir | The directory for the metadata log; the first log directory if not set.
+metadata.log.max.record.bytes.between.snapshots | Metadata that makes a snapshot due.
+metadata.log.max.snapshot.interval.ms | Time after which a snapshot is due; 0: never.
 metadata.log.segment.bytes | Size at which a segment of the metadata log is closed.
 metadata.log.segment.ms | Time after which a segment of the metadata log is closed.
 min.cleanable.dirty.ratio | Share of uncleaned bytes from which the log is worth cleaning.
@@ -92,6 +105,7 @@ num.partitions | Partitions of a new topic that does not say how many it wants.
 num.recovery.threads.per.data.dir | Threads per directory that load and recover logs at start.
 odradek.admin.listener | host:port of the HTTP server for health and metrics; empty for none.
 odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
+odradek.controlled.shutdown.timeout.ms | How long a broker that stops waits for others to take over.
 odradek.leader.imbalance.per.broker.percentage | Share of a broker's leaders that may be elsewhere before they are moved back.
 preallocate | Whether a new segment's file gets its full size at once.
 process.roles | What this node is: broker, controller, or both.

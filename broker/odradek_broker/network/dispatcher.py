@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek_broker.handlers import api_versions
 from odradek_broker.handlers.context import BrokerContext
@@ -132,10 +132,15 @@ class Dispatcher:
                 exchange.client_host,
                 exc_info=error,
             )
-        answer: dict[str, Any] = {"error_code": code}
-        if isinstance(error, KafkaError):
-            answer["error_message"] = error.message
-        try:
-            self._answer(exchange, Struct(**answer))
-        except TypeError:  # no error field at the top of this response
-            exchange.connection.close(f"{handler.name}: {code.name}")
+        message = error.message if isinstance(error, KafkaError) else None
+        for answer in (
+            Struct(error_code=code, error_message=message),
+            Struct(error_code=code),  # of a response without a message
+        ):
+            try:
+                self._answer(exchange, answer)
+                return
+            except TypeError:
+                continue
+        # No error field at the top of this response.
+        exchange.connection.close(f"{handler.name}: {code.name}")

@@ -35,7 +35,15 @@ from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.formation import Formation
 from odradek_broker.raft.log_files import BATCH_BYTES_MAX, LogFiles
 from odradek_broker.raft.log_view import LogView
-from odradek_broker.raft.messages import FetchResponse, Request, Response
+from odradek_broker.raft.messages import (
+    AddVoterRequest,
+    FetchResponse,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    UpdateVoterRequest,
+    VoterChangeResponse,
+)
 from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
 from odradek_broker.raft.sender import Sender, WrongClusterError
 from odradek_broker.raft.snapshot_files import SnapshotError, read_metadata_records
@@ -165,7 +173,7 @@ class QuorumService:
             identity.listener,
             bootstrap,
             fetch_bytes_max,
-            client_id=f"quorum-{identity.key.id}",
+            client_id=f"broker-{identity.key.id}-quorum",
             on_wrong_cluster=self._wrong_cluster,
         )
         self._snapshots = Snapshots(files, snapshot_policy, threads, clock)
@@ -300,7 +308,7 @@ class QuorumService:
         return f"metadata is fetched from node {self.leader.leader_id}"
 
     def watch_leader(self, watcher: Callable[[], None]) -> None:
-        """Called after each change of `leader`."""
+        """Called after each change of `leader` and `is_active`."""
         self._leader_watchers.append(watcher)
 
     def leader_address(self) -> Address | None:
@@ -316,6 +324,50 @@ class QuorumService:
         if self._state is None:
             raise KafkaError(ErrorCode.broker_not_available, "this node is not in the quorum")
         self.give(ReceivedRequest(ticket, request))
+
+    # -- voters -----------------------------------------------------------------------------------
+
+    @property
+    def voters(self) -> tuple[ReplicaKey, ...]:
+        return self._state.voters.keys if self._state else ()
+
+    def observers(self) -> list[ReplicaKey]:
+        """As leader: those that fetch, are caught up and do not vote.
+
+        One with the id of a voter that is alive is not among them: somebody started a second
+        node under that id.
+        """
+        state = self._state
+        if state is None or state.leadership is None:
+            return []
+        progress = state.leadership.progress
+        oldest_ms = self._clock.monotonic_ms() - self._config.fetch_timeout_ms
+        alive = {
+            key.id
+            for key in state.voters.keys
+            if key in progress and (progress[key].last_fetch_ms > oldest_ms)
+        }
+        return [
+            key
+            for key, seen in progress.items()
+            if not state.voters.contains(key)
+            and seen.caught_up_ms > oldest_ms
+            and key.id not in (*alive, self.key.id)
+        ]
+
+    def change_voters(
+        self, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+    ) -> asyncio.Future[VoterChangeResponse]:
+        """Done when the change is committed or refused."""
+        answered: asyncio.Future[VoterChangeResponse] = self._loop.create_future()
+
+        def ticket(response: Response, _: Records | None) -> None:
+            assert isinstance(response, VoterChangeResponse)
+            if not answered.done():
+                answered.set_result(response)
+
+        self.request(request, ticket)
+        return answered
 
     # -- the log, for the controller --------------------------------------------------------------
 
@@ -570,6 +622,9 @@ class QuorumService:
 
     def _leader_changed(self, leader: LeaderAndEpoch) -> None:
         logger.info("quorum epoch %d, leader %s", leader.epoch, leader.leader_id)
+        self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
         for watcher in tuple(self._leader_watchers):
             watcher()
 
@@ -593,6 +648,7 @@ class QuorumService:
             self._active_epoch = self.epoch
             if self._leadership is not None:
                 self._leadership.became_leader(self.epoch)
+            self._tell_watchers()
 
     def _apply_from_log(self, end: Offset) -> None:
         """Batches below `end`, as many as are read at a time and are of one epoch."""

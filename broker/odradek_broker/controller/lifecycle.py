@@ -1,0 +1,261 @@
+"""This broker as the controller sees it: registered, fenced or not, about to stop.
+
+    epoch = await lifecycle.register(listeners)     the controller knows this process
+    lifecycle.start()                               heartbeats from now on
+    await lifecycle.unfence()                       the logs are loaded; clients may come
+    await lifecycle.shut_down(timeout_ms)           others lead what this one led
+
+Runs on every broker, also on that of the active controller. A broker is a new incarnation with
+each start of the process; its broker epoch is the offset of its registration in the metadata
+log, and requests with an older one are refused. A heartbeat that is refused because nobody
+knows this broker (it was unregistered) makes it register again.
+
+Only monotonic time counts here. Who is silent for `broker.session.timeout.ms` is fenced by the
+controller: its partitions get other leaders, and it comes back when it is heard of again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from odradek_broker.controller.brokers import SUPPORTED_FEATURES
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import BrokerRegistration
+from odradek_broker.metadata.publisher import MetadataPublisher
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset
+from odradek_broker.runtime.listeners import SECURITY_PROTOCOLS, Listener
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.wire.peer import PeerUnavailable
+from odradek_broker.wire.struct import Struct
+
+logger = logging.getLogger(__name__)
+
+BROKER_REGISTRATION, REGISTRATION_VERSION = 62, 4
+BROKER_HEARTBEAT, HEARTBEAT_VERSION = 63, 1
+RETRY_SECONDS = 0.1
+
+# Refusals that will not go away by themselves, and what a person can do about them.
+_FATAL = {
+    ErrorCode.inconsistent_cluster_id: "the controller belongs to another cluster",
+    ErrorCode.invalid_registration: "the controller refuses this registration",
+    ErrorCode.unsupported_version: "this version lacks a feature that the cluster uses",
+}
+_UNKNOWN_BROKER = (ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registered)
+
+
+class RegistrationError(Exception):
+    """The controller will not have this broker; the text is one line for the user."""
+
+
+class Channel(Protocol):
+    """To the active controller, see raft/channel.py."""
+
+    async def call(
+        self, api_key: int, version: int, request: Struct, timeout_ms: float
+    ) -> Struct: ...
+
+
+class BrokerLifecycle:
+    def __init__(
+        self,
+        node_id: BrokerId,
+        cluster_id: str,
+        settings: Settings,
+        channel: Channel,
+        metadata: MetadataPublisher,
+        *,
+        incarnation_id: UUID,
+        previous_broker_epoch: int,
+        directory_ids: Callable[[], Sequence[UUID]],
+        offline_directory_ids: Callable[[], Sequence[UUID]],
+        applied_offset: Callable[[], Offset],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self.node_id = node_id
+        self.broker_epoch = -1
+        self._cluster_id = cluster_id
+        self._settings = settings
+        self._channel = channel
+        self._metadata = metadata
+        self._incarnation_id = incarnation_id
+        self._previous_broker_epoch = previous_broker_epoch  # of a clean shutdown, or -1
+        self._directory_ids = directory_ids
+        self._offline_directory_ids = offline_directory_ids
+        self._applied_offset = applied_offset
+        self._on_failure = on_failure
+        self._listeners: Sequence[Listener] = ()
+        self._unheard_ms = 0.0  # no controller has answered for this long
+        self._ready = False
+        self._wants_shut_down = False
+        self._may_shut_down = asyncio.Event()
+        self._changed = asyncio.Event()  # the metadata of this broker
+        self._wake = asyncio.Event()  # the next heartbeat should not wait
+        self._task: asyncio.Task[None] | None = None
+        metadata.subscribe(self._look)
+
+    # -- steps of a life ------------------------------------------------------------------------
+
+    async def register(self, listeners: Sequence[Listener]) -> int:
+        """Tries until the controller knows this broker and so does its own metadata."""
+        self._listeners = listeners
+        self.broker_epoch = await self._register()
+        await self._until(lambda own: own is not None and own.epoch == self.broker_epoch)
+        return self.broker_epoch
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def unfence(self) -> None:
+        """This broker can serve; done when the controller lets it."""
+        self._ready = True
+        self._wake.set()
+        await self._until(lambda own: own is not None and not own.fenced)
+
+    async def shut_down(self, timeout_ms: float) -> None:
+        """Lets others lead what this broker leads, for as long as that may take."""
+        self._wants_shut_down = True
+        self._wake.set()
+        try:
+            await asyncio.wait_for(self._may_shut_down.wait(), timeout_ms / 1000)
+        except TimeoutError:
+            logger.warning("the controller did not let go within %d ms: stopping", timeout_ms)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- registration -----------------------------------------------------------------------------
+
+    async def _register(self) -> int:
+        loop = asyncio.get_running_loop()
+        session_seconds = self._settings.int("broker.session.timeout.ms") / 1000
+        give_up_duplicate = loop.time() + 2 * session_seconds
+        while True:
+            try:
+                answer = await self._channel.call(
+                    BROKER_REGISTRATION,
+                    REGISTRATION_VERSION,
+                    self._registration(),
+                    self._settings.int("controller.quorum.request.timeout.ms"),
+                )
+            except PeerUnavailable as error:
+                logger.debug("not registered yet: %s", error)
+                continue
+            code = ErrorCode(answer.error_code)
+            if code is ErrorCode.none:
+                logger.info("registered with broker epoch %d", answer.broker_epoch)
+                return int(answer.broker_epoch)
+            if code in _FATAL:
+                raise RegistrationError(f"node {self.node_id}: {_FATAL[code]} ({code.name})")
+            if code is ErrorCode.duplicate_broker_registration and (
+                loop.time() > give_up_duplicate
+            ):
+                raise RegistrationError(
+                    f"node.id {self.node_id} is in use: another broker with it is alive"
+                )
+            logger.info("registration refused for now: %s", code.name)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _registration(self) -> Struct:
+        return Struct(
+            broker_id=self.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                Struct(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
+                )
+                for listener in self._listeners
+            ],
+            features=[
+                Struct(
+                    name=feature.name,
+                    min_supported_version=feature.min_supported_version,
+                    max_supported_version=feature.max_supported_version,
+                )
+                for feature in SUPPORTED_FEATURES
+            ],
+            rack=self._settings.optional_str("broker.rack"),
+            is_migrating_zk_broker=False,
+            log_dirs=list(self._directory_ids()),
+            previous_broker_epoch=self._previous_broker_epoch,
+        )
+
+    # -- heartbeats -------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                sent_at = loop.time()
+                self._wake.clear()
+                await self._beat()
+                interval = self._settings.int("broker.heartbeat.interval.ms") / 1000
+                await self._pause(sent_at + interval - loop.time())
+        except RegistrationError as error:
+            self._on_failure(error)
+
+    async def _beat(self) -> None:
+        request = Struct(
+            broker_id=self.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._applied_offset() - 1,
+            want_fence=not self._ready,
+            want_shut_down=self._wants_shut_down,
+            offline_log_dirs=list(self._offline_directory_ids()),
+        )
+        # Well within a session, so that there is time for another try.
+        timeout_ms = self._settings.int("broker.session.timeout.ms") / 3
+        try:
+            answer = await self._channel.call(
+                BROKER_HEARTBEAT, HEARTBEAT_VERSION, request, timeout_ms
+            )
+        except PeerUnavailable as error:
+            logger.info("heartbeat: %s", error)
+            self._unheard(timeout_ms)
+            return
+        self._unheard_ms = 0.0
+        code = ErrorCode(answer.error_code)
+        if code in _UNKNOWN_BROKER:
+            logger.warning("the controller does not know this broker (%s): registering", code.name)
+            self.broker_epoch = await self._register()
+        elif code is not ErrorCode.none:
+            logger.warning("heartbeat refused: %s", code.name)
+        elif answer.should_shut_down:
+            self._may_shut_down.set()
+
+    def _unheard(self, timeout_ms: float) -> None:
+        """Nobody is there to take over: the last of a cluster that stops need not wait long."""
+        self._unheard_ms += timeout_ms
+        limit_ms = self._settings.int("controller.quorum.fetch.timeout.ms")
+        limit_ms += 2 * self._settings.int("controller.quorum.election.timeout.ms")
+        if self._wants_shut_down and self._unheard_ms > limit_ms:
+            logger.warning("there is no controller that could let others take over: stopping")
+            self._may_shut_down.set()
+
+    async def _pause(self, seconds: float) -> None:
+        """Until the next heartbeat is due, or something has to be said at once."""
+        try:
+            await asyncio.wait_for(self._wake.wait(), max(seconds, 0.0))
+        except TimeoutError:
+            return
+
+    # -- what the metadata says of this broker ------------------------------------------------
+
+    def _look(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
+        if self.node_id in delta.changed_brokers:
+            self._changed.set()
+            # Caught up with its own registration: say so at once.
+            self._wake.set()
+
+    async def _until(self, condition: Callable[[BrokerRegistration | None], bool]) -> None:
+        while not condition(self._metadata.image.brokers.get(self.node_id)):
+            self._changed.clear()
+            await self._changed.wait()

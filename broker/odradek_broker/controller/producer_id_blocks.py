@@ -1,0 +1,47 @@
+"""Producer ids for this broker's clients, out of blocks of 1,000 that the controller gives."""
+
+import asyncio
+from collections.abc import Callable
+
+from odradek_broker.controller.lifecycle import Channel
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import BrokerId, ProducerId
+from odradek_broker.wire.peer import PeerUnavailable
+from odradek_broker.wire.struct import Struct
+
+ALLOCATE_PRODUCER_IDS, VERSION = 67, 0
+TIMEOUT_MS = 10_000.0
+
+
+class ProducerIdBlocks:
+    """No id is ever given twice: what is left of a block when the process ends is lost."""
+
+    def __init__(
+        self, node_id: BrokerId, broker_epoch: Callable[[], int], channel: Channel
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._channel = channel
+        self._ids = iter(range(0))
+        self._lock = asyncio.Lock()  # one request for a block at a time
+
+    async def next(self) -> ProducerId:
+        """KafkaError COORDINATOR_LOAD_IN_PROGRESS, which makes clients retry, if there is none."""
+        async with self._lock:
+            producer_id = next(self._ids, None)
+            if producer_id is None:
+                self._ids = iter(await self._allocate())
+                producer_id = next(self._ids)
+        return producer_id
+
+    async def _allocate(self) -> range:
+        request = Struct(broker_id=self._node_id, broker_epoch=self._broker_epoch())
+        try:
+            answer = await self._channel.call(ALLOCATE_PRODUCER_IDS, VERSION, request, TIMEOUT_MS)
+        except PeerUnavailable as error:
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, str(error)) from error
+        code = ErrorCode(answer.error_code)
+        if code is not ErrorCode.none:
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, f"no block: {code.name}")
+        start = answer.producer_id_start
+        return range(start, start + answer.producer_id_len)

@@ -1,0 +1,109 @@
+"""Ties the controller of this node to the quorum: told when it is elected, woken when it is due.
+
+While it is active it also looks after the voters: a cluster that grows gets up to three, one
+change at a time (`voters.py` decides, the quorum carries out).
+"""
+
+import asyncio
+import logging
+
+from odradek_broker.controller.service import ControllerService
+from odradek_broker.controller.voters import Add
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.publisher import MetadataPublisher
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import BrokerId, LeaderEpoch
+from odradek_broker.raft.messages import AddVoterRequest, RemoveVoterRequest
+from odradek_broker.raft.service import QuorumService
+from odradek_broker.raft.values import Endpoint
+from odradek_broker.raft.voters import Voter
+from odradek_broker.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+# How often the voters are looked at. New ones are few, and no hurry.
+VOTERS_SECONDS = 0.5
+VOTER_CHANGE_TIMEOUT_MS = 5000
+
+
+class ControllerSeat:
+    def __init__(
+        self,
+        controller: ControllerService,
+        quorum: QuorumService,
+        metadata: MetadataPublisher,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._controller = controller
+        self._quorum = quorum
+        self._metadata = metadata
+        self._clock = clock
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._voters_task: asyncio.Task[None] | None = None
+        metadata.subscribe(self._changed)
+        quorum.attach(self)
+
+    def became_leader(self, epoch: LeaderEpoch) -> None:
+        self._controller.become_active(epoch, self._metadata.image)
+        self._voters_task = self._loop.create_task(self._look_after_voters())
+        self._arm()
+
+    def lost_leadership(self) -> None:
+        self.stop()
+        self._controller.resign()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._voters_task is not None:
+            self._voters_task.cancel()
+            self._voters_task = None
+
+    # -- periodic work ------------------------------------------------------------------------
+
+    def _changed(self, _delta: MetadataDelta, _epoch: LeaderEpoch) -> None:
+        if self._controller.is_active:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = self._controller.next_tick_ms()
+        if due_ms != float("inf"):
+            delay_ms = max(0.0, due_ms - self._clock.monotonic_ms())
+            self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._controller.tick()
+        self._arm()
+
+    # -- voters ---------------------------------------------------------------------------------
+
+    async def _look_after_voters(self) -> None:
+        while True:
+            await asyncio.sleep(VOTERS_SECONDS)
+            try:
+                await self._change_voters()
+            except KafkaError as error:
+                logger.info("voters are not changed: %s", error)
+
+    async def _change_voters(self) -> None:
+        quorum = self._quorum
+        change = self._controller.voter_change(quorum.voters, quorum.observers())
+        if change is None:
+            return
+        logger.info("%s: %s", change, change.reason)
+        request: AddVoterRequest | RemoveVoterRequest = RemoveVoterRequest(change.key)
+        if isinstance(change, Add):
+            broker = self._metadata.image.brokers[BrokerId(change.key.id)]
+            endpoint = broker.endpoints[quorum.listener]
+            where = (Endpoint(endpoint.name, endpoint.host, endpoint.port),)
+            request = AddVoterRequest(Voter(change.key, where), VOTER_CHANGE_TIMEOUT_MS)
+        response = await quorum.change_voters(request)
+        if response.error is not ErrorCode.none:
+            raise KafkaError(response.error, response.message)

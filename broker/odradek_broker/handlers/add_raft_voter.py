@@ -1,0 +1,25 @@
+"""AddRaftVoter (80), v0–1: a node that fetches the metadata log becomes one that votes.
+
+Answered when the new voter set is committed. Usually the controller does that by itself, up to
+three voters; this is for the operator who wants others. (v1's `ack_when_committed=false`, an
+earlier answer, is ignored.)
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.forwarding import to_controller
+from odradek_broker.handlers.quorum_calls import check_cluster
+from odradek_broker.raft import rpc_requests, rpc_responses
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 80
+VERSIONS = range(0, 2)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    check_cluster(ctx, request.cluster_id)
+    change = rpc_requests.decode_add_raft_voter(request)
+
+    async def decide(_: Struct) -> Struct:
+        return rpc_responses.encode(await ctx.broker.quorum.change_voters(change))
+
+    return await to_controller(ctx, request, decide)

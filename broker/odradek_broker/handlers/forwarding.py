@@ -1,0 +1,90 @@
+"""Requests that only the active controller can decide, answered on any broker.
+
+A handler of such an API calls
+
+    return await to_controller(ctx, request, ctx.broker.controller.create_topics)
+
+On the controller's node that is a plain call. Elsewhere the request goes to the controller in
+an Envelope (58) over the inter-broker listener, and its answer comes back; while the controller
+moves, it is asked again. A client never sees NOT_CONTROLLER.
+"""
+
+import ipaddress
+from collections.abc import Awaitable, Callable
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire import api
+from odradek_broker.wire.errors import DecodeError
+from odradek_broker.wire.peer import PeerUnavailable
+from odradek_broker.wire.struct import Struct
+
+ENVELOPE = 58
+# Clients wait 30 seconds by default: they should hear that it failed, and why.
+TIMEOUT_MS = 25_000.0
+
+Decide = Callable[[Struct], Awaitable[Struct]]
+
+
+class ControllerMovedError(Exception):
+    """This node was the controller when the request came, and is no more: not for the client.
+
+    No KafkaError, so that no handler makes an answer of it.
+    """
+
+
+async def to_controller(
+    ctx: RequestContext,
+    request: Struct,
+    decide: Decide,
+    *,
+    api_key: int | None = None,
+    version: int | None = None,
+) -> Struct:
+    """The controller's answer to `request`, which is of this API and version unless told.
+
+    Raises KafkaError if the controller refused it as a whole, or could not be reached.
+    """
+    if ctx.is_forwarded:
+        return await _decide_here(request, decide)
+    api_key = ctx.api_key if api_key is None else api_key
+    version = ctx.api_version if version is None else version
+    answered_here: list[Struct] = []
+
+    async def here() -> Struct:
+        answered_here.append(await decide(request))
+        return Struct(error_code=ErrorCode.none)
+
+    envelope = Struct(
+        request_data=api.request_header(api_key, version, 0, ctx.client_id)
+        + api.encode_request(api_key, version, request),
+        request_principal=None,
+        client_host_address=_packed(ctx.client_host),
+    )
+    try:
+        answer = await ctx.broker.forwarder.run(here, (ENVELOPE, 0, envelope), TIMEOUT_MS)
+    except PeerUnavailable as error:
+        raise KafkaError(ErrorCode.request_timed_out, str(error)) from error
+    code = ErrorCode(answer.error_code)
+    if code is not ErrorCode.none:
+        raise KafkaError(code, getattr(answer, "error_message", None) or "")
+    if answered_here:
+        return answered_here[-1]
+    at = len(api.response_header(api_key, version, 0))
+    try:
+        return api.decode_response(api_key, version, answer.response_data, at)
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.unknown_server_error, str(error)) from error
+
+
+async def _decide_here(request: Struct, decide: Decide) -> Struct:
+    try:
+        return await decide(request)
+    except KafkaError as error:
+        if error.code is ErrorCode.not_controller:
+            raise ControllerMovedError from error
+        raise
+
+
+def _packed(host: str) -> bytes:
+    return ipaddress.ip_address(host).packed
