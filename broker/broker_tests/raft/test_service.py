@@ -1,12 +1,39 @@
 """The quorum over sockets and files: elections, commits, failures, restarts, growth."""
 
 import asyncio
+import shutil
 
-from broker_tests.raft.support import Cluster
+import pytest
+
+from broker_tests.proxy import Proxy
+from broker_tests.raft.support import Cluster, Node, make_voter, until
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.raft.messages import RemoveVoterRequest
+from odradek_broker.raft.sender import WrongClusterError
+from odradek_broker.raft.snapshots import SnapshotPolicy
 
 
 def run(story):
     asyncio.run(asyncio.wait_for(story(), 100))
+
+
+def others(node: Node):
+    """Everybody's requests except those of the node itself."""
+    return lambda client_id: not client_id.startswith(f"broker-{node.node_id}-")
+
+
+def isolate(cluster: Cluster, lonely: Node) -> None:
+    """Nothing reaches the node, and nothing that it sends arrives."""
+    for node in cluster.nodes:
+        if node is lonely:
+            node.proxy.block(lambda _: True)
+        else:
+            node.proxy.block(lambda client_id: not others(lonely)(client_id))
+
+
+def heal(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        node.proxy.heal()
 
 
 class TestOneNode:
@@ -27,16 +54,320 @@ class TestOneNode:
 
         run(story)
 
+    def test_who_does_not_lead_cannot_append(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 2) as cluster:
+                leader = await cluster.active()
+                (other,) = [node for node in cluster.nodes if node is not leader]
+                await leader.append("a")
+                await cluster.have("a")
+                with pytest.raises(KafkaError) as refused:
+                    await other.append("b")
+                assert refused.value.code is ErrorCode.not_controller
+
+        run(story)
+
 
 class TestThreeNodes:
     def test_form_grow_and_agree(self, tmp_path):
         async def story():
             async with Cluster(tmp_path, 3) as cluster:
                 leader = await cluster.grow()
-                assert leader.node_id == 1
+                assert leader.node_id == 1  # the lowest id forms the cluster
                 await leader.append("a", "b")
                 await cluster.have("a", "b")
-                offsets = [list(node.changes) for node in cluster.nodes]
-                assert offsets[0] == offsets[1] == offsets[2]
+                changes = [node.changes for node in cluster.nodes]
+                assert changes[0] == changes[1] == changes[2]
+                offsets = [offset for offset, _ in changes[0]]
+                assert offsets == sorted(set(offsets))
 
         run(story)
+
+    def test_the_leader_dies_and_comes_back(self, tmp_path):
+        """1. the leader dies; 2. another leads, with all that was committed; 3. the old one
+        comes back with a record that nobody else has, gives it up and catches up."""
+
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                old = await cluster.grow()
+                await old.append("before")
+                await old.kill()
+                new = await cluster.active()
+                assert new is not old
+                assert "before" in new.values
+                assert new.active_in[-1] > old.active_in[-1]
+                await new.append("after")
+                await cluster.start(old)
+                await cluster.have("before", "after")
+                await new.append("all")
+                await cluster.have("all")
+
+        run(story)
+
+    def test_an_isolated_leader_commits_nothing_and_gives_up(self, tmp_path):
+        """1. nothing gets through to or from the leader; 2. the others elect one; 3. what the
+        old one appends fails, with an outcome that it does not know; 4. healed, all agree."""
+
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                old = await cluster.grow()
+                await old.append("before")
+                isolate(cluster, old)
+                lost = asyncio.ensure_future(old.append("lost"))
+                rest = [node for node in cluster.nodes if node is not old]
+                new = await cluster.active(rest)
+                await new.append("after")
+                with pytest.raises(KafkaError) as unknown:
+                    await lost
+                assert unknown.value.code is ErrorCode.not_controller
+                assert not old.quorum.is_active
+                assert old.resigned == 1
+                assert "lost" not in old.values
+                heal(cluster)
+                await cluster.have("before", "after")
+                assert all("lost" not in node.values for node in cluster.nodes)
+
+        run(story)
+
+    def test_an_isolated_follower_disturbs_nobody(self, tmp_path):
+        """It asks for pre-votes in vain: when it is back, the epoch and the leader are the same."""
+
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                leader = await cluster.grow()
+                epoch = leader.quorum.epoch
+                lonely = next(node for node in cluster.nodes if node is not leader)
+                isolate(cluster, lonely)
+                await until(lambda: lonely.quorum.state.election is not None)
+                await leader.append("meanwhile")
+                heal(cluster)
+                await cluster.have("meanwhile")
+                assert (await cluster.active()).quorum.epoch == epoch
+
+        run(story)
+
+    def test_a_leader_that_resigns_is_followed_at_once(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                old = await cluster.grow()
+                await old.append("a")
+                await cluster.have("a")
+                await old.quorum.resign(10_000)
+                assert old.quorum.leader.leader_id not in (None, old.node_id)
+                new = await cluster.active()
+                await new.append("b")
+                await cluster.have("b")
+
+        run(story)
+
+    def test_two_of_three_at_once_stop_it_and_one_of_them_back_starts_it(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                leader = await cluster.grow()
+                await leader.append("a")
+                await cluster.have("a")
+                dead = [node for node in cluster.nodes if node is not leader]
+                for node in dead:
+                    await node.kill()
+                await until(lambda: not leader.quorum.is_active)
+                await cluster.start(dead[0])
+                new = await cluster.active()
+                await new.append("b")
+
+        run(story)
+
+
+OFTEN = SnapshotPolicy(record_bytes_max=2000)
+
+
+class TestSnapshots:
+    def test_who_is_too_far_behind_fetches_a_snapshot(self, tmp_path):
+        """1. a voter is down while two snapshots are written and the log is trimmed; 2. it
+        starts, fetches the newest snapshot and then the rest; 3. and starts again from it."""
+
+        async def story():
+            async with Cluster(tmp_path, 3, policy=OFTEN) as cluster:
+                leader = await cluster.grow()
+                late = next(node for node in cluster.nodes if node is not leader)
+                await late.kill()
+                end = late.files.end_offset
+                written = []
+                while leader.quorum.state.log.start.offset <= end:
+                    written.append(f"n{len(written)}-{'x' * 200}")
+                    await leader.append(written[-1])
+                    await asyncio.sleep(0)
+                await cluster.start(late)
+                await cluster.have(*written)
+                assert late.files.start_offset > end
+                assert late.quorum.state.voters == leader.quorum.state.voters
+                await late.kill()
+                await cluster.start(late)
+                await leader.append("last")
+                await cluster.have(*written, "last")
+
+        run(story)
+
+    def test_a_new_node_gets_everything_from_the_snapshot(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 1, policy=OFTEN) as cluster:
+                leader = await cluster.active()
+                written = [f"n{i}-{'x' * 100}" for i in range(100)]
+                for value in written:
+                    await leader.append(value)
+                await until(lambda: leader.quorum.state.log.start.offset > 0)
+                new = Node(9, tmp_path / "9", Proxy())
+                await new.proxy.start()
+                cluster.nodes.append(new)
+                await new.start(cluster.ports)
+                await cluster.have(*written)
+
+        run(story)
+
+
+class TestMembership:
+    def test_a_voter_with_an_empty_disk_is_somebody_else(self, tmp_path):
+        """1. a voter comes back without its disk; 2. it follows, but its vote does not count;
+        3. the old one is removed and the new one added."""
+
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                leader = await cluster.grow()
+                await leader.append("a")
+                lost = next(node for node in cluster.nodes if node is not leader)
+                await lost.kill()
+                shutil.rmtree(lost.directory)
+                at = cluster.nodes.index(lost)
+                empty = Node(lost.node_id, lost.directory, lost.proxy)
+                cluster.nodes[at] = empty
+                await cluster.start(empty)
+                await cluster.have("a")
+                assert not empty.quorum.state.is_voter
+                await until(lambda: empty.key in leader.quorum.observers())
+                answer = await leader.quorum.change_voters(RemoveVoterRequest(lost.key))
+                assert answer.error is ErrorCode.none
+                await make_voter(leader, empty)
+                await until(lambda: empty.quorum.state.is_voter)
+
+        run(story)
+
+    def test_a_second_node_under_the_id_of_a_live_voter_is_no_candidate(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                leader = await cluster.grow()
+                voter = next(node for node in cluster.nodes if node is not leader)
+                double = Node(voter.node_id, tmp_path / "double", Proxy())
+                await double.proxy.start()
+                cluster.nodes.append(double)
+                await double.start({leader.node_id: leader.proxy.port})
+                await until(lambda: double.key in leader.quorum.state.leadership.progress)
+                await leader.append("a")
+                await until(lambda: "a" in double.values)
+                assert double.key not in leader.quorum.observers()
+
+        run(story)
+
+    def test_a_node_that_moves_tells_its_new_address(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                leader = await cluster.grow()
+                moving = next(node for node in cluster.nodes if node is not leader)
+                await moving.kill()
+                await moving.proxy.stop()
+                moving.proxy = Proxy()
+                port = await moving.proxy.start()
+                await cluster.start(moving)
+
+                def known() -> bool:
+                    endpoints = leader.quorum.state.voters.endpoints_of(moving.node_id)
+                    return [endpoint.port for endpoint in endpoints] == [port]
+
+                await until(known)
+
+        run(story)
+
+    def test_a_node_of_another_cluster_is_told_so(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 1) as cluster:
+                leader = await cluster.active()
+                stranger = Node(2, tmp_path / "2", Proxy(), cluster_id="another-cluster")
+                await stranger.proxy.start()
+                await stranger.start({1: leader.proxy.port})
+                await until(lambda: stranger.failures)
+                await stranger.kill()
+                await stranger.proxy.stop()
+                (failure,) = stranger.failures
+                assert isinstance(failure, WrongClusterError)
+                assert "another cluster" in str(failure)
+
+        run(story)
+
+
+class TestFormation:
+    def test_waits_for_all_of_the_list(self, tmp_path):
+        async def story():
+            cluster = Cluster(tmp_path, 3)
+            for node in cluster.nodes:
+                await node.proxy.start()
+            try:
+                for node in cluster.nodes[:2]:
+                    await cluster.start(node)
+                first = cluster.nodes[0]
+                await until(lambda: first.quorum.waits_for.endswith("missing: [3]"))
+                assert first.quorum.leader.leader_id is None
+                await cluster.start(cluster.nodes[2])
+                await cluster.active()
+            finally:
+                await cluster.__aexit__()
+
+        run(story)
+
+    def test_the_first_of_the_list_without_its_disk_joins_instead(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                first = await cluster.grow()
+                await first.append("a")
+                await cluster.have("a")
+                await first.kill()
+                shutil.rmtree(first.directory)
+                empty = Node(1, first.directory, first.proxy)
+                cluster.nodes[0] = empty
+                await cluster.active()
+                await cluster.start(empty)
+                await cluster.have("a")
+                assert not empty.quorum.state.is_voter
+                assert empty.quorum.epoch > 1
+
+        run(story)
+
+
+class TestFailures:
+    def test_a_disk_that_fails_ends_the_part_in_the_quorum(self, tmp_path, monkeypatch):
+        async def story():
+            async with Cluster(tmp_path, 1) as cluster:
+                node = await cluster.active()
+                monkeypatch.setattr(type(node.files), "flush", fails)
+                with pytest.raises(KafkaError) as failed:
+                    await node.append("a")
+                assert failed.value.code is ErrorCode.kafka_storage_error
+                assert not node.quorum.is_active
+                assert [str(error) for error in node.failures] == ["[Errno 5] no disk"]
+                node.failures.clear()
+
+        run(story)
+
+    def test_a_vote_that_cannot_be_written_is_not_given(self, tmp_path, monkeypatch):
+        async def story():
+            async with Cluster(tmp_path, 1) as cluster:
+                node = await cluster.active()
+                await node.kill()
+                monkeypatch.setattr(type(node.files), "write_vote", fails)
+                await cluster.start(node)
+                await until(lambda: node.failures)
+                assert not node.quorum.is_active
+                node.failures.clear()
+
+        run(story)
+
+
+def fails(*_: object) -> None:
+    raise OSError(5, "no disk")
