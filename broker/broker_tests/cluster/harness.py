@@ -31,7 +31,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_tests.cluster.ask import DESCRIBE_QUORUM, METADATA, ask
+from broker_tests.cluster.ask import DESCRIBE_QUORUM, METADATA, Questions
 from broker_tests.harness import OWN_DIRECTORY, RunningBroker
 from odradek_broker.wire.struct import Struct
 
@@ -83,6 +83,7 @@ class Cluster:
         directory: Path | None = None,
     ) -> None:
         self.directory = directory or Path(tempfile.mkdtemp(prefix=OWN_DIRECTORY))
+        self._questions = Questions()
         ports = free_ports(size)
         voters = ",".join(f"{i}@127.0.0.1:{ports[i - 1]}" for i in range(1, VOTERS_MAX + 1)[:size])
         self.nodes: dict[int, Node] = {}
@@ -145,6 +146,7 @@ class Cluster:
     def _end_all(self) -> str:
         """Kills what runs; the last words of brokers that had died by themselves."""
         died = ""
+        self._questions.close()
         for node in self.nodes.values():
             if node.process is None:
                 continue
@@ -167,7 +169,7 @@ class Cluster:
         while time.monotonic() < give_up:
             for node in self.running():
                 try:
-                    return ask(node.address, api_key, version, request)
+                    return self._questions.ask(node.address, api_key, version, request)
                 except OSError as failed:
                     error = failed
             time.sleep(0.05)
@@ -193,7 +195,7 @@ class Cluster:
         if of is None:
             answer = self.ask_any(DESCRIBE_QUORUM, 2, request)
         else:
-            answer = ask(self.nodes[of].address, DESCRIBE_QUORUM, 2, request)
+            answer = self._questions.ask(self.nodes[of].address, DESCRIBE_QUORUM, 2, request)
         return answer.topics[0].partitions[0] if answer.topics else answer
 
     def controller(self) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
 from broker_tests.cluster.conftest import StartCluster
 from broker_tests.cluster.harness import Cluster
@@ -72,13 +71,3 @@ def produce_error(cluster: Cluster, topic: str, acks: str) -> str | None:
     producer.flush(12)
     assert errors, "neither acknowledged nor refused"
     return errors[0]
-
-
-def test_min_insync_replicas_above_the_replicas(cluster: Cluster, topic: str) -> None:
-    """Kafka accepts such a topic and refuses its writes; so do we."""
-    try:
-        cluster.create_topic(topic, 1, 2, {"min.insync.replicas": "3"})
-    except KafkaException as error:
-        pytest.fail(f"refused: {error}")
-    assert produce_error(cluster, topic, acks="all") == "NOT_ENOUGH_REPLICAS"
-    assert produce_error(cluster, topic, acks="1") is None

@@ -12,6 +12,8 @@ from broker_tests.clients import raw
 from broker_tests.cluster.harness import Cluster
 from broker_tests.cluster.load import Load
 
+# librdkafka waits this long for an answer before it looks elsewhere; its default is 60 s.
+IMPATIENT = {"socket.timeout.ms": 2_000, "request.timeout.ms": 2_000}
 CONFIG = {"min.insync.replicas": "2"}
 ENOUGH = 300
 NOT_A_NUMBER = b"zombie----"  # a value that the final reader would trip over
@@ -19,7 +21,7 @@ NOT_A_NUMBER = b"zombie----"  # a value that the final reader would trip over
 
 def test_a_zombie_leader_acknowledges_nothing(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=1, config=CONFIG)
-    with Load(cluster, topic, partitions=1) as load:
+    with Load(cluster, topic, partitions=1, settings=IMPATIENT) as load:
         load.wait_for_acks(ENOUGH)
         zombie = cluster.nodes[cluster.leader(topic, 0)]
         with raw.connect(zombie, timeout_s=60) as connection:
@@ -41,7 +43,7 @@ def test_a_zombie_leader_acknowledges_nothing(cluster: Cluster, topic: str) -> N
 
 def test_a_zombie_controller_decides_nothing(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, config=CONFIG)
-    with Load(cluster, topic) as load:
+    with Load(cluster, topic, settings=IMPATIENT) as load:
         load.wait_for_acks(ENOUGH)
         zombie = cluster.controller()
         epoch = cluster.quorum().leader_epoch
