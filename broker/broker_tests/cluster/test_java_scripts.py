@@ -1,0 +1,98 @@
+"""Apache Kafka's own scripts against three brokers: the quorum, reassignments, elections."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker_tests.cluster.harness import Cluster
+from broker_tests.cluster.load import Load
+from broker_tests.harness import kafka_tool
+
+pytestmark = pytest.mark.java
+
+
+def script(cluster: Cluster, main_class: str, *args: str) -> str:
+    done = kafka_tool(main_class, "--bootstrap-server", cluster.bootstrap, *args)
+    return done.stdout
+
+
+def test_scripts_of_a_cluster(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    """One story, because a JVM takes a second to start and a cluster four."""
+    cluster.create_topic(topic)
+    quorum_and_versions(cluster)
+    with Load(cluster, topic, per_second=200) as load:
+        reassignment(cluster, topic, tmp_path)
+        leader_election(cluster, topic)
+        under_replicated(cluster, topic)
+        load.wait_for_every_partition()
+    load.check()
+
+
+def quorum_and_versions(cluster: Cluster) -> None:
+    command = "org.apache.kafka.tools.MetadataQuorumCommand"
+    status = script(cluster, command, "describe", "--status")
+    said = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    assert int(said["LeaderId"]) == cluster.controller()
+    assert int(said["HighWatermark"]) > 0
+    assert said["CurrentVoters"].count('"id"') == 3 or said["CurrentVoters"].count(",") == 2
+    replication = script(cluster, command, "describe", "--replication").splitlines()
+    nodes = {int(line.split()[0]): line for line in replication[1:]}
+    assert sorted(nodes) == [1, 2, 3]
+    assert "Leader" in nodes[cluster.controller()]
+    assert sum("Follower" in line for line in nodes.values()) == 2
+
+    versions = script(cluster, "org.apache.kafka.tools.BrokerApiVersionsCommand")
+    for node_id, node in cluster.nodes.items():
+        assert f"{node.address} (id: {node_id} rack:" in versions
+    assert "UNSUPPORTED" not in versions.split("Produce(0)")[1].split("\n")[0]
+
+
+def reassignment(cluster: Cluster, topic: str, directory: Path) -> None:
+    command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    wanted = directory / "topics.json"
+    wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    said = script(cluster, command, "--topics-to-move-json-file", str(wanted),
+                  "--broker-list", "1,2,3", "--generate")  # fmt: skip
+    proposal = json.loads(said.split("Proposed partition reassignment configuration\n")[1])
+    for move in proposal["partitions"]:
+        move["replicas"] = move["replicas"][:2]
+        move["log_dirs"] = move["log_dirs"][:2]
+    plan = directory / "plan.json"
+    plan.write_text(json.dumps(proposal))
+    said = script(cluster, command, "--reassignment-json-file", str(plan), "--execute",
+                  "--throttle", "50000000")  # fmt: skip
+    assert "Successfully started partition reassignments" in said
+    moves = {move["partition"]: move["replicas"] for move in proposal["partitions"]}
+    cluster.wait_until(
+        lambda: {n: p.replica_nodes for n, p in cluster.partitions(topic).items()} == moves
+    )
+    said = script(cluster, command, "--reassignment-json-file", str(plan), "--verify")
+    assert said.count("is completed") == 3, said
+    assert "No partition reassignments found." in script(cluster, command, "--list")
+
+
+def leader_election(cluster: Cluster, topic: str) -> None:
+    """Broker away and back: its partitions are led by others until they are asked to go back."""
+    preferred = cluster.partitions(topic)[0].replica_nodes[0]
+    cluster.stop(preferred)
+    cluster.start([preferred])
+    cluster.wait_in_sync(topic)
+    said = script(cluster, "org.apache.kafka.tools.LeaderElectionCommand",
+                  "--election-type", "preferred", "--all-topic-partitions")  # fmt: skip
+    assert f"{topic}-0" in said
+    cluster.wait_until(lambda: cluster.leader(topic, 0) == preferred)
+
+
+def under_replicated(cluster: Cluster, topic: str) -> None:
+    command = ("org.apache.kafka.tools.TopicCommand", "--describe", "--under-replicated-partitions")
+    assert script(cluster, *command).strip() == ""
+    replicas = cluster.partitions(topic)[0].replica_nodes
+    away = next(r for r in replicas if r != cluster.controller())
+    cluster.kill(away)
+    cluster.wait_until(lambda: not cluster.all_in_sync(topic))
+    assert f"Topic: {topic}\tPartition: 0" in script(cluster, *command)
+    cluster.start([away])
+    cluster.wait_in_sync(topic)

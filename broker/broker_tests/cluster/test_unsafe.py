@@ -1,0 +1,68 @@
+"""Settings that lose data do lose data here: the proof that the checker can see it.
+
+1  acks=1: the leader acknowledges alone, its follower is asleep
+2  the leader dies, the follower wakes: it is out of the ISR, and unclean election is on
+3  it leads, and what only the dead leader had is gone, though it was acknowledged
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_tests.cluster.checker import kinds
+from broker_tests.cluster.conftest import StartCluster
+from broker_tests.cluster.load import Load
+
+UNSAFE = {
+    "acks": "1",
+    "enable.idempotence": False,
+    "socket.timeout.ms": 2_000,
+    "request.timeout.ms": 2_000,
+}
+
+
+@pytest.mark.long
+def test_acks_1_with_unclean_election_loses_data(start_cluster: StartCluster, topic: str) -> None:
+    cluster = start_cluster(3, {"replica.lag.time.max.ms": "1000"})
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    cluster.create_topic(topic, partitions=1, replication_factor=2, config=config)
+    partition = cluster.partitions(topic)[0]
+    leader = partition.leader_id
+    (follower,) = (r for r in partition.replica_nodes if r != leader)
+    with Load(cluster, topic, partitions=1, settings=UNSAFE) as load:
+        load.wait_for_acks(300)
+        cluster.nodes[follower].pause()
+        cluster.wait_until(lambda: cluster.partitions(topic)[0].isr_nodes == [leader])
+        load.wait_for_acks(300)
+        cluster.kill(leader)
+        cluster.nodes[follower].resume()
+        cluster.wait_until(lambda: cluster.leader(topic, 0) == follower, "an unclean leader", 60)
+        load.wait_for_acks(300)
+    cluster.start([leader])
+    cluster.wait_in_sync(topic)
+    found = load.anomalies()
+    print(f"\n{len(found)} anomalies: {sorted(kinds(found))}")
+    assert {"lost-write", "inconsistent-offsets"} & kinds(found)
+
+
+def test_without_unclean_election_the_partition_waits(
+    start_cluster: StartCluster, topic: str
+) -> None:
+    """The same faults at the default: nobody leads until the one with all the data is back."""
+    cluster = start_cluster(3, {"replica.lag.time.max.ms": "1000"})
+    cluster.create_topic(topic, partitions=1, replication_factor=2)
+    partition = cluster.partitions(topic)[0]
+    leader = partition.leader_id
+    (follower,) = (r for r in partition.replica_nodes if r != leader)
+    with Load(cluster, topic, partitions=1) as load:
+        load.wait_for_acks(300)
+        cluster.nodes[follower].pause()
+        cluster.wait_until(lambda: cluster.partitions(topic)[0].isr_nodes == [leader])
+        load.wait_for_acks(300)
+        cluster.kill(leader)
+        cluster.nodes[follower].resume()
+        cluster.wait_until(lambda: cluster.leader(topic, 0) == -1, "no leader")
+        cluster.start([leader])
+        cluster.wait_in_sync(topic)
+        load.wait_for_acks(300)
+    load.check()
