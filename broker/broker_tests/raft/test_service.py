@@ -2,11 +2,12 @@
 
 import asyncio
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from broker_tests.proxy import Proxy
-from broker_tests.raft.support import Cluster, Node, make_voter, until
+from broker_tests.raft.support import CONFIG, Cluster, Node, make_voter, until
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft.messages import RemoveVoterRequest
 from odradek_broker.raft.sender import WrongClusterError
@@ -101,6 +102,20 @@ class TestThreeNodes:
                 await cluster.have("before", "after")
                 await new.append("all")
                 await cluster.have("all")
+
+        run(story)
+
+    def test_a_leader_whose_process_is_gone_is_replaced_before_the_fetch_timeout(self, tmp_path):
+        async def story():
+            config = replace(CONFIG, fetch_timeout_ms=60_000, request_timeout_ms=60_000)
+            async with Cluster(tmp_path, 3, config=config) as cluster:
+                old = await cluster.grow()
+                await old.append("a")
+                await cluster.have("a")
+                await old.proxy.stop()
+                await old.kill()
+                new = await cluster.active()
+                await new.append("b")
 
         run(story)
 

@@ -94,6 +94,18 @@ def give_up_fetch(state: QuorumState, now_ms: float) -> None:
     state.next_fetch_ms = now_ms + state.config.retry_backoff_ms
 
 
+def look_for_another_leader(state: QuorumState, fetch: PendingFetch, now_ms: float) -> None:
+    """The leader's process is gone: do not wait for the fetch timeout.
+
+    Nothing is risked: pre-votes are granted only by those who miss the leader as well.
+    """
+    following = state.following
+    if following is not None and fetch.to == state.leader_id:
+        following.has_fetched = False
+        wait_ms = state.rng.random() * state.config.election_timeout_ms / 4  # not all at once
+        state.deadline_ms = min(state.deadline_ms, now_ms + (wait_ms if state.is_voter else 0.0))
+
+
 def on_fetch_response(
     state: QuorumState,
     source: NodeId,

@@ -205,6 +205,8 @@ def _handle(state: QuorumState, event: Event, now_ms: float, out: list[Instructi
             leader.append_from_client(state, event, now_ms, out)
         case RequestFailed():
             if state.fetch is not None and state.fetch.correlation_id == event.correlation_id:
+                if event.refused:
+                    follower.look_for_another_leader(state, state.fetch, now_ms)
                 follower.give_up_fetch(state, now_ms)
         case SnapshotCreated():
             _on_snapshot_created(state, event)

@@ -19,7 +19,7 @@ from odradek_broker.raft.types import Event, ReceivedResponse, RequestFailed, Se
 from odradek_broker.raft.values import NodeId
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.peer import Peer, PeerUnavailable
+from odradek_broker.wire.peer import Peer, PeerRefused, PeerUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Sender:
             response = rpc_responses.decode(request, answer, self._listener)
         except PeerUnavailable as error:
             logger.debug("%s to node %d: %s", type(request).__name__, send.to, error)
-            give(RequestFailed(send.correlation_id))
+            give(RequestFailed(send.correlation_id, isinstance(error, PeerRefused)))
         except (KafkaError, DecodeError) as error:
             logger.warning("%s to node %d: %s", type(request).__name__, send.to, error)
             give(RequestFailed(send.correlation_id))

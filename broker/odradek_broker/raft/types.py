@@ -53,9 +53,13 @@ class ReceivedResponse:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The connection broke: no answer will come."""
+    """The connection broke: no answer will come.
+
+    `refused`: nobody listens at that address, so the process that did is gone.
+    """
 
     correlation_id: int
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

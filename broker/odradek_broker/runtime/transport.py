@@ -45,6 +45,10 @@ class PeerUnavailable(Exception):  # noqa: N818 - a state of the world, not a mi
     """No answer came; whether the request was carried out is unknown."""
 
 
+class PeerRefused(PeerUnavailable):
+    """Nobody listens at this address: the process that did is gone."""
+
+
 class FrameConnection:
     """Invariant: `_sock` is set only while connected; `_waiting` has the calls that were given
     to the current connection, in their order."""
@@ -128,7 +132,9 @@ class FrameConnection:
             if sock is not None:
                 sock.close()
             self._connecting = None
-            self._disconnect(f"cannot connect: {error.strerror or error}")
+            refused = isinstance(error, ConnectionRefusedError)
+            reason = PeerRefused if refused else PeerUnavailable
+            self._disconnect(f"cannot connect: {error.strerror or error}", reason)
         except asyncio.CancelledError:
             if sock is not None:
                 sock.close()
@@ -151,7 +157,7 @@ class FrameConnection:
             self._connecting = None
         self._disconnect(f"no answer within {timeout_ms:.0f} ms")
 
-    def _disconnect(self, reason: str) -> None:
+    def _disconnect(self, reason: str, kind: type[PeerUnavailable] = PeerUnavailable) -> None:
         """Back to the state before the first call; everybody who waits hears of it."""
         if not self._proven:
             self._back_off()
@@ -172,7 +178,7 @@ class FrameConnection:
         for answer, timer in waiting.values():
             timer.cancel()
             if not answer.done():
-                answer.set_exception(PeerUnavailable(f"{self}: {reason}"))
+                answer.set_exception(kind(f"{self}: {reason}"))
 
     # --- out -----------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ Raises PeerUnavailable when no (readable) answer came; the request may have been
 import asyncio
 from collections.abc import Sequence
 
-from odradek_broker.runtime.transport import FrameConnection, PeerUnavailable
+from odradek_broker.runtime.transport import FrameConnection, PeerRefused, PeerUnavailable
 from odradek_broker.wire import api
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.primitives import skip_tagged_fields
 from odradek_broker.wire.struct import Struct
 
-__all__ = ["Peer", "PeerUnavailable"]
+__all__ = ["Peer", "PeerRefused", "PeerUnavailable"]
 
 _CORRELATION_ID_MAX = 2**31 - 1
 
