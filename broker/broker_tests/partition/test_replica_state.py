@@ -270,3 +270,9 @@ def test_the_low_watermark_is_the_lowest_start_of_live_replicas() -> None:
     assert state.low_watermark(6) == 4
     state.peers.eligible = frozenset({ONE, THREE})
     assert state.low_watermark(6) == 5
+
+
+def test_alone_the_low_watermark_is_the_leaders() -> None:
+    state = leader((ONE,))
+    state.peers.eligible = frozenset({ONE})
+    assert state.low_watermark(6) == 6

@@ -255,7 +255,7 @@ class ReplicaState:
         """No live replica has records before it (DeleteRecords waits for that)."""
         live = self.peers.eligible
         starts = [f.log_start_offset for id_, f in self.followers.items() if id_ in live]
-        return min(log_start_offset, *starts)
+        return min([log_start_offset, *starts])
 
     def validate(self) -> None:
         """Check the invariants; tests call it after each step."""

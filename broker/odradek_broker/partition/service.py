@@ -359,22 +359,27 @@ class PartitionService:
         progressed: dict[ProgressListener, list[Partition]] = {}
         for partition in dirty:
             try:
-                partition.log.write_pending()
+                self._write_and_settle(partition, now_ms)
             except LogDirError as error:
                 self.directory_failed(error)
-                continue
-            leading = partition.leading
-            if leading is not None:
-                if partition.must_flush:
-                    self._flush_first(partition)
-                elif partition.log.written_offset > leading.log_end_offset:
-                    written = replica_state.Written(partition.log.written_offset)
-                    self._obey(partition, replica_state.step(leading, written, now_ms))
-            partition.settle()
+            except Exception:
+                # One partition's trouble must not keep those who wait for others waiting.
+                logger.exception("%s; this is a bug in Odradek", partition.topic_partition)
             for listener in partition.take_awake():
                 progressed.setdefault(listener, []).append(partition)
         for listener, partitions in progressed.items():
             listener.on_progress(partitions)
+
+    def _write_and_settle(self, partition: Partition, now_ms: float) -> None:
+        partition.log.write_pending()
+        leading = partition.leading
+        if leading is not None:
+            if partition.must_flush:
+                self._flush_first(partition)
+            elif partition.log.written_offset > leading.log_end_offset:
+                written = replica_state.Written(partition.log.written_offset)
+                self._obey(partition, replica_state.step(leading, written, now_ms))
+        partition.settle()
 
     def _flush_first(self, partition: Partition) -> None:
         """`flush.messages` asks for an fsync: in a thread, and nobody is told before it is done.
