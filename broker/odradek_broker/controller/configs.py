@@ -131,7 +131,7 @@ def _alter_resource(
         _check_topic_name(asked.resource_name)
     elif asked.resource_type == ResourceType.BROKER:
         resource = ConfigResource(ResourceType.BROKER, asked.resource_name)
-        _check_broker_name(asked.resource_name, settings.node_id)
+        _check_broker_name(asked.resource_name, settings.node_id, image)
     else:
         raise _invalid_request(f"Unknown resource type {asked.resource_type}")
     before = image.configs.get(resource, {})
@@ -172,15 +172,15 @@ def _check_topic_name(name: str) -> None:
     validate_topic_name(name)
 
 
-def _check_broker_name(name: str, node_id: int) -> None:
-    """A broker's own configuration is changed through that broker, as in Kafka."""
+def _check_broker_name(name: str, node_id: int, image: MetadataImage) -> None:
+    """Of any broker that is registered; the error names this one, as Kafka's does."""
     if not name:
         return
     try:
         broker_id = int(name)
     except ValueError:
         raise _invalid_request(f"Node id must be an integer, but it is: {name}") from None
-    if broker_id != node_id:
+    if broker_id != node_id and broker_id not in image.brokers:
         raise _invalid_request(f"Unexpected broker id, expected {node_id}, but received {name}")
 
 
