@@ -1,0 +1,135 @@
+"""The active controller of a simulated node: the production decisions over the simulated quorum.
+
+Does what controller/service.py does with futures: decide, append to the metadata log, replay,
+and answer when it is committed. Records travel by number (`Records`): their encoding is not
+what is tested here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek_broker.controller.active import ActiveController
+from odradek_broker.controller.result import Result
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.records import MetadataRecord
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_broker.raft.types import ClientAppend, Tick
+from odradek_broker.wire.struct import Struct
+
+if TYPE_CHECKING:
+    from broker_tests.sim.cluster_node import ClusterNode
+
+TICK_MS = 40
+CLUSTER_ID = "cluster"
+Reply = Callable[[Struct], None]
+
+
+class Records:
+    """What the bytes in the metadata log of all nodes stand for."""
+
+    def __init__(self) -> None:
+        self._batches: list[Sequence[MetadataRecord]] = []
+
+    def put(self, records: Sequence[MetadataRecord]) -> bytes:
+        self._batches.append(records)
+        return b"%d" % (len(self._batches) - 1)
+
+    def get(self, data: bytes) -> Sequence[MetadataRecord]:
+        return self._batches[int(data)]
+
+
+class _Waiting(NamedTuple):
+    last_offset: Offset
+    reply: Reply
+    response: Struct
+
+
+class SimController:
+    def __init__(self, node: ClusterNode) -> None:
+        self._node = node
+        self.active: ActiveController | None = None
+        self._waiting: deque[_Waiting] = deque()
+
+    def became_leader(self, epoch: LeaderEpoch) -> None:
+        node = self._node
+        self.active = ActiveController(
+            epoch,
+            node.metadata.image,
+            settings=node.settings,
+            rng=node.controller_rng,
+            cluster_id=CLUSTER_ID,
+            now_ms=node.clock.monotonic_ms(),
+        )
+        node.world.record(f"{node.node_id} is the controller in {epoch}")
+        records = self.active.first_records()
+        if records:
+            self._append(self.active, records)
+        self._tick(self.active)
+
+    def lost_leadership(self) -> None:
+        self.active = None
+        waiting, self._waiting = self._waiting, deque()
+        for one in waiting:
+            one.reply(Struct(error_code=ErrorCode.not_controller))
+
+    def committed(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
+        if self.active is not None:
+            self.active.committed(delta)
+
+    def answer_up_to(self, applied: Offset) -> None:
+        while self._waiting and self._waiting[0].last_offset < applied:
+            one = self._waiting.popleft()
+            one.reply(one.response)
+
+    def _tick(self, active: ActiveController) -> None:
+        node = self._node
+        node.give(Tick())
+        if self.active is not active:
+            return
+        if node.can_append():
+            for records in active.tick(node.clock.monotonic_ms()):
+                if records:
+                    self._append(active, records)
+        node.world.after_on(node.node_id, TICK_MS, self._tick, active)
+
+    # ------------------------------------------------------------ requests
+
+    def handle(self, kind: str, request: Struct, reply: Reply) -> None:
+        node = self._node
+        node.give(Tick())  # after a pause it may lead no more
+        active = self.active
+        if active is None or not node.can_append():
+            reply(Struct(error_code=ErrorCode.not_controller))
+            return
+        try:
+            result = self._decide(active, kind, request)
+        except KafkaError as error:
+            reply(Struct(error_code=error.code))
+            return
+        if not result.records:
+            reply(result.response)
+            return
+        last_offset = self._append(active, result.records)
+        self._waiting.append(_Waiting(last_offset, reply, result.response))
+
+    def _decide(self, active: ActiveController, kind: str, request: Struct) -> Result[Struct]:
+        if kind in ("register_broker", "heartbeat"):
+            next_offset = self._node.log_end_offset
+            now_ms = self._node.clock.monotonic_ms()
+            decided: Result[Struct] = getattr(active, kind)(request, next_offset, now_ms)
+            return decided
+        decided = getattr(active, kind)(request)
+        return decided
+
+    def _append(self, active: ActiveController, records: Sequence[MetadataRecord]) -> Offset:
+        node = self._node
+        last_offset = node.log_end_offset + len(records) - 1
+        data = node.records.put(records)
+        active.replay(records, last_offset)
+        node.give(ClientAppend(active.epoch, len(records), data))
+        assert node.log_end_offset == last_offset + 1, "an append was refused"
+        return last_offset

@@ -1,0 +1,484 @@
+"""One run of a cluster: brokers, producers and consumers, an operator, faults, heal, check.
+
+    0 s         brokers start, a topic is made (3 replicas, on 3–5 brokers)
+    FAULTS_MS   heal; new writes stop, the operator moves nothing any more
+    + LIVE_MS   at the latest: every broker serves, every partition has a leader and all its
+                replicas in sync, and their logs are equal; then one more write is acknowledged
+
+Clients reach every broker always (also one that is cut off from the others: a leader that was
+replaced and does not know is the interesting one). They write to whoever believes to lead, most
+with acks=all, and send again what was not acknowledged.
+
+What is promised, and so what may happen to disks:
+
+    kill -9        loses what was not handed to the kernel. Any number of brokers at any time.
+    power loss     loses what was not synced. Of one broker at a time, while another holds all
+                   that is committed; until it has registered again nobody else is killed. With
+                   flush.messages=1 (a part of the seeds): of all brokers, at any time.
+    disk replaced  as a power loss, and everything is gone.
+
+Seeds with min.insync.replicas=1 promise nothing for a disk that loses something: kill -9 only.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from unittest import mock
+
+from broker_tests.controller.support import create, new_topic
+from broker_tests.sim.cluster_checker import ClusterChecker
+from broker_tests.sim.cluster_controller import Records
+from broker_tests.sim.cluster_log import Entry
+from broker_tests.sim.cluster_node import ClusterNode
+from broker_tests.sim.faults import MIX, Fault, Injector, Kind, draw_schedule, shrink
+from broker_tests.sim.network import Weather
+from broker_tests.sim.raft_checker import RaftChecker
+from broker_tests.sim.raft_node import new_uuid
+from broker_tests.sim.raft_run import CALM_CONFIG
+from broker_tests.sim.world import SimulationError, World
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek_broker.partition import replica_state
+from odradek_broker.partition.partition import Partition
+from odradek_broker.raft.errors import RaftError
+from odradek_broker.raft.values import ReplicaKey
+from odradek_broker.raft.voters import Voter, VoterSet
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.wire.struct import Struct
+
+FORM_MS = 4_000  # a cluster forms and has its topic within this time
+FAULTS_MS = 5_000
+LIVE_MS = 8_000
+QUORUM = 3
+REPLICATION = 3
+TOPIC = ClusterNode.topic
+RETRY_WRITE_MS = 300
+# Times are about a tenth of production's; so is how long a lost proposal may still be about.
+LOST_PROPOSAL_MS = 5_000.0
+SETTINGS = {
+    "broker.session.timeout.ms": "500",
+    "replica.lag.time.max.ms": "400",
+    "replica.fetch.backoff.ms": "100",
+    "unclean.leader.election.interval.ms": "1000",
+    "leader.imbalance.check.interval.seconds": "2",
+}
+PREFERRED = 0
+
+
+class ClusterInjector(Injector):
+    """Spares a cluster in which a disk has just lost something: see the module."""
+
+    cluster: ClusterChecker
+    crashes_all = False  # right now
+
+    def crash_point(self, node_id: int, *, critical: bool = False) -> None:
+        if self.others_may_die(node_id):
+            super().crash_point(node_id, critical=critical)
+
+    def others_may_die(self, node_id: int) -> bool:
+        return all(lost == node_id for lost in self.cluster.lost)
+
+    def _begin(self, fault: Fault) -> None:
+        deadly = fault.kind in (Kind.CRASH, Kind.CRASH_ALL, Kind.WIPE)
+        if deadly and self.cluster.lost and not fault.nodes == tuple(self.cluster.lost):
+            return
+        self.crashes_all = fault.kind is Kind.CRASH_ALL
+        super()._begin(fault)
+        self.crashes_all = False
+
+
+@dataclass
+class Outcome:
+    seed: int | str
+    failure: str | None = None
+    trace_hash: str = ""
+    trace: list[str] = field(default_factory=list)
+    faults: tuple[Fault, ...] = ()
+    events: int = 0
+    elections: int = 0
+    acknowledged: int = 0
+    reads: int = 0
+    healed_in_ms: int = 0
+
+
+class Write:
+    """One record on its way, and who waits for its acknowledgement (`AckWaiter`)."""
+
+    def __init__(self, run: ClusterRun, name: TopicPartition, value: int, acks_all: bool) -> None:
+        self.run = run
+        self.name = name
+        self.value = value
+        self.acks_all = acks_all
+        self.offset: Offset = -1
+        self.done = False
+
+    def send_to(self, node: ClusterNode) -> None:
+        partition = node.partition(self.name)
+        if partition is None or partition.leading is None or self.done:
+            return
+        try:
+            if self.acks_all:
+                partition.check_in_sync_replicas()
+            info = partition.append(self.value, node.clock.now_ms())  # type: ignore[arg-type]
+        except KafkaError:
+            return
+        self.offset = info.last_offset
+        if self.acks_all:
+            partition.when_committed(info.last_offset, self, info.last_offset)
+        node.partitions.mark_dirty(partition)
+
+    def acknowledged(self, index: Offset, error: ErrorCode) -> None:
+        """`index` is the offset that this attempt got."""
+        if not error and not self.done:
+            self.done = True
+            self.run.world.record(f"ack {self.value} at {self.name} {index}")
+            self.run.cluster.acked(self.name, index, self.value)
+
+
+class ClusterRun:
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        faults: tuple[Fault, ...] | None = None,
+        keep_trace: bool = False,
+    ) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        rng = self.world.rng("setup")
+        self.raft = RaftChecker(self.world)
+        self.durable = rng.random() < 0.2
+        self.min_isr = rng.choice((1, 2, 2, 2, 2))
+        self.loses_power = rng.random() < 0.5
+        self.partition_count = rng.choice((1, 1, 2))
+        self.cluster = ClusterChecker(self.world, self.min_isr)
+        weather = Weather(latency_max_ms=rng.choice((4, 10, 25)))
+        self._target_rng = self.world.rng("target")
+        self.injector = ClusterInjector(self.world, self.may_lose, self._leader_id, weather)
+        self.injector.cluster = self.cluster
+        node_ids = tuple(range(1, rng.choice((3, 3, 4, 5)) + 1))
+        self.nodes: dict[int, ClusterNode] = {}
+        self._records = Records()
+        self._settings = Settings(SETTINGS)
+        self._add_nodes(node_ids)
+        self._load_rng = self.world.rng("load")
+        self._operator_rng = self.world.rng("operator")
+        self._operates = rng.random() < 0.6
+        self._values = 0
+        self._loaded = True
+        self._unacknowledged: list[Write] = []
+        self._reads: dict[tuple[int, TopicPartition], Offset] = {}
+        drawn = draw_schedule(self.world.rng("faults"), node_ids, FAULTS_MS)
+        self.faults = drawn if faults is None else faults
+
+    def _add_nodes(self, node_ids: tuple[int, ...]) -> None:
+        rng = self.world.rng("voters")
+        voters = VoterSet(tuple(Voter(ReplicaKey(i, new_uuid(rng))) for i in node_ids[:QUORUM]))
+        for node_id in node_ids:
+            node = ClusterNode(
+                self.world,
+                node_id,
+                CALM_CONFIG,
+                formatted_with=voters if node_id <= QUORUM else VoterSet(),
+                peers=node_ids,
+                checker=self.raft,
+                injector=self.injector,
+                fetch_bytes_max=10_000,
+                cluster=self.cluster,
+                records=self._records,
+                settings=self._settings,
+                loses_tail=self._loses_tail,
+            )
+            self.nodes[node_id] = node
+            self.raft.nodes[node_id] = node
+            self.world.add(node_id, node)
+
+    # ------------------------------------------------------------ what may be lost
+
+    def _loses_tail(self, node_id: int) -> bool:
+        if self.durable:
+            return True
+        return self.loses_power and not self.injector.crashes_all and self.may_lose(node_id)
+
+    def may_lose(self, node_id: int) -> bool:
+        """Whether the cluster promises to get over it."""
+        if self.min_isr < 2 or any(lost != node_id for lost in self.cluster.lost):
+            return False
+        image = self.cluster.image
+        for topic in image.topics.values():
+            for partition in topic.partitions.values():
+                held = (*partition.isr, *partition.eligible_leader_replicas)
+                if not any(r != node_id and self._serves(r) for r in held):
+                    return False
+        return bool(image.topics)
+
+    def _serves(self, node_id: int) -> bool:
+        broker = self.cluster.image.brokers.get(BrokerId(node_id))
+        return self.world.hosts[node_id].up and broker is not None and not broker.fenced
+
+    def _leader_id(self) -> int | None:
+        """Of the quorum or of a partition: both are worth chasing."""
+        controllers = [i for i, node in self.nodes.items() if node.is_leader]
+        leaders = [p.leader for p in self._registrations() if p.leader >= 0]
+        candidates = controllers if self._target_rng.random() < 0.3 else leaders
+        return self._target_rng.choice(candidates) if candidates else None
+
+    def _registrations(self) -> list[object]:
+        topic = self.cluster.image.topics.get(TOPIC)
+        return list(topic.partitions.values()) if topic else []
+
+    # ------------------------------------------------------------ phases
+
+    def run(self) -> Outcome:
+        outcome = Outcome(self.world.seed, faults=self.faults)
+        try:
+            with _errors_are_violations(self.cluster):
+                self._run_phases(outcome)
+        except (SimulationError, RaftError) as error:
+            outcome.failure = f"{type(error).__name__}: {error}"
+        except Exception:
+            outcome.failure = traceback.format_exc(limit=-4)
+        if self.cluster.violation is not None:
+            outcome.failure = self.cluster.violation
+        outcome.trace_hash = self.world.trace_hash()
+        outcome.trace = self.world.trace or []
+        outcome.events = self.world.events
+        outcome.elections = self.cluster.elections
+        outcome.acknowledged = self.cluster.acknowledged
+        outcome.reads = self.cluster.reads
+        return outcome
+
+    def _run_phases(self, outcome: Outcome) -> None:
+        world = self.world
+        for node_id in self.nodes:
+            world.start(node_id)
+        self._pass_until(FORM_MS, self._unformed, "forming")
+        started_ms = world.now_ms
+        for fault in self.faults:
+            world.at(started_ms + fault.at_ms, self.injector._begin, fault)
+        world.after(1, self._produce)
+        world.after(20, self._consume)
+        world.after(300, self._operate)
+        self._pass(FAULTS_MS)
+        self._loaded = False
+        self.injector.heal()
+        healed_ms = world.now_ms
+        self._pass_until(LIVE_MS, self._unsettled, "after the faults")
+        self._last_writes()
+        outcome.healed_in_ms = world.now_ms - healed_ms
+
+    def _pass(self, ms: int) -> None:
+        cluster = self.cluster
+        self.world.run_until(self.world.now_ms + ms, lambda: cluster.violation is not None)
+        if cluster.violation is not None:
+            raise SimulationError(cluster.violation)
+
+    def _pass_until(self, within_ms: int, missing: object, when: str) -> None:
+        deadline_ms = self.world.now_ms + within_ms
+        while self.world.now_ms < deadline_ms:
+            self._pass(50)
+            if missing() is None:  # type: ignore[operator]
+                return
+        raise SimulationError(f"{when}: not within {within_ms} ms: {missing()}")  # type: ignore[operator]
+
+    def _unformed(self) -> str | None:
+        image = self.cluster.image
+        if len(image.usable_brokers()) < len(self.nodes):
+            return "brokers"
+        if TOPIC not in image.topics:
+            ids = list(self.nodes)
+            assignments = {
+                index: self._operator_rng.sample(ids, REPLICATION)
+                for index in range(self.partition_count)
+            }
+            configs: dict[str, str | None] = {"min.insync.replicas": str(self.min_isr)}
+            if self.durable:
+                configs["flush.messages"] = "1"
+            self._ask("create_topics", create(new_topic(TOPIC, 0, 0, assignments, configs)))
+            return "topic"
+        return None
+
+    # ------------------------------------------------------------ heal
+
+    def _unsettled(self) -> str | None:
+        image = self.cluster.image
+        for node in self.nodes.values():
+            broker = image.brokers.get(BrokerId(node.node_id))
+            if broker is None or not broker.active or broker.epoch != node.broker_epoch:
+                return f"broker {node.node_id} does not serve"
+            if node.metadata.image.offset != image.offset:
+                return f"broker {node.node_id} is behind with the metadata"
+        for index, registration in image.topics[TOPIC].partitions.items():
+            if registration.leader < 0 or set(registration.isr) != set(registration.replicas):
+                return f"{index}: {registration}"
+            if registration.adding_replicas or registration.removing_replicas:
+                return f"{index}: {registration}"
+            leader = self.nodes[registration.leader].partition(TopicPartition(TOPIC, index))
+            if leader is None or leader.leading is None:
+                return f"{index}: {registration.leader} does not lead yet"
+            end = leader.log.log_end_offset
+            for replica in registration.replicas:
+                log = self.nodes[replica].data.logs[TopicPartition(TOPIC, index)]
+                if (log.log_end_offset, log.high_watermark) != (end, end):
+                    return f"{index}: {replica} is at {log.log_end_offset}, leader at {end}"
+        return None
+
+    def _last_writes(self) -> None:
+        """Everybody has the same, and what comes now is acknowledged at once."""
+        for name, committed in self.cluster.committed.items():
+            registration = self.cluster.image.topics[TOPIC].partitions[name.partition]
+            for replica in registration.replicas:
+                if self.nodes[replica].data.logs[name].entries != committed:
+                    raise SimulationError(f"{replica} has other records of {name} than committed")
+        writes = [self._write(TopicPartition(TOPIC, i), True) for i in range(self.partition_count)]
+        self._pass(1000)
+        if not all(write.done for write in writes):
+            raise SimulationError("a write after the heal is not acknowledged within a second")
+
+    # ------------------------------------------------------------ clients
+
+    def _produce(self) -> None:
+        if not self._loaded:
+            return
+        rng = self._load_rng
+        if self._unacknowledged and rng.random() < 0.3:
+            write = rng.choice(self._unacknowledged)
+            if write.done:
+                self._unacknowledged.remove(write)
+            else:
+                self._send(write)
+        else:
+            name = TopicPartition(TOPIC, rng.randrange(self.partition_count))
+            write = self._write(name, rng.random() < 0.8)
+            if write.acks_all:
+                self._unacknowledged.append(write)
+        self.world.after(rng.randint(1, 30), self._produce)
+
+    def _write(self, name: TopicPartition, acks_all: bool) -> Write:
+        self._values += 1
+        write = Write(self, name, self._values, acks_all)
+        self._send(write)
+        return write
+
+    def _send(self, write: Write) -> None:
+        leaders = [
+            node
+            for node in self.nodes.values()
+            if self.world.hosts[node.node_id].up and self._leads(node, write.name)
+        ]
+        if leaders:
+            node = self._load_rng.choice(leaders)
+            delay_ms = self._load_rng.randint(0, 5)
+            self.world.after_on(node.node_id, delay_ms, write.send_to, node)
+
+    def _leads(self, node: ClusterNode, name: TopicPartition) -> bool:
+        partition = node.partition(name)
+        return partition is not None and partition.leading is not None
+
+    def _consume(self) -> None:
+        """Some consumer reads on, at the leader or at a follower."""
+        if not self._loaded:
+            return
+        rng = self._load_rng
+        node = rng.choice(list(self.nodes.values()))
+        name = TopicPartition(TOPIC, rng.randrange(self.partition_count))
+        if self.world.hosts[node.node_id].up:
+            self.world.after_on(node.node_id, 0, self._read, node, name, rng.randrange(3))
+        self.world.after(rng.randint(5, 60), self._consume)
+
+    def _read(self, node: ClusterNode, name: TopicPartition, consumer: int) -> None:
+        partition = node.partition(name)
+        if partition is None or (partition.leading is None and partition.following is None):
+            return
+        at = self._reads.get((consumer, name), 0)
+        log = partition.log
+        entries: list[Entry] = log.entries[at : partition.last_fetchable_offset(False)]  # type: ignore[attr-defined]
+        self.cluster.read(name, at, entries)
+        self._reads[consumer, name] = at + len(entries)
+
+    # ------------------------------------------------------------ operator
+
+    def _operate(self) -> None:
+        if not self._loaded:
+            return
+        rng = self._operator_rng
+        if self._operates:
+            action = rng.choice((self._stop_somebody, self._elect_preferred, self._reassign))
+            action()
+        self.world.after(rng.randint(100, 1200), self._operate)
+
+    def _stop_somebody(self) -> None:
+        node = self._operator_rng.choice(list(self.nodes.values()))
+        if self.world.hosts[node.node_id].up and not self.cluster.lost:
+            self.world.record(f"operator stops {node.node_id}")
+            self.world.after_on(node.node_id, 0, node.shut_down)
+
+    def _elect_preferred(self) -> None:
+        self._ask("elect_leaders", Struct(election_type=PREFERRED, topic_partitions=None))
+
+    def _reassign(self) -> None:
+        rng = self._operator_rng
+        index = rng.randrange(self.partition_count)
+        replicas = rng.sample(list(self.nodes), REPLICATION)
+        asked = Struct(partition_index=index, replicas=replicas)
+        request = Struct(
+            allow_replication_factor_change=True,
+            topics=[Struct(name=TOPIC, partitions=[asked])],
+        )
+        self._ask("alter_partition_reassignments", request)
+
+    def _ask(self, kind: str, request: Struct) -> None:
+        """An operator's request, to whoever believes to be the controller."""
+        for node in self.nodes.values():
+            if self.world.hosts[node.node_id].up and node.controller.active is not None:
+                self.world.record(f"operator {kind} {node.node_id}")
+                self.world.after_on(
+                    node.node_id, 0, node.controller.handle, kind, request, lambda _: None
+                )
+
+
+class _Violations(logging.Handler):
+    """What production code says at level ERROR must not happen in a simulation."""
+
+    def __init__(self, cluster: ClusterChecker) -> None:
+        super().__init__(logging.ERROR)
+        self._cluster = cluster
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += ": " + "".join(traceback.format_exception(record.exc_info[1])[-3:])
+        self._cluster.fail(text)
+
+
+@contextmanager
+def _errors_are_violations(cluster: ClusterChecker) -> Iterator[None]:
+    logger = logging.getLogger("odradek_broker")
+    handler = _Violations(cluster)
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        with mock.patch.object(replica_state, "LOST_PROPOSAL_MS", LOST_PROPOSAL_MS):
+            yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def run_seed(seed: int | str, *, keep_trace: bool = False) -> Outcome:
+    return ClusterRun(seed, keep_trace=keep_trace).run()
+
+
+def shrink_seed(outcome: Outcome) -> tuple[Fault, ...]:
+    """The fewest faults of a failed run with which its seed still fails."""
+
+    def fails(faults: tuple[Fault, ...]) -> bool:
+        return ClusterRun(outcome.seed, faults=faults).run().failure is not None
+
+    return shrink(outcome.faults, fails)
