@@ -307,6 +307,37 @@ def test_large_answers_are_cut_and_go_on(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttled_replica_catches_up_slowly_and_others_are_not_held_up(
+    tmp_path: Path, side: str
+) -> None:
+    """100 kB to fetch, 200 kB per second allowed."""
+
+    async def story(cluster: Cluster) -> None:
+        broker = 1 if side == "leader" else 3
+        cluster.commit(
+            ConfigRecord(
+                ResourceType.TOPIC,
+                "orders",
+                f"{side}.replication.throttled.replicas",
+                f"0:{broker}",
+            ),
+            *topic(isr=(ONE, TWO)),
+        )
+        cluster.down.add(THREE)
+        for _ in range(20):
+            await cluster.produce(1, "x" * 5000)
+        cluster.down.clear()
+        started = asyncio.get_running_loop().time()
+        await cluster.produce(1, "y")
+        assert asyncio.get_running_loop().time() - started < 0.2
+        await until(lambda: same_everywhere(cluster))
+        assert 0.3 < asyncio.get_running_loop().time() - started < 3
+
+    rate = {f"{side}_replication_throttled_rate": "200000"}
+    run(story, tmp_path, replica_fetch_max_bytes="10000", replica_lag_time_max_ms="60000", **rate)
+
+
 def test_deleted_records_are_gone_everywhere_before_that_is_said(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic())

@@ -129,6 +129,7 @@ class BrokerCollector(Collector):
         partitions = broker.partitions
         led = [p for p in partitions.by_name.values() if p.leading is not None]
         behind = sum(len(p.isr) < len(p.replicas) for p in led)
+        lags = [p.following.lag for p in partitions.by_name.values() if p.following is not None]
         under_min = sum(p.leading is not None and p.leading.under_min_isr for p in led)
         image = broker.controller.image
         simple = {
@@ -136,6 +137,7 @@ class BrokerCollector(Collector):
             "kafka_server_replicamanager_leadercount": len(led),
             "kafka_server_replicamanager_underreplicatedpartitions": behind,
             "kafka_server_replicamanager_underminisrpartitioncount": under_min,
+            "kafka_server_replicafetchermanager_maxlag": max(lags, default=0),
             "kafka_server_socket_server_metrics_connection_count": metrics.connections,
             "kafka_log_logmanager_offlinelogdirectorycount": len(broker.logs.offline_dirs),
             "kafka_controller_kafkacontroller_activecontrollercount": 1,
@@ -153,6 +155,11 @@ class BrokerCollector(Collector):
         waiting.add_metric(("Produce",), partitions.produce_waiting.waiting)
         waiting.add_metric(("Fetch",), partitions.fetch_waiting.waiting)
         yield waiting
+        for name, count in (
+            ("kafka_server_replicamanager_isrexpands", partitions.isr_expands),
+            ("kafka_server_replicamanager_isrshrinks", partitions.isr_shrinks),
+        ):
+            yield CounterMetricFamily(name, name.replace("_", " "), value=count)
         closed = CounterMetricFamily(
             "odradek_connections_closed", "Connections closed, by reason.", labels=("reason",)
         )

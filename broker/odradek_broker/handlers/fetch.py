@@ -294,8 +294,23 @@ class FetchCall(Ticket):
                     ),
                 )
             if asked.fetch_offset < log.written_offset:
-                records = self._records(partition, asked, left, log.written_offset)
+                records = self._records_for_follower(partition, asked, left)
         return _result(partition, asked, records, diverging), log.written_offset
+
+    def _records_for_follower(
+        self, partition: Partition, asked: FetchPartition, left: int
+    ) -> FileRange | None:
+        service, now_ms = self._ctx.broker.partitions, self._ctx.broker.clock.monotonic_ms()
+        throttle, topic_partition = service.leader_throttle, partition.topic_partition
+        throttled = self._request.replica_id not in partition.isr and throttle.concerns(
+            service.image.topic_config(topic_partition.topic), topic_partition.partition
+        )
+        if throttled and throttle.exceeded(now_ms):
+            return None
+        records = self._records(partition, asked, left, partition.log.written_offset)
+        if throttled and records is not None:
+            throttle.passed(records.length, now_ms)
+        return records
 
     def _read_for_consumer(
         self, partition: Partition, asked: FetchPartition, left: int

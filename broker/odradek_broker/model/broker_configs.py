@@ -134,8 +134,8 @@ BROKER_CONFIGS_TEXT = """
 + replica.selector.class                         string  null     -   ro
 - follower.fetch.last.tiered.offset.enable       boolean false    -   cluster
 - replica.alter.log.dirs.io.max.bytes.per.second long    null     0.. cluster
-- leader.replication.throttled.rate              long    null     0.. cluster
-- follower.replication.throttled.rate            long    null     0.. cluster
++ leader.replication.throttled.rate              long    null     0.. cluster
++ follower.replication.throttled.rate            long    null     0.. cluster
 # Controller, quorum, broker life cycle
 - initial.broker.registration.timeout.ms         int     60000   -        ro
 + broker.heartbeat.interval.ms                   int     500     -        ro

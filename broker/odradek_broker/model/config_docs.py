@@ -40,10 +40,14 @@ fetch.max.bytes | Most bytes of records in one fetch response.
 file.delete.delay.ms | Time between marking a file as deleted and removing it.
 flush.messages | Records after which a log is synced to disk.
 flush.ms | Time after which written records are synced to disk.
+follower.replication.throttled.rate | Bytes per second that throttled replicas here may fetch.
+follower.replication.throttled.replicas | Replicas (partition:broker, or *) that fetch slowly.
 index.interval.bytes | Bytes of records between two entries of the offset index.
 inter.broker.listener.name | The listener that brokers use to reach each other.
 internal.segment.bytes | Like segment.bytes, without its lower limit; for tests.
 leader.imbalance.check.interval.seconds | How often the balance of leaders is looked at.
+leader.replication.throttled.rate | Bytes per second that this broker sends to throttled replicas.
+leader.replication.throttled.replicas | Leaders (partition:broker, or *) that send slowly.
 listener.security.protocol.map | Which protocol each listener name speaks.
 listeners | Where this broker accepts connections: name://host:port, separated by commas.
 log.cleaner.backoff.ms | Pause of a cleaner thread that found nothing to clean.

@@ -33,8 +33,8 @@ TOPIC_CONFIGS_TEXT = """
 + message.timestamp.type          string  CreateTime CreateTime|LogAppendTime log.message.timestamp.type
 + message.timestamp.before.max.ms long    LONG_MAX   0..         log.message.timestamp.before.max.ms
 + message.timestamp.after.max.ms  long    3600000    0..         log.message.timestamp.after.max.ms
-- leader.replication.throttled.replicas list ""      throttled   -
-- follower.replication.throttled.replicas list ""    throttled   -
++ leader.replication.throttled.replicas list ""      throttled   -
++ follower.replication.throttled.replicas list ""    throttled   -
 - remote.storage.enable           boolean false      -           -
 - local.retention.ms              long    -2         -2..        log.local.retention.ms
 - local.retention.bytes           long    -2         -2..        log.local.retention.bytes

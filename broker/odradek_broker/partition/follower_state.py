@@ -196,6 +196,7 @@ class FollowerState:
         "backoff_max_ms",
         "failure",
         "failures",
+        "lag",
         "leader",
         "leader_epoch",
         "ready_at_ms",
@@ -211,6 +212,7 @@ class FollowerState:
         self.under_way: FetchPosition | None = None
         self.ready_at_ms = 0.0  # while BACKING_OFF
         self.failures = 0  # in a row
+        self.lag: Offset = 0  # committed records that we lacked after the last answer
         self.failure: str | None = None
         self._numbers = 0
 
@@ -277,6 +279,7 @@ def _answered(
     if event.records_end is not None:
         end_offset = event.records_end
         instructions.append(Append(end_offset))
+    state.lag = max(0, event.high_watermark - end_offset)
     # Told by a leader once, it is committed for good: a new leader that does not know yet how
     # far it reaches does not take it back.
     high_watermark = min(event.high_watermark, end_offset)

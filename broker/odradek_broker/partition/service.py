@@ -37,6 +37,7 @@ from odradek_broker.partition.commands import (
 )
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Peers
+from odradek_broker.partition.throttle import Direction, ReplicationThrottle
 from odradek_broker.partition.waiting import Deadlines, ProgressListener, Purgatory
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
@@ -88,7 +89,11 @@ class PartitionService:
         # with what it decoded, a name or the 16 bytes of a topic id, without building objects.
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.by_id: dict[tuple[bytes, int], Partition] = {}
+        self.leader_throttle = ReplicationThrottle(Direction.LEADER, node_id, settings)
+        self.follower_throttle = ReplicationThrottle(Direction.FOLLOWER, node_id, settings)
         self.refused_commands = 0
+        self.isr_expands = 0
+        self.isr_shrinks = 0
         self._brokers: Mapping[BrokerId, BrokerRegistration] = {}  # as `peers` has them
         self._controller_epoch = -1
         self._awaited_epoch: int | None = None  # see await_registration
@@ -316,7 +321,10 @@ class PartitionService:
         """Give the leader of a partition an event. Raises KafkaError for a fetch it refuses."""
         if partition.leading is not None:
             now_ms = self._clock.monotonic_ms()
+            in_sync = len(partition.leading.isr)
             moved = self._obey(partition, replica_state.step(partition.leading, event, now_ms))
+            self.isr_expands += len(partition.leading.isr) > in_sync
+            self.isr_shrinks += len(partition.leading.isr) < in_sync
             if moved or partition.awaits_deletion:
                 self.mark_dirty(partition)
 

@@ -122,6 +122,7 @@ class LeaderFetcher:
         self._signal: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_ms = float("inf")
+        self._throttled: dict[Key, None] = {}  # left out until the alarm rings
         self._lookups: set[asyncio.Task[None]] = set()
         self._reachable = True
         self._task = self._loop.create_task(self._run())
@@ -200,12 +201,18 @@ class LeaderFetcher:
     def _look_at_touched(self) -> None:
         """Ask the state of each what it wants now, and tell the session."""
         now_ms = self._context.clock.monotonic_ms()
+        throttle = self._context.partitions.follower_throttle
         touched, self._touched = self._touched, {}
         for key in touched:
             entry = self._entries.get(key)
             following = entry.partition.following if entry is not None else None
             if entry is None or following is None or entry.flushing:
                 self._session.forget(key)
+                continue
+            if self._is_throttled(entry.partition) and throttle.exceeded(now_ms):
+                self._session.forget(key)
+                self._throttled[key] = None
+                self._wake_at(throttle.free_at_ms)
                 continue
             position = follower_state.next_fetch(following, entry.partition.log, now_ms)
             if position is not None:
@@ -216,6 +223,13 @@ class LeaderFetcher:
                 self._session.forget(key)
                 if following.status is Status.BACKING_OFF:
                     self._wake_at(following.ready_at_ms)
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        service = self._context.partitions
+        topic, index = partition.topic_partition
+        return service.peers.node_id not in partition.isr and service.follower_throttle.concerns(
+            service.image.topic_config(topic), index
+        )
 
     def _asked(self, index: int, position: FetchPosition) -> FetchPartition:
         return FetchPartition(
@@ -240,6 +254,8 @@ class LeaderFetcher:
     def _on_alarm(self) -> None:
         self._alarm = None
         self._alarm_at_ms = float("inf")
+        self._touched.update(self._throttled)
+        self._throttled.clear()
         for key, entry in self._entries.items():
             following = entry.partition.following
             if following is not None and following.status is Status.BACKING_OFF:
@@ -359,6 +375,8 @@ class LeaderFetcher:
             )
             instructions = follower_state.step(following, event, log, now_ms)
             self._carry_out(entry, instructions, records)
+            if records and self._is_throttled(partition):
+                self._context.partitions.follower_throttle.passed(len(records), now_ms)
         except KafkaError as error:
             self._failed(entry, position, error)
         if following.status is Status.FAILED:
