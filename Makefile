@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash -euo pipefail
 .DEFAULT_GOAL := help
-.PHONY: help run setup tools test test-clients-apache test-long check format lock clean
+.PHONY: help run setup tools test test-clients-apache test-cluster test-long check format lock clean
 
 BIN := .venv/bin
 JOBS ?= 2
@@ -19,6 +19,9 @@ test: .venv/.stamp tools ## run the quick test suite (minutes)
 
 test-long: .venv/.stamp tools ## run the tests that take longer than the quick suite may
 	@$(BIN)/pytest -m long
+
+test-cluster: .venv/.stamp tools ## run all tests with 3 and 5 brokers, the long ones too
+	@$(BIN)/pytest -s broker/broker_tests/cluster cli/cli_tests/test_cluster.py
 
 test-clients-apache: .venv/.stamp tools ## run the client tests against Apache Kafka instead of us
 	@ODRADEK_TEST_ENGINE=apache $(BIN)/pytest broker/broker_tests/clients

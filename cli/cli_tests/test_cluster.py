@@ -103,7 +103,7 @@ def test_errors_name_the_thing(odradek: Odradek, cluster_topic: str) -> None:
     cases = [
         (("partitions", "reassign", "nope:0=1"), "topic nope"),
         (("partitions", "reassign", f"{cluster_topic}:9=1"), "no partition 9"),
-        (("partitions", "reassign", f"{cluster_topic}:0=1,9"), "InvalidReplicaAssignment"),
+        (("partitions", "reassign", f"{cluster_topic}:0=1,9"), "InvalidReplicationAssignment"),
         (("partitions", "reassign", cluster_topic), "--brokers"),
         (("partitions", "reassign", cluster_topic, "--brokers", "1,9"), "no broker 9"),
         (("quorum", "--bootstrap", "127.0.0.1:1"), "no broker answers there"),

@@ -205,10 +205,9 @@ def _explicit(targets: list[Target]) -> dict[Place, list[int]]:
 def _racks(bootstrap: str, brokers: str) -> dict[int, str | None]:
     from odradek_cli.client import connect, settle
 
-    nodes = {
-        node.id: node.rack
-        for node in settle("cluster", connect(bootstrap).describe_cluster()).nodes
-    }
+    admin = connect(bootstrap)  # held by a name: what it was asked fails when it is collected
+    cluster = settle("cluster", admin.describe_cluster())
+    nodes = {node.id: node.rack for node in cluster.nodes}
     try:
         asked = [int(broker) for broker in brokers.split(",")]
     except ValueError:
