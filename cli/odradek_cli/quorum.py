@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
 REQUEST_TIMEOUT_MS = 30_000
-CONNECT_TIMEOUT_MS = 5_000
 
 
 def quorum(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
@@ -84,16 +83,15 @@ def kafka_admin(bootstrap: str, what: str) -> Iterator[KafkaAdminClient]:
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
+    from odradek_cli.client import connect
+
+    connect(bootstrap)  # says so when no broker answers; kafka-python would leave sockets open
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # our one sentence says it once
-    try:
-        admin = KafkaAdminClient(
-            bootstrap_servers=bootstrap.split(","),
-            client_id="odradek",
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
-            bootstrap_timeout_ms=CONNECT_TIMEOUT_MS,
-        )
-    except KafkaError as error:
-        raise CliError(f"--bootstrap {bootstrap}: no broker answers there") from error
+    admin = KafkaAdminClient(
+        bootstrap_servers=bootstrap.split(","),
+        client_id="odradek",
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+    )
     try:
         yield admin
     except KafkaError as error:
