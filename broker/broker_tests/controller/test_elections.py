@@ -167,6 +167,18 @@ class TestEligible:
         world.start(1)
         assert world.show() == "leader 1 epoch 2 isr 1 last 2"
 
+    def test_they_take_the_place_of_the_last_one_that_stopped_uncleanly(self):
+        """It may have lost what is committed. The simulation found it elected, and that lost."""
+        world = self.world()
+        world.alter_isr([1, 2])
+        world.fence(2)
+        world.fence(1)
+        assert world.show() == "leader -1 epoch 1 isr 1 elr 2"
+        world.start(1)  # before 2, which is only cut off
+        assert world.show() == "leader -1 epoch 1 isr 2 last 1"
+        world.heartbeat(2)
+        assert world.show() == "leader 2 epoch 2 isr 2 last 1"
+
     def test_with_min_isr_1_nobody_is(self):
         """The leader may have committed alone since then."""
         world = World(2)

@@ -86,6 +86,26 @@ class TestOrder:
 
         run(story)
 
+    def test_nor_is_an_answer_given_that_rests_on_it(self):
+        """A refusal because of a change that is then lost: nobody would ask again."""
+
+        async def story():
+            log = MemoryLog()
+            controller = await started(log=log)
+            committed = asyncio.get_running_loop().create_future()
+            log.hold = committed
+            first = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
+            second = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not second.done()
+            committed.set_exception(KafkaError(ErrorCode.not_controller))
+            for task in (first, second):
+                with pytest.raises(KafkaError, match="not_controller"):
+                    await task
+
+        run(story)
+
     def test_a_request_is_one_batch(self):
         async def story():
             log = MemoryLog()

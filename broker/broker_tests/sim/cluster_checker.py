@@ -10,9 +10,10 @@ the metadata as soon as anybody has committed it.
                       same everything before it
     committed         what is below a high watermark (of a leader, or told to a follower) is the
                       same in all logs for ever; it has a size, and never loses a record
-    replicated        a record is committed only when min.insync.replicas logs hold it
+    replicated        a record is committed only when min.insync.replicas logs hold it (or held
+                      it: a disk may have lost it since)
     StrongIsr         every member of the controller's ISR has all that is committed
-    leaders have all  whoever takes leadership has all that is committed
+    leaders have all  whoever takes leadership of the newest epoch has all that is committed
     acknowledged      acks=all: it was committed, at that offset, once
     no truncation     below a high watermark
 
@@ -46,6 +47,7 @@ class ClusterChecker:
         self.elections = 0
         self._led: dict[tuple[TopicPartition, LeaderEpoch], tuple[int, int]] = {}
         self._known: dict[tuple[TopicPartition, Offset, LeaderEpoch], Entry] = {}
+        self._holders: dict[tuple[TopicPartition, Offset, LeaderEpoch], set[int]] = {}
         self._values: dict[TopicPartition, set[int]] = {}
 
     def fail(self, what: str) -> None:
@@ -58,6 +60,7 @@ class ClusterChecker:
     def appended(self, log: SimLog, offset: Offset, entry: Entry) -> None:
         key = (log.topic_partition, offset, entry.epoch)
         known = self._known.setdefault(key, entry)
+        self._holders.setdefault(key, set()).add(log.node_id)
         if known != entry:
             self.fail(f"log matching: broker {log.node_id} has {entry} at {key}, not {known}")
 
@@ -104,13 +107,9 @@ class ClusterChecker:
                 self.fail(f"{entry} is in {name} twice")
             values.add(entry.value)
         committed += new
-        holders = sum(
-            disk.logs[name].entries[:high_watermark] == committed
-            for disk in self.disks.values()
-            if name in disk.logs
-        )
-        if holders < self.min_isr:
-            self.fail(f"{name} is committed to {high_watermark} on {holders} brokers")
+        holders = self._holders[name, high_watermark - 1, new[-1].epoch]
+        if len(holders) < self.min_isr:
+            self.fail(f"{name} is committed to {high_watermark} on {sorted(holders)} only")
         self.check_strong_isr(name)
 
     # ------------------------------------------------------------ metadata
@@ -180,7 +179,9 @@ class ClusterChecker:
             self._led[key] = (node_id, life)
             self._world.record(f"{node_id}.{life} leads {name} in {epoch}")
             committed = self.committed.get(name, [])
-            if log.entries[: len(committed)] != committed:
+            partition = self._partition(name)
+            newest = partition is not None and partition.leader_epoch == epoch
+            if newest and log.entries[: len(committed)] != committed:
                 self.fail(
                     f"broker {node_id} leads {name} in epoch {epoch} without some of the "
                     f"{len(committed)} committed"

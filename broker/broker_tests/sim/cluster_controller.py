@@ -110,10 +110,13 @@ class SimController:
         except KafkaError as error:
             reply(Struct(error_code=error.code))
             return
-        if not result.records:
+        if result.records:
+            last_offset = self._append(active, result.records)
+        elif active.latest.offset > node.metadata.image.offset:
+            last_offset = active.latest.offset  # decided by what may never be committed
+        else:
             reply(result.response)
             return
-        last_offset = self._append(active, result.records)
         self._waiting.append(_Waiting(last_offset, reply, result.response))
 
     def _decide(self, active: ActiveController, kind: str, request: Struct) -> Result[Struct]:

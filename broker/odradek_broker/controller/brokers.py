@@ -228,6 +228,9 @@ def _new_incarnation(
 ) -> list[PartitionChangeRecord]:
     """The old incarnation leads nothing any more, and is in sync only where it is alone.
 
+    Not even there if it stopped uncleanly and others are eligible: it may have lost what is
+    committed, they have not. They take its place, also if none of them is back yet.
+
     `image` has the new registration, so a replica whose directory is gone counts as lost."""
     broker_id = record.broker_id
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
@@ -244,12 +247,16 @@ def _new_incarnation(
                 logger.warning("%s-%d was on a disk that is gone, and is empty", topic.name, index)
                 directory = (broker_id, default_dir(image, broker_id))
             if directory is not None or _is_concerned(partition, broker_id):
+                isr = without(partition.isr, {broker_id})
+                unclean = lost or not clean
+                if unclean and isr == (broker_id,):
+                    isr = without(partition.eligible_leader_replicas, {broker_id}) or isr
                 change = changes.of(
                     topic,
                     index,
-                    isr=without(partition.isr, {broker_id}),
+                    isr=isr,
                     directory=directory,
-                    unclean_stop=None if clean and not lost else broker_id,
+                    unclean_stop=broker_id if unclean else None,
                 )
                 found += [change] if change else []
     return found

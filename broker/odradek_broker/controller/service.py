@@ -68,6 +68,7 @@ class ControllerService:
         self._metadata = metadata
         self._clock = clock or SystemClock()
         self._active: ActiveController | None = None
+        self._last_append: asyncio.Future[None] | None = None
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()
         metadata.subscribe(self._committed)
@@ -255,6 +256,10 @@ class ControllerService:
             await self._append(active, result.records)
             if active.latest.offset == self.image.offset:
                 active.latest = self.image  # equal: one of them is enough
+        elif self._last_append is not None and not self._last_append.done():
+            # Decided by what may never be committed. Told too early, a leader whose ISR was
+            # "changed already" would wait for ever for the change to arrive.
+            await asyncio.shield(self._last_append)
         return result.response
 
     def _append(
@@ -268,4 +273,5 @@ class ControllerService:
             last_offset = self._log.next_offset + len(batch) - 1
             committed = self._log.append(batch)
             active.replay(batch, last_offset)
+        self._last_append = committed
         return committed
