@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+
 from odradek_broker.handlers.fetch_session import (
     EVICT_AFTER_MS,
     FetchSession,

@@ -10,6 +10,7 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
+
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.registry import Handler
 from odradek_broker.log.types import FileRange
