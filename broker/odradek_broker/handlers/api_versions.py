@@ -2,11 +2,16 @@
 
 The list is that of the registry. A client that asks in a version that we do not know gets
 UNSUPPORTED_VERSION in the v0 shape together with the list, and asks again with a version it
-finds there (KIP-511). Left out: finalized features (they come with the metadata quorum).
+finds there (KIP-511). From v3 on it tells the features too, as of the metadata image (KIP-584).
 """
 
 import re
 
+from odradek_broker.controller.brokers import (
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    METADATA_VERSION_MIN,
+)
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.wire.struct import Struct
@@ -40,7 +45,23 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
         and SOFTWARE_NAME.fullmatch(request.client_software_version)
     ):
         return Struct(error_code=ErrorCode.invalid_request)
-    return Struct(error_code=ErrorCode.none, api_keys=_offered)
+    image = ctx.broker.controller.image
+    return Struct(
+        error_code=ErrorCode.none,
+        api_keys=_offered,
+        supported_features=[
+            Struct(
+                name=METADATA_VERSION,
+                min_version=METADATA_VERSION_MIN,
+                max_version=METADATA_VERSION_LEVEL,
+            )
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            Struct(name=name, min_version_level=level, max_version_level=level)
+            for name, level in image.features.items()
+        ],
+    )
 
 
 def unsupported() -> Struct:
