@@ -1,7 +1,8 @@
 # Two commands start everything: `make run` shows the broker at work, `make test` proves it.
 # Each target does its own set-up; the second time that takes no time.
 
-SHELL := /bin/bash -euo pipefail
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-long check format lock clean
 
