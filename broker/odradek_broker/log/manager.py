@@ -151,8 +151,9 @@ class LogManager:
             ]
             for count, job in enumerate(as_completed(jobs), 1):
                 job.result()
-                recovered = self._bytes_recovered // 1_000_000
-                say(f"{count} of {total} logs loaded, {recovered} MB recovered")
+                if count % (total // 100 + 1) == 0 or count == total:
+                    recovered = self._bytes_recovered // 1_000_000
+                    say(f"{count} of {total} logs loaded, {recovered} MB recovered")
         for log_dir in self._online():
             log_dir.checkpoint_recovery_points()()
         self._checkpoints.clear()
@@ -177,7 +178,7 @@ class LogManager:
             log = load_log(log_dir, topic_partition, config, options, self._clock.now_ms())
             high_watermark = known.high_watermarks.get(topic_partition, 0)
             log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-            log.checkpointed = options.recovery_point
+            log.checkpointed = log.checkpoint_max = options.recovery_point
             log.cleaned_offset = known.cleaner_offsets.get(topic_partition, -1)
             log_dir.logs.add(log)
             self.logs[topic_partition] = log
