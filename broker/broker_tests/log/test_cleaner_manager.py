@@ -306,6 +306,14 @@ def test_appends_and_rolls_go_on(cleanings):
     assert len(log.log.segments) > 2
 
 
+def test_a_new_topic_does_not_inherit_the_checkpoint_of_a_deleted_one():
+    log = dirty_log()
+    log.clean()
+    assert b"orders 0 80" in log.disk.read("/data/cleaner-offset-checkpoint")
+    log.manager.delete(log.log.topic_partition)
+    assert log.disk.read("/data/cleaner-offset-checkpoint") == b"0\n0\n"
+
+
 # Failures
 
 

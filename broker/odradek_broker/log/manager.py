@@ -268,6 +268,9 @@ class LogManager:
         except OSError as error:
             raise log.log_dir.fail(error) from error
         log.log_dir.doom(path, self._clock.now_ms() + log.config.file_delete_delay_ms)
+        if log.cleaned_offset >= 0:
+            # A topic of the same name must not inherit it.
+            log.log_dir.checkpoint_cleaner_offsets()()
 
     # Running and stopping
 
