@@ -1,6 +1,7 @@
 """However many partitions there are, only so many files are open."""
 
 import os
+import resource
 from pathlib import Path
 
 from broker_tests.log.support import SETTINGS, TOPIC_ID, append, values
@@ -61,3 +62,25 @@ def test_who_was_used_since_the_last_look_keeps_its_file() -> None:
     owners[0].used = owners[2].used = True
     owners[3].file = cache.open(owners[3], "/d/3", create=True)
     assert [owner.file is not None for owner in owners] == [True, False, True, True]
+
+
+def test_files_are_given_back_when_sockets_took_too_many(tmp_path: Path) -> None:
+    """A limit of descriptors that the cache does not know of."""
+    settings = LogSettings(cluster_id="c", node_id=1)
+    manager = LogManager([str(tmp_path)], RealDisk(), SystemClock(), settings)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    logs = [
+        manager.get_or_create(TopicPartition("t", number), TOPIC_ID, LogConfig())
+        for number in range(30)
+    ]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files() + 5, hard))
+    try:
+        for number in range(30, 60):
+            logs.append(manager.get_or_create(TopicPartition("t", number), TOPIC_ID, LogConfig()))
+        for log in logs:
+            append(log, "x")
+            assert values(log) == ["x"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not manager.offline_dirs
+    manager.close()

@@ -35,8 +35,7 @@ class LogSettings:
     high_watermark_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_id_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_id_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
-    # Segment files kept open. Half of a common `ulimit -n` of 8192 and more stays for sockets.
-    open_files_max: int = 4096
+    open_files_max: int = 4096  # segment files kept open, if `ulimit -n` is twice that
 
 
 class Housekeeping:

@@ -377,7 +377,7 @@ class Log:
                 self.segments, self.written_offset, offset, max_bytes, upper_bound, min_one_batch
             )
         except OSError as error:
-            raise self.log_dir.fail(error) from error
+            raise self.log_dir.fail_read(error) from error
 
     @property
     def last_stable_offset(self) -> Offset:

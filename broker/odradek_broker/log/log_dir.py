@@ -4,6 +4,7 @@ A directory that fails once (any OSError while writing, reading or syncing) is o
 the broker restarts; its logs answer KAFKA_STORAGE_ERROR, those of other directories go on.
 """
 
+import errno
 import logging
 import threading
 from collections import deque
@@ -61,6 +62,15 @@ class LogDir:
             self.failure = cause
             logger.error("log directory %s is offline: %s", self.path, cause)
         return LogDirError(self.path, cause)
+
+    def fail_read(self, cause: OSError) -> LogDirError:
+        """As `fail`, but a lack of descriptors or memory is not the disk's fault.
+
+        A write that fails so leaves the log in an unknown state; a read does not.
+        """
+        if cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            return LogDirError(self.path, cause)
+        return self.fail(cause)
 
     def check(self) -> None:
         if self.failure is not None:

@@ -73,7 +73,9 @@ class LogManager:
         self.settings = settings or LogSettings()
         self._disk = disk
         self._clock = clock
-        files = FileCache(disk, self.settings.open_files_max)
+        # At least half of the descriptors are left to sockets.
+        files_max = min(self.settings.open_files_max, disk.open_files_limit() // 2)
+        files = FileCache(disk, files_max)
         self.dirs = [LogDir(path.rstrip("/") or "/", disk, files) for path in dirs]
         self.logs: dict[TopicPartition, Log] = {}
         self._found: dict[TopicPartition, LogDir] = {}  # on disk, not loaded yet
