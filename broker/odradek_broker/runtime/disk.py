@@ -202,13 +202,17 @@ class RealDisk:
         return RealFile(self._open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
 
     def scan(self, directory: str) -> list[FileInfo]:
+        found = []
         with self._retry(lambda: os.scandir(directory)) as entries:
-            return [
-                FileInfo(entry.name, 0, True)
-                if entry.is_dir()
-                else FileInfo(entry.name, entry.stat().st_size, False)
-                for entry in entries
-            ]
+            for entry in entries:
+                try:
+                    is_dir = entry.is_dir()
+                    found.append(
+                        FileInfo(entry.name, 0 if is_dir else entry.stat().st_size, is_dir)
+                    )
+                except FileNotFoundError:
+                    continue  # another thread renamed or removed it since it was listed
+        return found
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
