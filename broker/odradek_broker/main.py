@@ -132,6 +132,7 @@ class Broker:
         everything = await self._controller.start()
         await self._load_logs()
         self._context.partitions.apply(everything)
+        self._context.partitions.set_aside_strays()
         self._controller.subscribe(self._context.partitions.apply)
         self._controller.subscribe(self._reconfigure)
         await self._controller.register_broker(

@@ -13,7 +13,7 @@ from enum import Enum
 from random import Random
 
 from broker_tests.sim.network import Link, Weather
-from broker_tests.sim.world import World
+from broker_tests.sim.world import HostCrashedError, World
 
 
 class Kind(Enum):
@@ -26,6 +26,7 @@ class Kind(Enum):
     STORM = "storm"  # loss, duplicates, stragglers
     WIPE = "wipe"
     SLOW_DISK = "slow-disk"
+    FLAKY = "flaky"  # dies in the middle of its work, again and again
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Fault:
     at_ms: int
     duration_ms: int
     nodes: tuple[int, ...]  # whom it hits; for a cut: from, to; for a split: one side
+    chases_leader: bool = False  # hits whoever leads when it begins, if anybody does
 
     def __str__(self) -> str:
         end_ms = self.at_ms + self.duration_ms
@@ -51,22 +53,25 @@ MIX: dict[Kind, tuple[int, int]] = {
     Kind.STORM: (3, 1500),
     Kind.WIPE: (1, 500),
     Kind.SLOW_DISK: (2, 1500),
+    Kind.FLAKY: (4, 5000),
 }
+LEADER_KINDS = (Kind.CRASH, Kind.PAUSE, Kind.ISOLATE, Kind.SLOW_DISK)
 GAP_MAX_MS = 900  # between the beginnings of two faults
-
-CALM = Weather()
 
 
 def draw_schedule(rng: Random, node_ids: Sequence[int], end_ms: int) -> tuple[Fault, ...]:
-    kinds = list(MIX)
-    weights = [weight for weight, _ in MIX.values()]
+    # A seed uses some of the kinds only: where one kind is everywhere, others have no chance.
+    kinds = [kind for kind in MIX if rng.random() < 0.5] or [rng.choice(list(MIX))]
+    weights = [MIX[kind][0] for kind in kinds]
     faults = []
     at_ms = rng.randint(100, GAP_MAX_MS)
     while at_ms < end_ms:
         kind = rng.choices(kinds, weights)[0]
         longest = min(MIX[kind][1], end_ms - at_ms)
         duration_ms = rng.randint(min(10, longest), longest)
-        faults.append(Fault(kind, at_ms, duration_ms, _draw_nodes(rng, kind, node_ids)))
+        nodes = _draw_nodes(rng, kind, node_ids)
+        chases_leader = kind in LEADER_KINDS and rng.random() < 0.5
+        faults.append(Fault(kind, at_ms, duration_ms, nodes, chases_leader))
         # Sometimes at once: faults that overlap are the ones nobody thought of.
         at_ms += rng.choice((0, rng.randint(1, GAP_MAX_MS), rng.randint(1, GAP_MAX_MS)))
     return tuple(faults)
@@ -77,20 +82,44 @@ def _draw_nodes(rng: Random, kind: Kind, node_ids: Sequence[int]) -> tuple[int, 
         return tuple(node_ids)
     if kind is Kind.CUT:
         return tuple(rng.sample(node_ids, 2))
-    if kind is Kind.SPLIT:
+    if kind is Kind.SPLIT or kind is Kind.FLAKY:
         return tuple(sorted(rng.sample(node_ids, rng.randint(1, len(node_ids) - 1))))
     return (rng.choice(node_ids),)
 
 
 class Injector:
-    """Applies a schedule to a world. `may_wipe` says whether a disk can be spared now."""
+    """Applies a schedule to a world.
 
-    def __init__(self, world: World, may_wipe: Callable[[int], bool]) -> None:
+    `may_wipe(node_id)` says whether that disk can be spared now, `leader()` who leads.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        may_wipe: Callable[[int], bool],
+        leader: Callable[[], int | None],
+        calm: Weather,
+    ) -> None:
         self._world = world
         self._may_wipe = may_wipe
-        # Hosts whose flushes are slow now; nodes look here.
-        self.slow_disks: dict[int, int] = {}
+        self._leader = leader
+        self._calm = calm
+        world.network.weather = calm
         self._rng = world.rng("storm")
+        self._flaky_rng = world.rng("flaky")
+        # Nodes ask for these two: hosts whose flushes are slow now (ms), and flaky hosts.
+        self.slow_disks: dict[int, int] = {}
+        self.flaky: dict[int, float] = {}
+
+    def crash_point(self, node_id: int, *, critical: bool = False) -> None:
+        """Between two effects of a node: a flaky one may die here.
+
+        Critical is right after something that must not be forgotten (a vote): few such moments
+        come, so each is used.
+        """
+        chance = self.flaky.get(node_id)
+        if chance is not None and self._flaky_rng.random() < (0.5 if critical else chance):
+            raise HostCrashedError
 
     def schedule(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
@@ -101,14 +130,18 @@ class Injector:
         world = self._world
         world.record("heal")
         world.network.mend_all()
-        world.network.weather = replace(CALM)
+        world.network.weather = self._calm
         self.slow_disks.clear()
+        self.flaky.clear()
         for node_id in world.hosts:
             world.resume(node_id)
             world.start(node_id)
 
     def _begin(self, fault: Fault) -> None:
         world = self._world
+        leader = self._leader() if fault.chases_leader else None
+        if leader is not None:
+            fault = replace(fault, nodes=(leader,))
         world.record(f"fault {fault}")
         first = fault.nodes[0]
         match fault.kind:
@@ -131,6 +164,9 @@ class Injector:
                     world.wipe(first)
             case Kind.SLOW_DISK:
                 self.slow_disks[first] = self._rng.randint(20, 400)
+            case Kind.FLAKY:
+                chance = self._rng.choice((0.0, 0.02))
+                self.flaky.update(dict.fromkeys(fault.nodes, chance))
         world.after(fault.duration_ms, self._end, fault)
 
     def _end(self, fault: Fault) -> None:
@@ -144,9 +180,12 @@ class Injector:
             case Kind.ISOLATE | Kind.CUT | Kind.SPLIT:
                 world.network.mend(self._links(fault))
             case Kind.STORM:
-                world.network.weather = replace(CALM)
+                world.network.weather = self._calm
             case Kind.SLOW_DISK:
                 self.slow_disks.pop(fault.nodes[0], None)
+            case Kind.FLAKY:
+                for node_id in fault.nodes:
+                    self.flaky.pop(node_id, None)
 
     def _links(self, fault: Fault) -> list[Link]:
         if fault.kind is Kind.CUT:

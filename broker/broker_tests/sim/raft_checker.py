@@ -60,6 +60,7 @@ class RaftChecker:
         self._watches: dict[int, Watch] = {}
         self._heard: dict[int, dict[int, int]] = {}  # leader -> voter -> when
         self._in_snapshots: list[VotersAt] = []
+        self._votes: dict[tuple[ReplicaKey, LeaderEpoch], ReplicaKey] = {}
         self._voters_seen: dict[int, VoterSet] = {}
         self._lost_disks: dict[ReplicaKey, MemoryLog] = {}
 
@@ -85,6 +86,9 @@ class RaftChecker:
     def wiping(self, node: RaftNode) -> None:
         """A lost disk has acknowledged what it had; it can never vote again."""
         self._lost_disks[node.key] = node.disk.log
+        self.forget(node)
+
+    def forget(self, node: RaftNode) -> None:
         self._watches[node.node_id] = Watch()
 
     def requested(self, node: RaftNode, request: Request) -> None:
@@ -129,6 +133,12 @@ class RaftChecker:
             self.fail(node, f"leads epoch {state.epoch} out of touch with a majority")
 
     # ------------------------------------------------------------ leaders
+
+    def voting(self, node: RaftNode, epoch: LeaderEpoch, candidate: ReplicaKey) -> None:
+        """A vote leaves the host: one per disk and epoch."""
+        before = self._votes.setdefault((node.key, epoch), candidate)
+        if before != candidate:
+            self.fail(node, f"votes for {before.id} and for {candidate.id} in epoch {epoch}")
 
     def became_leader(self, node: RaftNode, epoch: LeaderEpoch) -> None:
         leader = self.leaders.setdefault(epoch, node.key)
@@ -230,6 +240,8 @@ class RaftChecker:
         if state.role is not Role.LEADER:
             return
         position = OffsetAndEpoch(high_watermark, state.log.epoch_before(high_watermark))
+        if position.epoch != state.epoch:
+            self.fail(node, f"commits {position} in epoch {state.epoch}")
         durable = 0
         for voter in state.voters.voters:
             node_log = self.nodes[voter.key.id].disk.log

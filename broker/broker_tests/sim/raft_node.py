@@ -15,12 +15,13 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from broker_tests.sim.faults import Injector
 from broker_tests.sim.raft_disk import RaftDisk, StoredSnapshot
 from broker_tests.sim.world import Address, World
 from odradek_broker.model.ids import Offset
 from odradek_broker.raft import quorum
 from odradek_broker.raft.log_view import LogView
-from odradek_broker.raft.messages import Request, Response
+from odradek_broker.raft.messages import Request, Response, VoteRequest, VoteResponse
 from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import (
@@ -53,9 +54,10 @@ from odradek_broker.raft.voters import VoterSet
 if TYPE_CHECKING:
     from broker_tests.sim.raft_checker import RaftChecker
 
-FETCH_BYTES_MAX = 300  # a few batches, so that catching up takes several fetches
 VOTE_FILE_MS_MAX = 10
 FLUSH_MS_MAX = 10
+SLOW_FLUSH_CHANCE = 0.02
+SLOW_FLUSH_MS_MAX = 200
 _SNAPSHOT = struct.Struct(">IQ")  # checksum of all before it, number of its voter set
 
 
@@ -89,14 +91,16 @@ class RaftNode:
         formatted_with: VoterSet,
         peers: tuple[int, ...],
         checker: RaftChecker,
-        slow_disks: dict[int, int],
+        injector: Injector,
+        fetch_bytes_max: int,
     ) -> None:
         self.world = world
         self.node_id = node_id
         self.config = config
         self.peers = peers
         self.checker = checker
-        self._slow_disks = slow_disks
+        self._injector = injector
+        self._fetch_bytes_max = fetch_bytes_max
         self._rng = world.rng(f"node-{node_id}")
         self._disk_rng = world.rng(f"disk-{node_id}")
         directory_id = next(
@@ -227,6 +231,7 @@ class RaftNode:
     def _carry_out(self, instructions: list[Instruction], at: int) -> None:
         """Instructions from index `at` on; the vote file may take its time."""
         for index in range(at, len(instructions)):
+            self._injector.crash_point(self.node_id)
             instruction = instructions[index]
             if isinstance(instruction, PersistVote):
                 delay_ms = self._disk_ms(VOTE_FILE_MS_MAX)
@@ -239,6 +244,8 @@ class RaftNode:
                 self._persist(instruction)
             else:
                 self._carry_out_one(instruction)
+        if instructions and isinstance(instructions[0], PersistVote):
+            self._injector.crash_point(self.node_id, critical=True)
 
     def _vote_persisted(self, instructions: list[Instruction], index: int) -> None:
         vote = instructions[index]
@@ -258,11 +265,13 @@ class RaftNode:
         world, log = self.world, self.disk.log
         match instruction:
             case Send(to, correlation_id, request):
+                if isinstance(request, VoteRequest) and not request.pre_vote:
+                    self.checker.voting(self, request.epoch, self.key)
                 world.send(self.node_id, to, ToNode(correlation_id, request))
             case Reply(ticket, response):
                 self._reply(ticket, response)
             case ReplyWithRecords(ticket, fetched, from_offset):
-                batches = log.read(from_offset, FETCH_BYTES_MAX)
+                batches = log.read(from_offset, self._fetch_bytes_max)
                 self._reply(ticket, replace(fetched, batches=batches))
             case ReplyWithSnapshotChunk(ticket, chunk, max_bytes):
                 stored = log.stored_snapshots[-1]
@@ -294,14 +303,22 @@ class RaftNode:
     def _reply(self, ticket: object, response: Response) -> None:
         assert isinstance(ticket, Ticket)
         if ticket.address is not None:
+            state = self.state
+            if isinstance(response, VoteResponse) and response.granted and state and state.voted:
+                if state.voted.id == ticket.address.node_id:  # else it is a pre-vote
+                    self.checker.voting(self, state.epoch, state.voted)
             message = FromNode(ticket.correlation_id, response)
             self.world.reply(self.node_id, ticket.address, message)
 
     def _disk_ms(self, longest: int) -> int:
-        slow_ms = self._slow_disks.get(self.node_id)
+        rng = self._disk_rng
+        slow_ms = self._injector.slow_disks.get(self.node_id)
         if slow_ms is not None:
-            return self._disk_rng.randint(slow_ms // 2, slow_ms)
-        return self._disk_rng.randint(0, longest) if self._disk_rng.random() < 0.5 else 0
+            return rng.randint(slow_ms // 2, slow_ms)
+        chance = rng.random()
+        if chance < SLOW_FLUSH_CHANCE:
+            return rng.randint(longest, SLOW_FLUSH_MS_MAX)
+        return rng.randint(0, longest) if chance < 0.5 else 0
 
     def _flushed(self, end_offset: Offset, generation: int) -> None:
         state = self.state

@@ -12,10 +12,11 @@ length of the faults matters.
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from broker_tests.sim.faults import Fault, Injector, draw_schedule, shrink
+from broker_tests.sim.network import Weather
 from broker_tests.sim.raft_checker import RaftChecker
 from broker_tests.sim.raft_node import RaftNode, Ticket, new_uuid
 from broker_tests.sim.world import SimulationError, World
@@ -30,7 +31,7 @@ from odradek_broker.raft.voters import Voter, VoterSet
 FAULTS_MS = 10_000
 LIVE_MS = 12_000
 CALM_MS = 1_500  # the quiet leader is watched this long after the cut follower is back
-CONFIG = QuorumConfig(
+CALM_CONFIG = QuorumConfig(
     election_timeout_ms=200,
     election_backoff_max_ms=200,
     fetch_timeout_ms=400,
@@ -39,6 +40,21 @@ CONFIG = QuorumConfig(
     fetch_max_wait_ms=150,
     snapshot_chunk_bytes=5,
 )
+
+
+def hasty_config(latency_max_ms: int) -> QuorumConfig:
+    """So little patience that elections collide: several candidates in one epoch, leaders that
+    live just long enough to write something."""
+    return replace(
+        CALM_CONFIG,
+        election_timeout_ms=2 * latency_max_ms + 5,
+        election_backoff_max_ms=50,
+        fetch_timeout_ms=200,
+        fetch_max_wait_ms=60,
+    )
+
+
+FETCH_BYTES_MAX = (1, 300)  # one batch or a few: catching up takes several fetches
 OPERATOR = Ticket(None, 0)
 
 
@@ -66,33 +82,38 @@ class RaftRun:
     ) -> None:
         self.world = World(seed, keep_trace=keep_trace)
         self.checker = RaftChecker(self.world)
-        self.injector = Injector(self.world, self._may_wipe)
+        setup_rng = self.world.rng("setup")
+        weather = Weather(latency_max_ms=setup_rng.choice((4, 10, 30)))
+        self.injector = Injector(self.world, self._may_wipe, self._leader_id, weather)
         self._load_rng = self.world.rng("load")
         self._operator_rng = self.world.rng("operator")
         self._writes = 0
         self._loaded = True
-        setup_rng = self.world.rng("setup")
         node_ids = tuple(range(1, setup_rng.choice((3, 3, 4, 5)) + 1))
         self._voters_wanted = setup_rng.choice((1, 3, 3, 3, min(5, len(node_ids))))
         # A cluster starts with one voter or with all that it wants.
         first = node_ids[: setup_rng.choice((1, self._voters_wanted, self._voters_wanted))]
         self._changes_voters = setup_rng.random() < 0.6
+        hasty = hasty_config(weather.latency_max_ms)
+        self.config = setup_rng.choice((CALM_CONFIG, hasty))
         self._add_nodes(node_ids, first, setup_rng)
         drawn = draw_schedule(self.world.rng("faults"), node_ids, FAULTS_MS)
         self.faults = drawn if faults is None else faults
         self.injector.schedule(self.faults)
 
     def _add_nodes(self, node_ids: tuple[int, ...], first: tuple[int, ...], rng: Random) -> None:
+        fetch_bytes_max = rng.choice(FETCH_BYTES_MAX)
         voters = VoterSet(tuple(Voter(ReplicaKey(i, new_uuid(rng))) for i in first))
         for node_id in node_ids:
             node = RaftNode(
                 self.world,
                 node_id,
-                CONFIG,
+                self.config,
                 formatted_with=voters if node_id in first else VoterSet(),
                 peers=node_ids,
                 checker=self.checker,
-                slow_disks=self.injector.slow_disks,
+                injector=self.injector,
+                fetch_bytes_max=fetch_bytes_max,
             )
             self.checker.nodes[node_id] = node
             self.world.add(node_id, node)
@@ -157,6 +178,8 @@ class RaftRun:
                     f"{state.key.id} is at {state.log.end}, committed {state.high_watermark}, "
                     f"leader {leader.key.id} at {leader.log.end}"
                 )
+        if not leader.is_voter:
+            return f"leader {leader.key.id} is no voter"
         return f"a voter of {leader.voters.keys} is gone" if self._lost_voter(leader) else None
 
     def _cut_off_a_follower(self) -> None:
@@ -172,7 +195,7 @@ class RaftRun:
         epoch = leader.epoch
         world.record(f"cut off {follower}")
         world.network.cut(links)
-        world.run_until(world.now_ms + 4 * CONFIG.fetch_timeout_ms)
+        world.run_until(world.now_ms + 4 * self.config.fetch_timeout_ms)
         world.network.mend(links)
         world.run_until(world.now_ms + CALM_MS)
         now = self._unsettled()
@@ -184,6 +207,11 @@ class RaftRun:
 
     def _states(self) -> list[QuorumState]:
         return [node.state for node in self.nodes.values() if node.state is not None]
+
+    def _leader_id(self) -> int | None:
+        """The one with the highest epoch, if several believe to lead."""
+        leaders = [state for state in self._states() if state.role is Role.LEADER]
+        return max(leaders, key=lambda state: state.epoch).key.id if leaders else None
 
     # ------------------------------------------------------------ load
 
@@ -209,8 +237,8 @@ class RaftRun:
         rng = self._load_rng
         node = rng.choice(list(self.nodes.values()))
         host = self.world.hosts[node.node_id]
-        if host.up and not host.paused:
-            node.take_snapshot()
+        if host.up:
+            self.world.after_on(node.node_id, 0, node.take_snapshot)
         if self._loaded:
             self.world.after(rng.randint(100, 1200), self._somebody_snapshots)
 
@@ -220,16 +248,16 @@ class RaftRun:
         """Replaces lost voters; while there is load, also changes voters for no reason."""
         rng = self._operator_rng
         for node in self.nodes.values():
-            host = self.world.hosts[node.node_id]
-            if not node.is_leader or host.paused or node.state is None:
+            if not node.is_leader or node.state is None:
                 continue
             request = self._voter_change(node.state)
             if request is not None:
                 self.world.record(f"operator {node.node_id} {type(request).__name__}")
-                node.give(ReceivedRequest(OPERATOR, request))
+                event = ReceivedRequest(OPERATOR, request)
+                self.world.after_on(node.node_id, 0, node.give, event)
             elif self._loaded and rng.random() < 0.1:
                 self.world.record(f"operator {node.node_id} resign")
-                node.give(Resign())
+                self.world.after_on(node.node_id, 0, node.give, Resign())
         self.world.after(rng.randint(50, 800), self._operate)
 
     def _voter_change(self, leader: QuorumState) -> Request | None:

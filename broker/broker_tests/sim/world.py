@@ -21,10 +21,15 @@ from broker_tests.sim.network import Network, Weather
 
 # An endless loop between nodes must end the run, not the test session.
 EVENTS_MAX = 2_000_000
+RESTART_MS_MAX = 10  # a process that died in the middle of its work is back so soon
 
 
 class SimulationError(AssertionError):
     """An invariant does not hold. The message says which, where and when."""
+
+
+class HostCrashedError(Exception):
+    """Raised by a node in the middle of its work: the process dies right there."""
 
 
 class Address(NamedTuple):
@@ -116,8 +121,12 @@ class World:
             return
         if host.paused:
             host.deferred.append((action, args))
-        else:
+            return
+        try:
             action(*args)
+        except HostCrashedError:
+            self.crash(node_id)
+            self.after(self._crash_rng.randint(1, RESTART_MS_MAX), self.start, node_id)
 
     # ------------------------------------------------------------ hosts
 
@@ -130,7 +139,7 @@ class World:
             host.up = True
             host.life += 1
             self.record(f"start {node_id}.{host.life}")
-            host.node.start()
+            self._on_host(node_id, host.life, host.node.start, ())
 
     def crash(self, node_id: int) -> None:
         host = self.hosts[node_id]

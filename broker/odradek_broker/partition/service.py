@@ -63,6 +63,11 @@ class PartitionService:
             if self._node_id in change.after.replicas:
                 self._host(delta.after, change)
 
+    def set_aside_strays(self) -> None:
+        """After the first `apply`: logs on disk that belong to no partition of this broker."""
+        for topic_partition in [tp for tp in self.logs.logs if tp not in self.by_name]:
+            self.logs.set_aside(topic_partition)
+
     def _host(self, image: MetadataImage, change: PartitionChange) -> None:
         name, index = change.topic.name, change.partition
         partition = self.by_name.get((name, index))
