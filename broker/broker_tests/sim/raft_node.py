@@ -40,6 +40,7 @@ from odradek_broker.raft.types import (
     Reply,
     ReplyWithRecords,
     ReplyWithSnapshotChunk,
+    RequestFailed,
     Send,
     SnapshotCreated,
     SnapshotLoaded,
@@ -100,7 +101,7 @@ class RaftNode:
         self.peers = peers
         self.checker = checker
         self._injector = injector
-        self._fetch_bytes_max = fetch_bytes_max
+        self.fetch_bytes_max = fetch_bytes_max
         self._rng = world.rng(f"node-{node_id}")
         self._disk_rng = world.rng(f"disk-{node_id}")
         directory_id = next(
@@ -155,6 +156,9 @@ class RaftNode:
             self.give(ReceivedRequest(ticket, message.request))
         else:
             self.give(ReceivedResponse(source.node_id, message.correlation_id, message.response))
+
+    def refused(self, target: int, message: ToNode) -> None:
+        self.give(RequestFailed(message.correlation_id))
 
     def take_snapshot(self) -> None:
         """Writes a snapshot of what is applied; drops the log before it."""
@@ -271,7 +275,7 @@ class RaftNode:
             case Reply(ticket, response):
                 self._reply(ticket, response)
             case ReplyWithRecords(ticket, fetched, from_offset):
-                batches = log.read(from_offset, self._fetch_bytes_max)
+                batches = log.read(from_offset, self.fetch_bytes_max)
                 self._reply(ticket, replace(fetched, batches=batches))
             case ReplyWithSnapshotChunk(ticket, chunk, max_bytes):
                 stored = log.stored_snapshots[-1]
@@ -303,12 +307,15 @@ class RaftNode:
     def _reply(self, ticket: object, response: Response) -> None:
         assert isinstance(ticket, Ticket)
         if ticket.address is not None:
-            state = self.state
-            if isinstance(response, VoteResponse) and response.granted and state and state.voted:
-                if state.voted.id == ticket.address.node_id:  # else it is a pre-vote
-                    self.checker.voting(self, state.epoch, state.voted)
+            if isinstance(response, VoteResponse) and response.granted:
+                self._check_vote(ticket.address.node_id)
             message = FromNode(ticket.correlation_id, response)
             self.world.reply(self.node_id, ticket.address, message)
+
+    def _check_vote(self, candidate_id: int) -> None:
+        state = self.state
+        if state is not None and state.voted is not None and state.voted.id == candidate_id:
+            self.checker.voting(self, state.epoch, state.voted)  # else it was a pre-vote
 
     def _disk_ms(self, longest: int) -> int:
         rng = self._disk_rng

@@ -29,7 +29,7 @@ from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
 
 FAULTS_MS = 10_000
-LIVE_MS = 12_000
+LIVE_MS = 6_000
 CALM_MS = 1_500  # the quiet leader is watched this long after the cut follower is back
 CALM_CONFIG = QuorumConfig(
     election_timeout_ms=200,
@@ -55,6 +55,7 @@ def hasty_config(latency_max_ms: int) -> QuorumConfig:
 
 
 FETCH_BYTES_MAX = (1, 300)  # one batch or a few: catching up takes several fetches
+FETCH_BYTES_HEALED = 10_000  # how long it takes to catch up then says something
 OPERATOR = Ticket(None, 0)
 
 
@@ -149,6 +150,8 @@ class RaftRun:
         world.after(300, self._operate)
         world.run_until(FAULTS_MS)
         self._loaded = False
+        for node in self.nodes.values():
+            node.fetch_bytes_max = FETCH_BYTES_HEALED
         self.injector.heal()
         self._settle("after the faults")
         outcome.healed_in_ms = world.now_ms - FAULTS_MS

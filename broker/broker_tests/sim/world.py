@@ -48,6 +48,9 @@ class Node(Protocol):
     def handle(self, source: Address, message: Any) -> None:
         """A message has arrived."""
 
+    def refused(self, target: int, message: Any) -> None:
+        """Nobody listens there: a connection was refused. (A cut link is silent.)"""
+
     def crash(self, rng: Random) -> None:
         """The process is gone, and with it what was not durable; `rng` says how much."""
 
@@ -186,10 +189,12 @@ class World:
             self.after(delay_ms, self._deliver, sender, target.node_id, target.life, message)
 
     def _deliver(self, sender: Address, target: int, life: int | None, message: Any) -> None:
-        host = self.hosts.get(target)
-        if host is None or not host.up or life not in (None, host.life):
-            return
-        self._on_host(target, host.life, host.node.handle, (sender, message))
+        host = self.hosts[target]
+        if host.up and life in (None, host.life):
+            self._on_host(target, host.life, host.node.handle, (sender, message))
+        elif not host.up and life is None and not self.network.is_cut(target, sender.node_id):
+            node = self.hosts[sender.node_id].node
+            self._on_host(sender.node_id, sender.life, node.refused, (target, message))
 
     # ------------------------------------------------------------ trace
 
