@@ -1,9 +1,10 @@
 # Two commands start everything: `make run` shows the broker at work, `make test` proves it.
 # Each target does its own set-up; the second time that takes no time.
 
-SHELL := /bin/bash -euo pipefail
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run setup tools test test-clients-apache test-cluster test-long check format lock clean
+.PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean
 
 BIN := .venv/bin
 JOBS ?= 2
@@ -35,6 +36,10 @@ check: .venv/.stamp ## lint, formatting, types and the layering of the packages
 format: .venv/.stamp ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+gen: .venv/.stamp ## write generated files again (a test holds them equal to their sources)
+	@$(BIN)/python -m odradek_broker.wire.generate
+	@$(BIN)/ruff format -q broker/odradek_broker/wire/kio_table.py
 
 lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
 	@.ci/setup lock

@@ -73,6 +73,9 @@ logger = logging.getLogger(__name__)
 SLOW_START_SECONDS = 0.5
 DRAIN_SECONDS = 5.0
 HOUSEKEEPING_SECONDS = 1.0
+# A thread that compacts or recovers gives way to the event loop after this long; Python's own
+# 5 ms showed as a median loop lag of 5 ms during compaction, this as 1.3 ms.
+SWITCH_INTERVAL_SECONDS = 0.001
 
 
 class StartError(Exception):
@@ -443,6 +446,7 @@ async def _serve(settings: Settings) -> None:
 def run_broker(settings: Settings) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code."""
     _raise_file_limit()
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     for warning in settings.warnings:
         logger.warning(warning)
     try:

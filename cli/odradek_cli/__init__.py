@@ -1,0 +1,1 @@
+"""The `odradek` command: thin, one file per command group."""

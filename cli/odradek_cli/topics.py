@@ -143,7 +143,8 @@ def _describe(admin: AdminClient, name: str) -> dict[str, Any]:
         }
     return {
         "name": name,
-        "topic_id": str(topic.topic_id),
+        # librdkafka prints plain base64; Kafka's tools print the URL-safe form.
+        "topic_id": str(topic.topic_id).replace("+", "-").replace("/", "_"),
         "internal": topic.is_internal,
         "configs": {
             entry.name: entry.value

@@ -1,0 +1,1 @@
+"""The Kubernetes operator. Not yet: the place is kept."""

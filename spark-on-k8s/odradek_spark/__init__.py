@@ -1,0 +1,1 @@
+"""Pipelines on Spark through PySpark. Not yet: the place is kept."""

@@ -134,7 +134,7 @@ def test_offsets_delete_records_and_log_dirs(broker: Server, topic: str, tmp_pat
     assert sizes[f"{topic}-1"] == 0
 
 
-def test_cluster_id_and_api_versions(broker: Server) -> None:
+def test_cluster_id_api_versions_and_features(broker: Server) -> None:
     done = kafka_tool(
         "org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap
     )
@@ -155,6 +155,11 @@ def test_cluster_id_and_api_versions(broker: Server) -> None:
     assert f"{broker.bootstrap} (id: 1 rack: null isFenced: false)" in done.stdout
     assert "Produce(0): 0 to 13 [usable: 13]" in done.stdout
     assert "Fetch(1): 4 to 18 [usable: 18]" in done.stdout
+
+    done = kafka_tool(
+        "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", broker.bootstrap, "describe"
+    )
+    assert "Feature: metadata.version" in done.stdout
 
 
 def test_topic_deletion_frees_the_directory(broker: Server, topic: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -22,7 +23,7 @@ from broker_tests.clients.support import (
     take,
 )
 from broker_tests.conftest import StartBroker
-from broker_tests.harness import Server
+from broker_tests.harness import Server, on_apache
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -158,3 +159,20 @@ def test_stop_is_clean(start_broker: StartBroker, topic: str, tmp_path: Path) ->
         assert time.monotonic() - started < 10
     assert (broker.data_dir / ".kafka_cleanshutdown").exists()
     broker.start()
+
+
+@pytest.mark.skipif(on_apache(), reason="about our own file names in our own data directory")
+def test_a_log_that_the_metadata_does_not_know_is_kept_aside(broker: Server, topic: str) -> None:
+    """1. A topic has records. 2. The metadata log is lost. 3. Nothing of the records is lost."""
+    create_topic(broker, topic)
+    produce(broker, topic, numbered(10))
+    broker.stop()
+    shutil.rmtree(broker.data_dir / "__cluster_metadata-0")
+    before = (broker.data_dir / f"{topic}-0" / "00000000000000000000.log").read_bytes()
+    broker.start()
+    (aside,) = broker.data_dir.glob(f"{topic}-0.*-stray")
+    assert (aside / "00000000000000000000.log").read_bytes() == before
+    assert f"{topic}-0 is of no topic of this cluster" in broker.log()
+    create_topic(broker, topic)
+    produce(broker, topic, numbered(1))
+    consume(broker, topic, 1)

@@ -21,6 +21,7 @@ from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.model.ids import Offset
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
+from odradek_broker.runtime.disk import Disk
 from odradek_broker.runtime.sim_disk import SimDisk
 from odradek_broker.wire.record_batch import (
     CONTROL_BIT,
@@ -66,8 +67,9 @@ class Written(NamedTuple):
 class CompactedLog:
     """`written`: every record ever, by offset. `aborted`: offsets of aborted ones."""
 
-    def __init__(self, disk: SimDisk, config: LogConfig = CONFIG) -> None:
+    def __init__(self, disk: Disk, config: LogConfig = CONFIG, directory: str = "/data") -> None:
         self.disk = disk
+        self.directory = directory
         self.config = config
         self.clock = ManualClock(NOW_MS)
         self.written: dict[Offset, Written] = {}
@@ -79,7 +81,7 @@ class CompactedLog:
         self.manager, self.log = self._open()
 
     def _open(self) -> tuple[LogManager, Log]:
-        manager = LogManager(["/data"], self.disk, self.clock, SETTINGS)
+        manager = LogManager([self.directory], self.disk, self.clock, SETTINGS)
         manager.load(config_of=lambda _topic_partition: self.config)
         log = manager.get_or_create(TP, TOPIC_ID, self.config)
         log.high_watermark = log.written_offset
@@ -158,8 +160,9 @@ class CompactedLog:
     def on_a_copy_of_its_disk(self) -> "CompactedLog":
         """As the next process finds it; what was written is shared, so do not write more."""
         other = copy.copy(self)
-        other.disk = copy.deepcopy(self.disk)
-        other.disk._locks.clear()
+        other.disk = disk = copy.deepcopy(self.disk)
+        assert isinstance(disk, SimDisk)
+        disk._locks.clear()
         other.manager, other.log = other._open()
         return other
 

@@ -36,8 +36,8 @@ def test_flush_beside_everything_else(tmp_path: Path) -> None:
         thread.start()
     rng = Random(20251116)
     try:
-        for _ in range(3000):
-            append(log, "x" * rng.randrange(300))
+        for number in range(3000):
+            append(log, "x" * rng.randrange(300), leader_epoch=number // 10)
             action = rng.random()
             if action < 0.01:
                 log.truncate_to(max(log.log_start_offset, log.log_end_offset - rng.randrange(40)))

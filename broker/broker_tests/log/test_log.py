@@ -191,6 +191,29 @@ def test_lookup_by_timestamp_with_records_out_of_order() -> None:
         assert (found and found.offset) == offset
 
 
+def test_the_youngest_record_is_looked_for_among_those_that_are_left() -> None:
+    log = open_log(SimDisk())
+    for timestamp in (90, 50, 70, 60):
+        append(log, "x", timestamp=NOW_MS + timestamp)
+    log.advance_log_start_offset(1)
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert (found.offset, found.timestamp) == (2, NOW_MS + 70)
+
+
+def test_truncation_takes_the_snapshots_of_the_lost_history_along() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    append(log, "a")
+    log.roll(NOW_MS)
+    append(log, "b")
+    log.roll(NOW_MS)
+    assert disk.exists(f"{log.dir}/{2:020d}.snapshot")
+    log.truncate_to(1)
+    assert not disk.exists(f"{log.dir}/{2:020d}.snapshot")
+    assert disk.exists(f"{log.dir}/{1:020d}.snapshot")
+
+
 def test_deleted_records_are_out_of_range_and_their_segments_go_with_retention() -> None:
     disk = SimDisk()
     log = open_log(disk, LogConfig(segment_bytes=310, file_delete_delay_ms=1000))

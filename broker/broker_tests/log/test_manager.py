@@ -274,6 +274,25 @@ def test_a_truncation_below_the_checkpoint_rewrites_it_at_once() -> None:
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
 
 
+def test_a_checkpoint_counts_when_it_is_on_disk_not_before() -> None:
+    """The cleaner relies on it; and one on its way must not outlive a truncation."""
+    disk = SimDisk()
+    manager = open_manager(disk)
+    log = manager.get_or_create(tp(0), TOPIC_ID, LogConfig(segment_bytes=100))
+    for value in "abc":
+        append(log, value * 20)
+    log.flush()
+    on_its_way = log.log_dir.checkpoint_recovery_points()
+    assert log.cleanable_segments == []
+    log.truncate_to(1)
+    on_its_way()
+    assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
+    append(log, "d" * 20)
+    log.flush()
+    log.log_dir.checkpoint_recovery_points()()
+    assert len(log.cleanable_segments) == 1
+
+
 def test_a_damaged_checkpoint_costs_time_not_data() -> None:
     disk = SimDisk()
     manager = open_manager(disk)

@@ -191,11 +191,12 @@ class LogMachine(RuleBasedStateMachine):
         self.disk.crash(Random(seed))
         self.open()
         end = self.log.log_end_offset
-        assert end >= min(self.durable, self.history[-1].last + 1 if self.history else 0)
+        assert all(one.last < end for one in self.history if one.last < self.durable)
         assert self.log.log_start_offset <= start
         self.history = [one for one in self.history if one.last < end]
         if not self.gaps:
-            assert end == (self.history[-1].last + 1 if self.history else end)
+            kept = self.history[-1].last + 1 if self.history else end
+            assert end == max(kept, self.log.log_start_offset)
 
     # What must always hold
 

@@ -24,7 +24,7 @@ class Weather:
     latency_max_ms: int = 8
     loss: float = 0.0
     duplication: float = 0.0
-    # A few messages take this long: they arrive after several newer ones.
+    # A few messages, and all second copies, take up to this long: newer ones overtake them.
     straggler: float = 0.0
     straggler_max_ms: int = 1500
 
@@ -55,7 +55,7 @@ class Network:
             return []
         delays = [self._delay_ms()]
         if random() < weather.duplication:
-            delays.append(self._delay_ms())
+            delays.append(self._rng.randint(0, weather.straggler_max_ms))
         return delays
 
     def _delay_ms(self) -> int:

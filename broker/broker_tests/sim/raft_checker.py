@@ -7,6 +7,7 @@ epoch); wherever it is appended it must have the content and the predecessor of 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, NoReturn
@@ -51,6 +52,7 @@ class RaftChecker:
     def __init__(self, world: World) -> None:
         self._world = world
         self.nodes: dict[int, RaftNode] = {}
+        self.seen: Counter[str] = Counter()  # instructions by name: did this run test anything?
         self.leaders: dict[LeaderEpoch, ReplicaKey] = {}
         self.committed_log: list[Committed] = []
         self._index: dict[Offset, int] = {}  # base offset -> index in committed_log
@@ -94,6 +96,21 @@ class RaftChecker:
     def requested(self, node: RaftNode, request: Request) -> None:
         if isinstance(request, FetchRequest | FetchSnapshotRequest):
             self._heard[node.node_id][request.replica.id] = self._world.now_ms
+
+    def answered(self, node: RaftNode, state: QuorumState, request: Request) -> None:
+        """What a leader believes to be durable on another disk is durable there."""
+        if state.leadership is None or not isinstance(request, FetchRequest):
+            return
+        progress = state.leadership.progress.get(request.replica)
+        if progress is None or progress.match_offset <= state.log.start.offset:
+            return
+        offset = progress.match_offset
+        position = OffsetAndEpoch(offset, state.log.epoch_before(offset))
+        if not self._log_of(request.replica).durably_has(position):
+            self.fail(node, f"believes {position} to be on the disk of {request.replica.id}")
+
+    def _log_of(self, key: ReplicaKey) -> MemoryLog:
+        return self._lost_disks.get(key) or self.nodes[key.id].disk.log
 
     def stepped(self, node: RaftNode, state: QuorumState) -> None:
         try:
@@ -244,8 +261,7 @@ class RaftChecker:
             self.fail(node, f"commits {position} in epoch {state.epoch}")
         durable = 0
         for voter in state.voters.voters:
-            node_log = self.nodes[voter.key.id].disk.log
-            durable += self._lost_disks.get(voter.key, node_log).durably_has(position)
+            durable += self._log_of(voter.key).durably_has(position)
         if durable < state.voters.majority:
             self.fail(node, f"commits {position}, on {durable} of {len(state.voters)} disks")
 

@@ -202,6 +202,8 @@ class RaftNode:
             f"{state.log.end_offset} {state.high_watermark} {len(instructions)}"
         )
         self.checker.stepped(self, state)
+        if isinstance(event, ReceivedRequest):
+            self.checker.answered(self, state, event.request)
         self._carry_out(instructions, 0)
         self._settle(state)
 
@@ -267,6 +269,7 @@ class RaftNode:
 
     def _carry_out_one(self, instruction: Instruction) -> None:
         world, log = self.world, self.disk.log
+        self.checker.seen[type(instruction).__name__] += 1
         match instruction:
             case Send(to, correlation_id, request):
                 if isinstance(request, VoteRequest) and not request.pre_vote:

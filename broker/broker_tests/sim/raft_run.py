@@ -12,6 +12,7 @@ length of the faults matters.
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -69,8 +70,8 @@ class Outcome:
     events: int = 0
     epochs: int = 0
     committed: int = 0
-    voter_changes: int = 0
     healed_in_ms: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
 
 
 class RaftRun:
@@ -84,7 +85,10 @@ class RaftRun:
         self.world = World(seed, keep_trace=keep_trace)
         self.checker = RaftChecker(self.world)
         setup_rng = self.world.rng("setup")
-        weather = Weather(latency_max_ms=setup_rng.choice((4, 10, 30)))
+        weather = Weather(
+            latency_max_ms=setup_rng.choice((4, 10, 30)),
+            duplication=setup_rng.choice((0.0, 0.05)),
+        )
         self.injector = Injector(self.world, self._may_wipe, self._leader_id, weather)
         self._load_rng = self.world.rng("load")
         self._operator_rng = self.world.rng("operator")
@@ -139,6 +143,7 @@ class RaftRun:
         outcome.events = self.world.events
         outcome.epochs = max(self.checker.leaders, default=0)
         outcome.committed = len(self.checker.committed_log)
+        outcome.seen = self.checker.seen
         return outcome
 
     def _run_phases(self, outcome: Outcome) -> None:
@@ -279,7 +284,8 @@ class RaftRun:
             state = rng.choice(observers).state
             return AddVoterRequest(state.as_voter, timeout_ms=500) if state else None
         if len(voters) > wanted and self._loaded:
-            return RemoveVoterRequest(rng.choice(voters.keys))
+            itself = leader.is_voter and rng.random() < 0.4  # the hard case
+            return RemoveVoterRequest(leader.key if itself else rng.choice(voters.keys))
         return None
 
     def _lost_voter(self, leader: QuorumState) -> ReplicaKey | None:

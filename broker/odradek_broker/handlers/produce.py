@@ -39,31 +39,34 @@ Answers = tuple[str | None, bytes | None, list[ProducePartitionResult]]
 
 
 def serve(ctx: RequestContext, frame: bytearray, body_at: int) -> None:
-    ProduceCall(ctx, decode_produce(ctx.api_version, frame, body_at)).start()
+    request = decode_produce(ctx.api_version, frame, body_at)
+    ProduceCall(ctx, request).start(request)
 
 
 class ProduceCall(Ticket):
     """One produce request until every partition in it is settled."""
 
-    __slots__ = ("_acks", "_ctx", "_request", "_results", "_starting", "_unsettled")
+    __slots__ = ("_acks", "_asked", "_ctx", "_results", "_starting", "_unsettled")
 
     def __init__(self, ctx: RequestContext, request: ProduceRequest) -> None:
         super().__init__(ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0))
         self._ctx = ctx
-        self._request = request
         self._acks = request.acks
+        # Not the request itself: a finished ticket may stay in the purgatory's heap until its
+        # deadline, and would keep the frame with all its records in memory.
+        self._asked = [(name, topic_id, len(asked)) for name, topic_id, asked in request.topics]
         # One result per partition in the order of the request. One that waits holds already
         # what it will say if all goes well.
         self._results: list[ProducePartitionResult] = []
         self._unsettled: set[int] = set()
         self._starting = True
 
-    def start(self) -> None:
+    def start(self, request: ProduceRequest) -> None:
         broker = self._ctx.broker
         valid_acks = self._acks in (0, 1, ACKS_ALL)
         now_ms = broker.clock.now_ms()
         partitions = broker.partitions
-        for name, topic_id, asked in self._request.topics:
+        for name, topic_id, asked in request.topics:
             for index, records in asked:
                 if name is not None:
                     partition = partitions.by_name.get((name, index))
@@ -170,8 +173,8 @@ class ProduceCall(Ticket):
             return
         results = iter(self._results)
         topics = [
-            (name, topic_id, [next(results) for _ in asked])
-            for name, topic_id, asked in self._request.topics
+            (name, topic_id, [next(results) for _ in range(count)])
+            for name, topic_id, count in self._asked
         ]
         nodes: list[NodeEndpoint] = []
         if any(result.error_code in LEADER_ERRORS for result in self._results):

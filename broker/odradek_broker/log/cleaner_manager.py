@@ -43,7 +43,8 @@ SLICE_SECONDS = 0.001
 # Long enough for the operating system to run the other thread.
 YIELD_SECONDS = 0.000_05
 STOP_TIMEOUT_SECONDS = 30.0
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# Not the fault of the log directory, and perhaps over soon.
+_PASSING_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,7 @@ class CleanerManager:
         elif isinstance(error, CleaningAbortedError) or run.outdated:
             self._runs_aborted += 1
             logger.info("cleaning of %s given up: it changed meanwhile", log.dir)
-        elif isinstance(error, OSError) and error.errno not in _DISK_FULL:
+        elif isinstance(error, OSError) and error.errno not in _PASSING_ERRORS:
             log.log_dir.fail(error)
         else:
             self._count_failure(log, error)

@@ -18,7 +18,7 @@ changes nothing.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 from odradek_broker.log.batches import scan_batches
 from odradek_broker.log.cleanable import Cleanable, Source, group_sources
@@ -149,12 +149,15 @@ class CleanerRun:
         data = bytes(uncompressed_records(batch, header))
         columns = read_columns(data, header.record_count)
         base, first_dirty = header.base_offset, self._first_dirty
-        keys, offsets = [], []
-        for key, delta in zip(columns.keys, columns.offset_deltas, strict=True):
-            if key is not None and base + delta >= first_dirty:
-                keys.append(key)
-                offsets.append(base + delta)
-        return offset_map.put(keys, offsets) == len(keys)
+        keys, offsets = columns.keys, [base + delta for delta in columns.offset_deltas]
+        if base < first_dirty or None in keys:
+            wanted = [
+                number
+                for number, (key, offset) in enumerate(zip(keys, offsets, strict=True))
+                if key is not None and offset >= first_dirty
+            ]
+            keys, offsets = [keys[n] for n in wanted], [offsets[n] for n in wanted]
+        return offset_map.put(cast("list[bytes]", keys), offsets) == len(keys)
 
     def _prepare_recovery(self) -> None:
         """Recovery takes a gap for a lost record, so it must not look at what was cleaned.

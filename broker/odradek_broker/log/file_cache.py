@@ -26,16 +26,20 @@ class FileCache:
         self.disk = disk
         self.capacity = capacity
         self._owners: deque[OpensFile] = deque()
+        disk.when_files_run_out(self._release_half)
 
     def open(self, owner: OpensFile, path: str, *, create: bool) -> File:
-        self._make_room()
+        self._make_room(self.capacity)
         file = self.disk.open(path, create=create)
         self._owners.append(owner)
         return file
 
-    def _make_room(self) -> None:
+    def _release_half(self) -> None:
+        self._make_room(len(self._owners) // 2)
+
+    def _make_room(self, capacity: int) -> None:
         for _ in range(2 * len(self._owners)):
-            if len(self._owners) < self.capacity:
+            if len(self._owners) < capacity:
                 return
             owner = self._owners.popleft()
             if owner.used:

@@ -33,6 +33,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
 DELETE_DIR = "-delete"
+STRAY_DIR = "-stray"
 _DIR_NAME = re.compile(r"(.+)-(\d+)")
 _DELETE_DIR_NAME = re.compile(r".+-\d+\.[0-9a-f]{32}-delete|.+\.[0-9a-f]{32}-delete")
 # A directory name has at most 255 bytes; `.<32 hex digits>-delete` takes 40 of them.
@@ -61,9 +62,9 @@ def parse_dir_name(name: str) -> TopicPartition | None:
     return TopicPartition(match[1], int(match[2])) if match else None
 
 
-def delete_dir_name(topic_partition: TopicPartition) -> str:
+def retired_dir_name(topic_partition: TopicPartition, suffix: str) -> str:
     """`orders-3` → `orders-3.<32 hex digits>-delete`; a long topic name is cut to fit."""
-    tail = f".{uuid.uuid4().hex}{DELETE_DIR}"
+    tail = f".{uuid.uuid4().hex}{suffix}"
     return str(topic_partition)[: _NAME_MAX - len(tail)] + tail
 
 

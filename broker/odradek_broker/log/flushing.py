@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 # Guards the few lines where a flush in its thread and the loop's thread set the same fields.
 publishing = threading.Lock()
+# A truncation on the loop and a flush in its thread must not write the same file at once, nor
+# an older state over a newer one. Rare enough for one lock for all logs.
+_saving_epochs = threading.Lock()
 
 
 def flush(log: "Log", now_ms: int | None) -> None:
@@ -64,10 +67,11 @@ def _sync_names(log: "Log") -> None:
 
 
 def save_epochs(log: "Log", *, sync: bool = True) -> None:
-    if log.epochs.dirty:
-        log.epochs.dirty = False
-        path = f"{log.dir}/{LEADER_EPOCH_CHECKPOINT}"
-        log.log_dir.disk.write(path, log.epochs.encode(), sync=sync)
+    with _saving_epochs:
+        if log.epochs.dirty:
+            log.epochs.dirty = False
+            path = f"{log.dir}/{LEADER_EPOCH_CHECKPOINT}"
+            log.log_dir.disk.write(path, log.epochs.encode(), sync=sync)
 
 
 def finish(log: "Log", *, sync: bool) -> None:

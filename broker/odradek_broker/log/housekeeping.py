@@ -4,15 +4,21 @@
 files. What may block for long (fsync, unlink of a gigabyte) comes back as jobs for a thread.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.model.log_config import LONG_MAX
 
 Job = Callable[[], None]
+
+# Retention may have to read the time index of a segment: 200 logs are about 10 ms of the loop.
+RETENTION_LOGS_PER_TICK = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +35,7 @@ class LogSettings:
     high_watermark_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_id_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_id_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
-    # Segment files kept open. Half of a common `ulimit -n` of 8192 and more stays for sockets.
-    open_files_max: int = 4096
+    open_files_max: int = 4096  # segment files kept open, if `ulimit -n` is twice that
 
 
 class Housekeeping:
@@ -38,6 +43,7 @@ class Housekeeping:
         self._dirs = dirs
         self._settings = settings
         self._next_ms: dict[str, int] = {}
+        self._to_retain: deque[Log] = deque()
         # A sealed segment is being flushed: the cleaner waits for the checkpoint that says so.
         self._rolled = False
 
@@ -57,7 +63,7 @@ class Housekeeping:
             if log_dir.failure is not None:
                 continue
             if retention:
-                self._apply_retention(log_dir, now_ms)
+                self._to_retain.extend(log_dir.logs)
             if flush:
                 jobs += self._flush_jobs(log_dir, now_ms)
             if expire:
@@ -72,6 +78,7 @@ class Housekeeping:
             doomed = log_dir.take_doomed(now_ms)
             if doomed:
                 jobs.append(partial(log_dir.remove, doomed))
+        self._apply_retention(now_ms)
         return jobs
 
     def _due(self, what: str, interval_ms: int, now_ms: int) -> bool:
@@ -82,12 +89,12 @@ class Housekeeping:
         self._next_ms[what] = now_ms + interval_ms
         return next_ms is not None
 
-    def _apply_retention(self, log_dir: LogDir, now_ms: int) -> None:
-        for log in list(log_dir.logs):
-            try:
-                log.delete_old_segments(now_ms)
-            except LogDirError:
-                return
+    def _apply_retention(self, now_ms: int) -> None:
+        for _ in range(min(RETENTION_LOGS_PER_TICK, len(self._to_retain))):
+            log = self._to_retain.popleft()
+            if not log.removed:
+                with suppress(LogDirError):
+                    log.delete_old_segments(now_ms)
 
     def _flush_jobs(self, log_dir: LogDir, now_ms: int) -> list[Job]:
         """A sealed segment is synced soon after the roll, as Kafka does; else as settings ask."""

@@ -71,6 +71,7 @@ class Log:
         "_aborted",
         "_pending",
         "changed",
+        "checkpoint_max",
         "checkpointed",
         "cleaned_offset",
         "config",
@@ -118,7 +119,10 @@ class Log:
         self.log_end_offset = log_end_offset  # counts what is queued
         self.written_offset = log_end_offset  # readers see nothing at or past it
         self.recovery_point = recovery_point  # all below was fsynced
-        self.checkpointed: Offset = recovery_point  # as the checkpoint file has it
+        # The recovery point in the checkpoint file is at least `checkpointed`, and at most
+        # `checkpoint_max`: a newer one may be on its way to the disk.
+        self.checkpointed: Offset = recovery_point
+        self.checkpoint_max: Offset = recovery_point
         self.cleaned_offset: Offset = -1  # all below was compacted once; -1: nothing ever was
         self.high_watermark: Offset = log_start_offset  # set by the partition
         self.flushed_ms = now_ms  # when the last flush took place
@@ -373,7 +377,7 @@ class Log:
                 self.segments, self.written_offset, offset, max_bytes, upper_bound, min_one_batch
             )
         except OSError as error:
-            raise self.log_dir.fail(error) from error
+            raise self.log_dir.fail_read(error) from error
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -415,6 +419,10 @@ class Log:
             return None
         record, header = found
         return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+
+    def begin_leader_epoch(self, epoch: LeaderEpoch) -> None:
+        """This broker leads from now on: the epoch is known before its first record."""
+        self.epochs.assign(epoch, self.log_end_offset)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch up to `epoch` and where it ends; (-1, -1) if unknown (KIP-101)."""
@@ -470,7 +478,7 @@ class Log:
             self.truncations += 1
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self.dir_synced = False
-        if self.checkpointed > self.recovery_point:
+        if self.checkpoint_max > self.recovery_point:
             # New bytes will follow where old, synced ones were: a crash must not trust them.
             self.log_dir.checkpoint_recovery_points()()
             self.log_dir.checkpoint_log_starts()()

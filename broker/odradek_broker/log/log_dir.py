@@ -4,10 +4,12 @@ A directory that fails once (any OSError while writing, reading or syncing) is o
 the broker restarts; its logs answer KAFKA_STORAGE_ERROR, those of other directories go on.
 """
 
+import errno
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -50,6 +52,7 @@ class LogDir:
         self._writing = threading.Lock()
         self._versions: dict[str, int] = {}  # of each checkpoint: the newest one made …
         self._written: dict[str, int] = {}  # … and the newest one written
+        self._digests: dict[str, bytes] = {}
 
     def __repr__(self) -> str:
         return f"LogDir({self.path}{', offline' if self.failure else ''})"
@@ -60,6 +63,15 @@ class LogDir:
             self.failure = cause
             logger.error("log directory %s is offline: %s", self.path, cause)
         return LogDirError(self.path, cause)
+
+    def fail_read(self, cause: OSError) -> LogDirError:
+        """As `fail`, but a lack of descriptors or memory is not the disk's fault.
+
+        A write that fails so leaves the log in an unknown state; a read does not.
+        """
+        if cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            return LogDirError(self.path, cause)
+        return self.fail(cause)
 
     def check(self) -> None:
         if self.failure is not None:
@@ -115,31 +127,50 @@ class LogDir:
             logger.warning("%s is damaged and ignored", path)
         return offsets or {}
 
-    def checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
+    def checkpoint(
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, Offset],
+        after: Callable[[], None] = lambda: None,
+    ) -> Callable[[], None]:
         """Prepare a checkpoint; call what comes back, in any thread, to write it.
 
-        One that is overtaken by a newer one of the same name is not written any more.
+        One that is overtaken by a newer one of the same name is not written any more. `after`
+        is called when it is on disk.
         """
-        data = checkpoints.encode_offsets(offsets)
         version = self._versions[name] = self._versions.get(name, 0) + 1
 
         def write() -> None:
             with self._writing:
                 if self.failure is not None or version < self._written.get(name, 0):
                     return
-                try:
-                    self.disk.write(f"{self.path}/{name}", data)
-                except OSError as error:
-                    raise self.fail(error) from error
+                data = checkpoints.encode_offsets(offsets)
+                digest = blake2b(data, digest_size=16).digest()
+                if digest != self._digests.get(name):  # an idle broker does not write
+                    try:
+                        self.disk.write(f"{self.path}/{name}", data)
+                    except OSError as error:
+                        raise self.fail(error) from error
+                    self._digests[name] = digest
                 self._written[name] = version
+                after()
 
         return write
 
     def checkpoint_recovery_points(self) -> Callable[[], None]:
-        offsets = {}
-        for log in self.logs:
-            offsets[log.topic_partition] = log.checkpointed = max(log.recovery_point, 0)
-        return self.checkpoint(checkpoints.RECOVERY_POINT, offsets)
+        offsets = {log: max(log.recovery_point, 0) for log in self.logs}
+        for log, offset in offsets.items():
+            log.checkpoint_max = max(log.checkpoint_max, offset)
+
+        def written() -> None:
+            for log, offset in offsets.items():
+                log.checkpointed = log.checkpoint_max = offset
+
+        return self.checkpoint(
+            checkpoints.RECOVERY_POINT,
+            {log.topic_partition: offset for log, offset in offsets.items()},
+            written,
+        )
 
     def checkpoint_log_starts(self) -> Callable[[], None]:
         """Only those that the name of the first segment does not tell."""

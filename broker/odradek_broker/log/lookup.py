@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from odradek_broker.log.segment import LogSegment
+from odradek_broker.log.time_index import NO_TIMESTAMP
 from odradek_broker.log.types import AbortedTransaction
 from odradek_broker.model.ids import Offset
 from odradek_broker.wire.record_batch import BatchHeader
@@ -30,13 +31,20 @@ def find_by_timestamp(
 def find_max_timestamp(
     segments: Sequence[LogSegment], start_offset: Offset, end_offset: Offset
 ) -> tuple[Record, BatchHeader] | None:
-    """The first of the youngest records of the log."""
-    candidates = [segment for segment in segments if segment.size]
-    if not candidates:
+    """The first of the youngest records in [start, end)."""
+    youngest = None
+    for segment in segments:
+        if segment.size == 0:
+            continue
+        timestamp, offset = segment.max_timestamp
+        if offset < start_offset:  # its youngest record was deleted
+            later = (h.max_timestamp for _, h in segment.headers() if h.last_offset >= start_offset)
+            timestamp = max(later, default=NO_TIMESTAMP)
+        if youngest is None or timestamp > youngest[0]:
+            youngest = timestamp, segment
+    if youngest is None:
         return None
-    segment = max(candidates, key=lambda candidate: candidate.max_timestamp.timestamp)
-    timestamp = segment.max_timestamp.timestamp
-    return find_by_timestamp([segment], timestamp, start_offset, end_offset)
+    return find_by_timestamp([youngest[1]], youngest[0], start_offset, end_offset)
 
 
 def find_aborted(

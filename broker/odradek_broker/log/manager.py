@@ -22,10 +22,12 @@ from odradek_broker.log.dir_identity import LogDirConfigError, new_directory_id,
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_cache import FileCache
 from odradek_broker.log.file_names import (
+    DELETE_DIR,
     PARTITION_METADATA,
-    delete_dir_name,
+    STRAY_DIR,
     is_delete_dir,
     parse_dir_name,
+    retired_dir_name,
 )
 from odradek_broker.log.housekeeping import Housekeeping, Job, LogSettings
 from odradek_broker.log.loading import LoadOptions, load_log
@@ -73,7 +75,9 @@ class LogManager:
         self.settings = settings or LogSettings()
         self._disk = disk
         self._clock = clock
-        files = FileCache(disk, self.settings.open_files_max)
+        # At least half of the descriptors are left to sockets.
+        files_max = min(self.settings.open_files_max, disk.open_files_limit() // 2)
+        files = FileCache(disk, files_max)
         self.dirs = [LogDir(path.rstrip("/") or "/", disk, files) for path in dirs]
         self.logs: dict[TopicPartition, Log] = {}
         self._found: dict[TopicPartition, LogDir] = {}  # on disk, not loaded yet
@@ -152,8 +156,9 @@ class LogManager:
             ]
             for count, job in enumerate(as_completed(jobs), 1):
                 job.result()
-                recovered = self._bytes_recovered // 1_000_000
-                say(f"{count} of {total} logs loaded, {recovered} MB recovered")
+                if count % (total // 100 + 1) == 0 or count == total:
+                    recovered = self._bytes_recovered // 1_000_000
+                    say(f"{count} of {total} logs loaded, {recovered} MB recovered")
         for log_dir in self._online():
             log_dir.checkpoint_recovery_points()()
         self._checkpoints.clear()
@@ -178,7 +183,7 @@ class LogManager:
             log = load_log(log_dir, topic_partition, config, options, self._clock.now_ms())
             high_watermark = known.high_watermarks.get(topic_partition, 0)
             log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-            log.checkpointed = options.recovery_point
+            log.checkpointed = log.checkpoint_max = options.recovery_point
             log.cleaned_offset = known.cleaner_offsets.get(topic_partition, -1)
             log_dir.logs.add(log)
             self.logs[topic_partition] = log
@@ -255,19 +260,42 @@ class LogManager:
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Rename the directory now, remove it after `file.delete.delay.ms`."""
+        log = self.logs.get(topic_partition)
+        path = self._retire(topic_partition, DELETE_DIR)
+        if log is not None and path is not None:
+            log.log_dir.doom(path, self._clock.now_ms() + log.config.file_delete_delay_ms)
+
+    def set_aside(self, topic_partition: TopicPartition) -> None:
+        """A log that the cluster's metadata does not know: renamed to `-stray`, never removed.
+
+        A crash in the middle of a topic's deletion leaves such a log; so does a metadata log
+        that somebody lost, and then it holds data that is still wanted.
+        """
+        path = self._retire(topic_partition, STRAY_DIR)
+        logger.warning(
+            "%s is of no topic of this cluster; kept as %s, remove it if you do not need it",
+            topic_partition,
+            path,
+        )
+
+    def _retire(self, topic_partition: TopicPartition, suffix: str) -> str | None:
+        """Forget a log and rename its directory; the new path."""
         log = self.logs.pop(topic_partition, None)
         if log is None:
-            return
+            return None
         log.removed = True
         log.log_dir.logs.discard(log)
         if log.log_dir.failure is not None:
-            return
-        path = f"{log.log_dir.path}/{delete_dir_name(topic_partition)}"
+            return None
+        path = f"{log.log_dir.path}/{retired_dir_name(topic_partition, suffix)}"
         try:
             self._disk.rename(log.dir, path)
         except OSError as error:
             raise log.log_dir.fail(error) from error
-        log.log_dir.doom(path, self._clock.now_ms() + log.config.file_delete_delay_ms)
+        if log.cleaned_offset >= 0:
+            # A topic of the same name must not inherit it.
+            log.log_dir.checkpoint_cleaner_offsets()()
+        return path
 
     # Running and stopping
 

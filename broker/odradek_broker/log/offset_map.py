@@ -15,7 +15,7 @@ keys, however long these are.
 
 The hash stands for the key: two of a billion keys have the same one with a probability of
 10^-21, and unlike with MD5 nobody can make two keys on purpose that do. Measurements, and why
-it is no dict: adr/0010-cleaner-offset-map.md.
+it is no dict: adr/0004-cleaner-offset-map.md.
 """
 
 import mmap

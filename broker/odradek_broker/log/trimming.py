@@ -85,18 +85,23 @@ def truncate(log: "Log", offset: Offset) -> None:
     active = kept[-1]
     active.sealed = active.synced = False
     log.segments = kept
+    disk = log.log_dir.disk
+    snapshots = [snapshot for snapshot in snapshot_offsets(log) if snapshot > offset]
+    for snapshot in snapshots:  # of a history that is no more
+        disk.remove(snapshot_path(log.dir, snapshot))
     for segment in reversed(doomed):  # the last one first: a crash leaves no hole
         segment.remove()
-    log.log_dir.disk.sync_dir(log.dir)
+    disk.sync_dir(log.dir)
     end = active.truncate_to(offset)
     log.log_end_offset = log.written_offset = end
     log.high_watermark = min(log.high_watermark, end)
     log.epochs.truncate_from_end(end)
-    if log.producers.entries or log.producers.snapshot_offset > end:
+    if log.producers.entries:
         log.producers = restore_producer_state(
-            log.log_dir.disk, log.dir, log.segments, snapshot_offsets(log), end
+            disk, log.dir, log.segments, snapshot_offsets(log), end
         )
-    log.producers.end_offset = end
+    else:
+        log.producers = ProducerState(end)
     save_epochs(log)
 
 

@@ -145,18 +145,25 @@ class PartitionService:
         self._awaited_epoch = None
         commands = commands_of_image(self.image, self._node_id, self._controller_epoch)
         self._carry_out(commands)
-        self.delete_strays()
+        self.clear_strays()
 
-    def delete_strays(self) -> None:
-        """Logs of topics that were deleted, or of replicas that were moved, in our absence."""
+    def clear_strays(self) -> None:
+        """Logs that are not of this broker: of moved replicas (deleted), or of no topic (kept).
+
+        A topic is not gone before all its replicas are, so a log of no topic is what a crash
+        left, or all that is left of a metadata log that somebody lost.
+        """
         for topic_partition in [tp for tp in self.logs.logs if tp not in self.by_name]:
             topic = self.image.topics.get(topic_partition.topic)
             known = topic and topic.partitions.get(topic_partition.partition)
             if known and self._node_id in known.replicas:
                 continue
-            logger.info("%s does not belong to this broker any more: deleting", topic_partition)
             try:
-                self.logs.delete(topic_partition)
+                if topic is None:
+                    self.logs.set_aside(topic_partition)
+                else:
+                    logger.info("%s was moved to other brokers: deleting", topic_partition)
+                    self.logs.delete(topic_partition)
             except LogDirError as error:
                 self.directory_failed(error)
 

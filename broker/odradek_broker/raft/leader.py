@@ -71,7 +71,9 @@ def on_fetch(
     ):
         _answer_with_records(state, ticket, request, out)
     else:
-        # A replica waits once: its older fetch has been given up, or it would not ask again.
+        older = leadership.waiting.get(request.replica)
+        if older is not None:  # the replica gave it up, or it would not ask again
+            out.append(Reply(older.ticket, _response(state)))
         deadline_ms = now_ms + min(request.max_wait_ms, state.config.fetch_max_wait_ms)
         leadership.waiting[request.replica] = WaitingFetch(ticket, request, deadline_ms)
 

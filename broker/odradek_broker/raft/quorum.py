@@ -114,7 +114,7 @@ def _resume_role(state: QuorumState, leader_id: NodeId | None, now_ms: float) ->
 def step(state: QuorumState, event: Event, now_ms: float) -> list[Instruction]:
     """Changes `state` by one event; returns what the driver has to do, in order."""
     out: list[Instruction] = []
-    leader_before = (state.leader_id, state.epoch)
+    leader_before = state.leader
     voters_before = state.log.voters.newest
     _pass_time(state, now_ms, out)
     _handle(state, event, now_ms, out)
@@ -122,7 +122,7 @@ def step(state: QuorumState, event: Event, now_ms: float) -> list[Instruction]:
     follower.update_own_voter(state, now_ms, out)
     if state.log.voters.newest is not voters_before:
         out.append(VotersChanged(state.log.voters.newest))
-    if (state.leader_id, state.epoch) != leader_before:
+    if state.leader != leader_before:
         out.append(LeaderChanged(state.leader))
     vote = state.vote_state()
     if vote != state.persisted:

@@ -160,7 +160,7 @@ class QuorumState:
     log: LogView
 
     epoch: LeaderEpoch = 0  # never falls, not even across restarts
-    leader_id: NodeId | None = None  # of this epoch
+    leader_id: NodeId | None = None  # of this epoch; itself while Leader and while Resigned
     leader_endpoints: tuple[Endpoint, ...] = ()
     voted: ReplicaKey | None = None  # in this epoch
     persisted: VoteState = field(default_factory=VoteState)
@@ -181,11 +181,11 @@ class QuorumState:
 
     @property
     def voters(self) -> VoterSet:
-        return self.log.newest_voters
+        return self.log.voters.newest.voters
 
     @property
     def is_voter(self) -> bool:
-        return self.log.newest_voters.contains(self.key)
+        return self.log.voters.newest.voters.contains(self.key)
 
     @property
     def may_stand(self) -> bool:
@@ -199,6 +199,9 @@ class QuorumState:
 
     @property
     def leader(self) -> LeaderAndEpoch:
+        """Who leads, for others to know; a resigned leader sends nobody to itself."""
+        if self.role is Role.RESIGNED:
+            return LeaderAndEpoch(None, self.epoch)
         return LeaderAndEpoch(self.leader_id, self.epoch, self.leader_endpoints)
 
     @property

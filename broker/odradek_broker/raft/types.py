@@ -38,7 +38,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """`ticket` is the driver's: it comes back in the `Reply`, once or (a lost wait) never."""
+    """`ticket` is the driver's: it comes back in exactly one reply, maybe many steps later."""
 
     ticket: object
     request: Request

@@ -59,7 +59,7 @@ def on_voter_change(
 
 
 def check_no_change_pending(state: QuorumState, leadership: Leadership) -> None:
-    if not leader.may_commit(leadership, state.high_watermark):
+    if state.high_watermark <= leadership.epoch_start_offset:
         raise RefusedError(
             ErrorCode.request_timed_out,
             f"the leader has not committed a record of its epoch {state.epoch} yet",

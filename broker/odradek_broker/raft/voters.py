@@ -33,29 +33,24 @@ class VoterSet:
     """Voters ordered by node id, at most one per id."""
 
     voters: tuple[Voter, ...] = ()
+    ids: tuple[NodeId, ...] = field(init=False, repr=False, compare=False)
+    keys: tuple[ReplicaKey, ...] = field(init=False, repr=False, compare=False)
+    majority: int = field(init=False, repr=False, compare=False)
     _by_id: dict[NodeId, Voter] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.voters, key=lambda voter: voter.key.id))
-        object.__setattr__(self, "voters", ordered)
-        object.__setattr__(self, "_by_id", {voter.key.id: voter for voter in ordered})
-        if len(self._by_id) != len(ordered):
+        by_id = {voter.key.id: voter for voter in ordered}
+        if len(by_id) != len(ordered):
             raise ValueError(f"a node id is there twice: {[voter.key for voter in ordered]}")
+        object.__setattr__(self, "voters", ordered)
+        object.__setattr__(self, "ids", tuple(by_id))
+        object.__setattr__(self, "keys", tuple(voter.key for voter in ordered))
+        object.__setattr__(self, "majority", len(ordered) // 2 + 1)
+        object.__setattr__(self, "_by_id", by_id)
 
     def __len__(self) -> int:
         return len(self.voters)
-
-    @property
-    def ids(self) -> tuple[NodeId, ...]:
-        return tuple(self._by_id)
-
-    @property
-    def keys(self) -> tuple[ReplicaKey, ...]:
-        return tuple(voter.key for voter in self.voters)
-
-    @property
-    def majority(self) -> int:
-        return len(self.voters) // 2 + 1
 
     def get(self, node_id: NodeId) -> Voter | None:
         return self._by_id.get(node_id)

@@ -12,10 +12,12 @@ import ctypes
 import errno
 import fcntl
 import os
+import resource
 import shutil
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
+T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 # The kernel takes at most this many buffers in one writev (UIO_MAXIOV).
@@ -95,6 +97,12 @@ class Disk(Protocol):
 
     def usage(self, path: str) -> DiskUsage: ...
 
+    def open_files_limit(self) -> int:
+        """How many files (and sockets) this process may have open."""
+
+    def when_files_run_out(self, release: Callable[[], None]) -> None:
+        """Call this when no more file can be opened (sockets took too many), then try again."""
+
     def lock(self, path: str) -> Lock | None:
         """Take the exclusive lock of this file, or None if another process has it."""
 
@@ -171,18 +179,40 @@ class RealLock:
 
 
 class RealDisk:
+    def __init__(self) -> None:
+        self._release: list[Callable[[], None]] = []
+
+    def when_files_run_out(self, release: Callable[[], None]) -> None:
+        self._release.append(release)
+
+    def _retry(self, opening: Callable[[], T]) -> T:
+        try:
+            return opening()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        for release in self._release:
+            release()
+        return opening()
+
+    def _open(self, path: str, flags: int) -> int:
+        return self._retry(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
+
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(path, flags, 0o644))
+        return RealFile(self._open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
 
     def scan(self, directory: str) -> list[FileInfo]:
-        with os.scandir(directory) as entries:
-            return [
-                FileInfo(entry.name, 0, True)
-                if entry.is_dir()
-                else FileInfo(entry.name, entry.stat().st_size, False)
-                for entry in entries
-            ]
+        found = []
+        with self._retry(lambda: os.scandir(directory)) as entries:
+            for entry in entries:
+                try:
+                    is_dir = entry.is_dir()
+                    found.append(
+                        FileInfo(entry.name, 0 if is_dir else entry.stat().st_size, is_dir)
+                    )
+                except FileNotFoundError:
+                    continue  # another thread renamed or removed it since it was listed
+        return found
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -191,12 +221,12 @@ class RealDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        file = RealFile(self._open(path, os.O_RDONLY))
+        return file.pread(file.size(), 0)
 
     def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             rest = memoryview(data)
             while rest:
@@ -225,14 +255,14 @@ class RealDisk:
         os.makedirs(path, exist_ok=True)
 
     def sync_dir(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
 
     def sync_all(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if ctypes.CDLL(None, use_errno=True).syncfs(fd) != 0:
                 error = ctypes.get_errno()
@@ -244,8 +274,11 @@ class RealDisk:
         stat = os.statvfs(path)
         return DiskUsage(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
+    def open_files_limit(self) -> int:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
     def lock(self, path: str) -> RealLock | None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._open(path, os.O_RDWR | os.O_CREAT)
         try:
             # flock keeps out our own kind, even in the same process; lockf (a POSIX lock) is
             # the kind that a Java broker takes on the same file.

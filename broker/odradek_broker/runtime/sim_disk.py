@@ -13,7 +13,7 @@ raise; `capacity_bytes` bounds the sum of all files (ENOSPC, after a partial wri
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from odradek_broker.runtime.disk import Buffer, DiskUsage, FileInfo
@@ -236,6 +236,12 @@ class SimDisk:
     def usage(self, path: str) -> DiskUsage:
         self.check(path)
         return DiskUsage(self.capacity_bytes, max(0, self.room_for(0)))
+
+    def open_files_limit(self) -> int:
+        return 1 << 20
+
+    def when_files_run_out(self, release: Callable[[], None]) -> None:
+        """They never do here."""
 
     def lock(self, path: str) -> _SimLock | None:
         self.open(path, create=True)

@@ -1,0 +1,1 @@
+"""Authentication and authorisation. Not yet: the place is kept, listeners are plaintext."""

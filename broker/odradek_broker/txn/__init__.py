@@ -1,0 +1,1 @@
+"""Transactions. Not yet: the place is kept, transactional batches are refused."""

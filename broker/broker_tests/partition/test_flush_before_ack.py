@@ -1,0 +1,164 @@
+"""`flush.messages`: nobody is told of a record before it is on disk, and fsyncs are shared."""
+
+import errno
+from uuid import UUID
+
+from odradek_broker.log.manager import LogManager
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import EMPTY_IMAGE
+from odradek_broker.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    ResourceType,
+    TopicRecord,
+)
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.partition.service import PartitionService
+from odradek_broker.runtime.clock import ManualClock
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_broker.wire.records import Record, build_batch
+
+NODE = BrokerId(1)
+TOPIC_ID = UUID(int=7)
+DIRECTORY = UUID(int=1000)
+
+
+class Soon:
+    """A scheduler that runs what is due when the test says so."""
+
+    def __init__(self):
+        self.callbacks = []
+
+    def call_soon(self, callback, *args):
+        self.callbacks.append((callback, args))
+
+    def call_later(self, delay, callback, *args):
+        pass
+
+    def run(self):
+        callbacks, self.callbacks = self.callbacks, []
+        for callback, args in callbacks:
+            callback(*args)
+
+
+class HeldThreads:
+    """Jobs run when the test says so."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def run(self, job, done):
+        self.jobs.append((job, done))
+
+    def finish_one(self):
+        job, done = self.jobs.pop(0)
+        error = None
+        try:
+            job()
+        except Exception as raised:
+            error = raised
+        done(error)
+
+
+class Waiter:
+    def __init__(self):
+        self.told = []
+
+    def acknowledged(self, index, error):
+        self.told.append((index, error))
+
+
+class Bench:
+    def __init__(self, flush_messages):
+        self.clock, self.disk = ManualClock(), SimDisk()
+        self.soon, self.threads, self.waiter = Soon(), HeldThreads(), Waiter()
+        logs = LogManager(["/data"], self.disk, self.clock)
+        logs.load()
+        self.service = PartitionService(
+            NODE, Settings({"log.dirs": "/data"}), logs, self.clock, self.soon, self.threads
+        )
+        delta = MetadataDelta(EMPTY_IMAGE)
+        for record in (
+            RegisterBrokerRecord(NODE, UUID(int=5), 0, (), (), None, False, False, (DIRECTORY,)),
+            TopicRecord("t", TOPIC_ID),
+            PartitionRecord(
+                0, TOPIC_ID, (NODE,), (NODE,), (), (), NODE, 0, 0, directories=(DIRECTORY,)
+            ),
+            ConfigRecord(ResourceType.TOPIC, "t", "flush.messages", str(flush_messages)),
+        ):
+            delta.replay(record)
+        self.service.apply(delta.finish(3))
+        self.partition = self.service.by_name["t", 0]
+
+    def append(self, index):
+        now_ms = self.clock.now_ms()
+        batch = build_batch([Record(0, now_ms, None, b"value %d" % index)])
+        info = self.partition.append(memoryview(bytearray(batch)), now_ms)
+        self.partition.when_committed(info.last_offset, self.waiter, index)
+        self.service.mark_dirty(self.partition)
+
+
+def test_an_acknowledgement_waits_for_the_fsync():
+    bench = Bench(flush_messages=1)
+    bench.append(0)
+    bench.soon.run()
+    assert bench.waiter.told == []
+    assert bench.partition.high_watermark == 0, "consumers wait as well"
+    bench.threads.finish_one()
+    assert bench.waiter.told == [(0, ErrorCode.none)]
+    assert bench.partition.log.recovery_point == 1
+
+
+def test_appends_during_an_fsync_share_the_next_one():
+    bench = Bench(flush_messages=1)
+    bench.append(0)
+    bench.soon.run()
+    for index in (1, 2, 3):
+        bench.append(index)
+        bench.soon.run()
+    assert len(bench.threads.jobs) == 1
+    log = bench.partition.log
+    job, done = bench.threads.jobs.pop()
+    written, log.written_offset = log.written_offset, 1  # the fsync began before 1 to 3 came
+    job()
+    log.written_offset = written
+    done(None)
+    assert bench.waiter.told == [(0, ErrorCode.none)]
+    bench.soon.run()
+    bench.threads.finish_one()
+    assert [index for index, _ in bench.waiter.told] == [0, 1, 2, 3]
+    assert bench.threads.jobs == []
+
+
+def test_without_the_setting_nobody_waits_for_the_disk():
+    bench = Bench(flush_messages=2**63 - 1)
+    bench.append(0)
+    bench.soon.run()
+    assert bench.waiter.told == [(0, ErrorCode.none)]
+    assert bench.threads.jobs == []
+
+
+def test_every_tenth_record_flushes():
+    bench = Bench(flush_messages=10)
+    for index in range(9):
+        bench.append(index)
+        bench.soon.run()
+    assert len(bench.waiter.told) == 9
+    bench.append(9)
+    bench.soon.run()
+    assert len(bench.waiter.told) == 9
+    bench.threads.finish_one()
+    assert len(bench.waiter.told) == 10
+
+
+def test_a_failed_fsync_refuses_the_append():
+    bench = Bench(flush_messages=1)
+    bench.append(0)
+    bench.soon.run()
+    bench.disk.fail("/data/t-0", errno.EIO)
+    bench.threads.finish_one()
+    assert bench.waiter.told == [(0, ErrorCode.kafka_storage_error)]
+    assert bench.service.logs.offline_dirs
