@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 from broker_tests.proxy import Proxy
@@ -121,7 +122,7 @@ class Node:
             partitions=None,
             metadata=self.publisher,
             quorum=self.quorum,
-            controller=None,
+            controller=SimpleNamespace(lost_contact=lambda _: None),
             forwarder=None,
             producer_ids=None,
             fetch_sessions=None,
