@@ -181,6 +181,25 @@ class TestLife:
 
         run(story, broker_session_timeout_ms="3000")
 
+    @pytest.mark.parametrize("steps", range(4))
+    def test_it_stops_also_while_it_is_woken(self, steps):
+        """1 it may stop, and does; 2 the metadata says at that moment that it is fenced."""
+
+        async def story(bench, lifecycle, controller):
+            epoch = await lifecycle.register(LISTENERS)
+            lifecycle.start()
+            await lifecycle.unfence()
+            await asyncio.sleep(0.05)  # it waits for its next heartbeat now
+            fenced = BrokerRegistrationChangeRecord(ME, epoch, fenced=1)
+            bench.metadata.replay([fenced], controller.offset + 1, 1)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            stopping = asyncio.ensure_future(lifecycle.stop())
+            done, _ = await asyncio.wait({stopping}, timeout=5)
+            assert done, "it beats for ever"
+
+        run(story, broker_heartbeat_interval_ms="60000")
+
 
 class TestRefusals:
     @pytest.mark.parametrize(
