@@ -8,6 +8,7 @@ packets), `cut` closes its connections (a network that says no), `heal` ends bot
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,10 +28,14 @@ class Proxy:
         self._cut: Says = nobody
         self._healed = asyncio.Event()
         self._links: dict[asyncio.Task[None], str] = {}
+        self._sockets: set[socket.socket] = set()
 
     async def start(self) -> int:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        listening = self._socket()
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        self.port = listening.getsockname()[1]
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(listening))
         return self.port
 
     def block(self, who: Says) -> None:
@@ -48,60 +53,80 @@ class Proxy:
         self._healed.set()
 
     async def stop(self) -> None:
-        self._server.close()
-        for task in tuple(self._links):
+        tasks = (self._accepting, *self._links)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._links, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for sock in tuple(self._sockets):
+            self._close(sock)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._links[task] = ""
+    def _socket(self) -> socket.socket:
+        sock = socket.socket()
+        sock.setblocking(False)
+        self._sockets.add(sock)
+        return sock
+
+    def _close(self, sock: socket.socket) -> None:
+        self._sockets.discard(sock)
+        sock.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            client, _ = await loop.sock_accept(listening)
+            client.setblocking(False)
+            self._sockets.add(client)
+            task = loop.create_task(self._link(client))
+            self._links[task] = ""
+            task.add_done_callback(self._links.pop)
+
+    async def _link(self, client: socket.socket) -> None:
+        server = self._socket()
+        copies: list[asyncio.Task[None]] = []
         try:
-            await self._link(task, reader, writer)
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
-        finally:
-            del self._links[task]
-            writer.close()
-
-    async def _link(
-        self,
-        task: asyncio.Task[None],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        head = await reader.readexactly(14)
-        (length,) = struct.unpack_from(">h", head, 12)
-        name = await reader.readexactly(max(length, 0))
-        client_id = self._links[task] = name.decode()
-        if self._cut(client_id):
+            client_id, sent = await self._first_words(client)
+            if self._cut(client_id):
+                return
+            await self._while_blocked(client_id)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(server, ("127.0.0.1", self.target_port))
+            await loop.sock_sendall(server, sent)
+            copies += (
+                loop.create_task(self._copy(client_id, client, server)),
+                loop.create_task(self._copy(client_id, server, client)),
+            )
+            await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+        except OSError:
             return
-        await self._while_blocked(client_id)
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
-        there_writer.write(head + name)
-        both = [
-            asyncio.create_task(self._copy(client_id, reader, there_writer)),
-            asyncio.create_task(self._copy(client_id, there_reader, writer)),
-        ]
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for copy in both:
+            for copy in copies:
                 copy.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-            there_writer.close()
-            with suppress(OSError):
-                await there_writer.wait_closed()
+            await asyncio.gather(*copies, return_exceptions=True)
+            self._close(client)
+            self._close(server)
 
-    async def _copy(
-        self, client_id: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _first_words(self, client: socket.socket) -> tuple[str, bytes]:
+        """Who calls, and what it has sent so far: the start of a request header."""
+        loop, data = asyncio.get_running_loop(), b""
+        while True:
+            if len(data) >= 14:
+                end = 14 + max(struct.unpack_from(">h", data, 12)[0], 0)
+                if len(data) >= end:
+                    task = asyncio.current_task()
+                    assert task is not None
+                    self._links[task] = data[14:end].decode()
+                    return self._links[task], data
+            more = await loop.sock_recv(client, 1 << 16)
+            if not more:
+                raise OSError("gone before it said anything")
+            data += more
+
+    async def _copy(self, client_id: str, source: socket.socket, target: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
         with suppress(OSError):
-            while data := await reader.read(1 << 16):
+            while data := await loop.sock_recv(source, 1 << 16):
                 await self._while_blocked(client_id)
-                writer.write(data)
-                await writer.drain()
+                await loop.sock_sendall(target, data)
 
     async def _while_blocked(self, client_id: str) -> None:
         while self._blocked(client_id):

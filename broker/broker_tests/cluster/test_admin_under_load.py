@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from broker_tests.cluster.conftest import StartCluster
@@ -32,6 +33,7 @@ def moved(cluster: Cluster, moves: dict[tuple[str, int], list[int]]) -> bool:
     )
 
 
+@pytest.mark.long
 def test_replicas_move_under_load(start_cluster: StartCluster, topic: str) -> None:
     """Every partition from three brokers to two others and one of them; leaders move too."""
     cluster = start_cluster(5)
@@ -82,6 +84,7 @@ def test_a_topic_is_deleted_while_a_broker_is_down(cluster: Cluster, topic: str)
     assert min(write.offset for write in again.history.acked()) == 0
 
 
+@pytest.mark.long
 def test_a_topic_is_replaced_while_a_broker_is_down(cluster: Cluster, topic: str) -> None:
     """The name is taken by a new topic before the broker with the old files is back."""
     cluster.create_topic(topic)

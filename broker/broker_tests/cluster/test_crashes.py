@@ -51,6 +51,7 @@ def test_the_controller_dies(cluster: Cluster, topic: str) -> None:
     assert cluster.quorum(of=controller).leader_id == cluster.controller()
 
 
+@pytest.mark.long
 def test_a_follower_dies(cluster: Cluster, topic: str) -> None:
     """The leader goes on with the rest of the ISR; the follower catches up when it is back."""
     cluster.create_topic(topic, partitions=1, config=CONFIG)

@@ -34,6 +34,7 @@ def test_three_brokers_form_a_cluster(cluster: Cluster, topic: str) -> None:
     assert load.history.errors() == []
 
 
+@pytest.mark.long
 def test_no_two_replicas_in_one_rack(start_cluster: StartCluster, topic: str) -> None:
     """Five brokers in racks a b c a b, two of which only observe the quorum."""
     cluster = start_cluster(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import Producer
 
 from broker_tests.cluster.conftest import StartCluster
@@ -31,6 +32,7 @@ def test_a_follower_that_lags_leaves_and_returns(start_cluster: StartCluster, to
     load.check()
 
 
+@pytest.mark.long
 def test_min_insync_replicas_refuses(cluster: Cluster, topic: str) -> None:
     """With one of three alive and min.insync.replicas=2, acks=all is refused and acks=1 is not."""
     cluster.create_topic(topic, partitions=1, config={"min.insync.replicas": "2"})

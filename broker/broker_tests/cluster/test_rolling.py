@@ -52,6 +52,7 @@ def test_many_rolls(cluster: Cluster, topic: str) -> None:
     assert [write.error for write in load.history.errors()] == []
 
 
+@pytest.mark.long
 def test_all_stop_cleanly(cluster: Cluster, topic: str) -> None:
     """One after the other, the last of them without a quorum to say goodbye to; then cold start."""
     cluster.create_topic(topic, config=CONFIG)

@@ -45,6 +45,7 @@ def test_acks_1_with_unclean_election_loses_data(start_cluster: StartCluster, to
     assert {"lost-write", "inconsistent-offsets"} & kinds(found)
 
 
+@pytest.mark.long
 def test_without_unclean_election_the_partition_waits(
     start_cluster: StartCluster, topic: str
 ) -> None:

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker_tests.clients import raw
 from broker_tests.cluster.harness import Cluster
 from broker_tests.cluster.load import Load
@@ -41,6 +43,7 @@ def test_a_zombie_leader_acknowledges_nothing(cluster: Cluster, topic: str) -> N
     load.check()
 
 
+@pytest.mark.long
 def test_a_zombie_controller_decides_nothing(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, config=CONFIG)
     with Load(cluster, topic, settings=IMPATIENT) as load:

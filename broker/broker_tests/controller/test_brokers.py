@@ -171,6 +171,22 @@ class TestSessions:
         world.tick(1)
         assert world.live() == []
 
+    def test_a_broken_connection_shortens_the_session(self):
+        world = World(3)
+        grace_ms = 2 * world.settings.int("broker.heartbeat.interval.ms")
+        assert grace_ms < world.active.sessions.timeout_ms
+        world.topic("t", [(1, 2, 3)])
+        for broker in (1, 2):
+            world.active.lost_contact(BrokerId(broker), world.now_ms)
+        assert world.active.next_tick_ms() == grace_ms
+        world.heartbeat(2)  # it lives: only its connection was cut
+        world.tick(grace_ms)
+        assert world.live() == [1, 2, 3]
+        world.tick(1)
+        assert world.live() == [2, 3]
+        assert world.show() == "leader 2 epoch 1 isr 2,3"
+        assert not world.heartbeat(1).is_fenced, "it was only slow"
+
     def test_an_old_incarnation_is_not_listened_to(self):
         world = World(2)
         request = Struct(

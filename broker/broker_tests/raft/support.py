@@ -13,8 +13,11 @@ A node is reached through its proxy, which can isolate it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 from broker_tests.proxy import Proxy
@@ -37,7 +40,6 @@ from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.tasks import LoopThreads
 
 LISTENER = "PLAINTEXT"
 CLUSTER_ID = "test-cluster"
@@ -83,6 +85,7 @@ class Node:
 
     async def start(self, bootstrap: dict[int, int], formation: bool = False) -> None:
         loop = asyncio.get_running_loop()
+        self.executor = ThreadPoolExecutor(2)
         settings = Settings({"log.dirs": str(self.directory), "node.id": str(self.node_id)})
         clock = SystemClock()
         self.publisher = MetadataPublisher(BrokerId(self.node_id), settings)
@@ -100,7 +103,7 @@ class Node:
             fetch_bytes_max=1 << 20,
             clock=clock,
             loop=loop,
-            threads=LoopThreads(loop),
+            threads=self,
             rng=Random(),
             on_failure=self.failures.append,
         )
@@ -121,7 +124,7 @@ class Node:
             partitions=None,
             metadata=self.publisher,
             quorum=self.quorum,
-            controller=None,
+            controller=SimpleNamespace(lost_contact=lambda _: None),
             forwarder=None,
             producer_ids=None,
             fetch_sessions=None,
@@ -138,6 +141,8 @@ class Node:
         if self.running:
             self.running = False
             self.quorum.stop()
+            # A process that dies takes its threads along; ours have to be waited for.
+            await asyncio.to_thread(self.executor.shutdown)
             self.server.stop_accepting()
             await self.server.drain(0.0)
 
@@ -147,6 +152,13 @@ class Node:
         voters = VoterSet((Voter(self.key, (endpoint,)),))
         settings = Settings({"log.dirs": str(self.directory)})
         open_metadata_log(self.directory, RealDisk(), settings, 0).format(voters, 0)
+
+    # the threads of this node
+
+    def run(self, job: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self.executor, job)
+        future.add_done_callback(lambda finished: done(finished.exception()))
 
     # the controller of this node
 

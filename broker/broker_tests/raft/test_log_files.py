@@ -22,9 +22,10 @@ from odradek_broker.metadata.records import (
     TopicRecord,
 )
 from odradek_broker.model.ids import BrokerId
+from odradek_broker.raft.applier import READ_BYTES
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
-from odradek_broker.raft.service import READ_BYTES, Identity, QuorumService
+from odradek_broker.raft.service import Identity, QuorumService
 from odradek_broker.raft.snapshot_files import (
     SnapshotError,
     checkpoint_name,
@@ -237,7 +238,7 @@ class TestSnapshots:
             await quorum.append([setting("a")])
             for _ in range(3):
                 quorum._clock.advance(1001)
-                quorum._on_timer()
+                quorum._driver.on_timer()
                 await asyncio.sleep(0)
                 assert quorum.state.log.snapshot.id.offset == HEAD + 1
             assert syncs.count == 4  # the vote, two flushes, one snapshot

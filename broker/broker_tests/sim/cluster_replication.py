@@ -300,9 +300,7 @@ class SimReplication:
             )
         else:
             check = replica_state.CheckIsr()
-            self._world.after_on(
-                self._node.node_id, RECHECK_MS, partitions.step, partition, check
-            )
+            self._world.after_on(self._node.node_id, RECHECK_MS, partitions.step, partition, check)
         partitions.step(partition, event)
 
     def assign_directory(self, partition: Partition, directory_id: UUID) -> None:

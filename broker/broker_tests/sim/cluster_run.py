@@ -26,7 +26,7 @@ import logging
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from unittest import mock
 
 from broker_tests.controller.support import create, new_topic
@@ -34,16 +34,15 @@ from broker_tests.sim.cluster_checker import ClusterChecker
 from broker_tests.sim.cluster_controller import Records
 from broker_tests.sim.cluster_log import Entry
 from broker_tests.sim.cluster_node import ClusterNode
-from broker_tests.sim.faults import MIX, Fault, Injector, Kind, draw_schedule, shrink
+from broker_tests.sim.faults import Fault, Injector, Kind, draw_schedule, shrink
 from broker_tests.sim.network import Weather
 from broker_tests.sim.raft_checker import RaftChecker
 from broker_tests.sim.raft_node import new_uuid
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError, World
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek_broker.model.ids import BrokerId, Offset, TopicPartition
 from odradek_broker.partition import replica_state
-from odradek_broker.partition.partition import Partition
 from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
@@ -83,8 +82,11 @@ class ClusterInjector(Injector):
         return all(lost == node_id for lost in self.cluster.lost)
 
     def _begin(self, fault: Fault) -> None:
+        leader = self._leader() if fault.chases_leader else None
+        if leader is not None:
+            fault = replace(fault, nodes=(leader,), chases_leader=False)
         deadly = fault.kind in (Kind.CRASH, Kind.CRASH_ALL, Kind.WIPE)
-        if deadly and self.cluster.lost and not fault.nodes == tuple(self.cluster.lost):
+        if deadly and self.cluster.lost and fault.nodes != tuple(self.cluster.lost):
             return
         self.crashes_all = fault.kind is Kind.CRASH_ALL
         super()._begin(fault)

@@ -132,6 +132,7 @@ class BrokerCollector(Collector):
         lags = [p.following.lag for p in partitions.by_name.values() if p.following is not None]
         under_min = sum(p.leading is not None and p.leading.under_min_isr for p in led)
         image = broker.controller.image
+        quorum = broker.quorum.state
         simple = {
             "kafka_server_replicamanager_partitioncount": len(partitions.by_name),
             "kafka_server_replicamanager_leadercount": len(led),
@@ -140,7 +141,15 @@ class BrokerCollector(Collector):
             "kafka_server_replicafetchermanager_maxlag": max(lags, default=0),
             "kafka_server_socket_server_metrics_connection_count": metrics.connections,
             "kafka_log_logmanager_offlinelogdirectorycount": len(broker.logs.offline_dirs),
-            "kafka_controller_kafkacontroller_activecontrollercount": 1,
+            "kafka_controller_kafkacontroller_activecontrollercount": int(
+                broker.controller.is_active
+            ),
+            "kafka_server_raftmetrics_current_epoch": quorum.epoch,
+            "kafka_server_raftmetrics_current_leader": -1
+            if quorum.leader_id is None
+            else quorum.leader_id,
+            "kafka_server_raftmetrics_high_watermark": quorum.high_watermark,
+            "kafka_server_raftmetrics_log_end_offset": quorum.log.end_offset,
             "kafka_brokers": len(image.brokers),
             "odradek_ready": int(self._readiness.ready),
             "odradek_event_loop_lag_seconds": metrics.loop_lag_now_us / 1e6,

@@ -42,11 +42,14 @@ from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.wire.struct import Struct
 
 logger = logging.getLogger(__name__)
+
+# A broker whose connection broke should be heard of at once; one heartbeat may get lost.
+HEARTBEATS_OF_GRACE = 2
 
 
 class ActiveController:
@@ -198,6 +201,14 @@ class ActiveController:
 
     def update_features(self, request: Struct) -> Result[Struct]:
         return features.update_features(self.latest, request)
+
+    def lost_contact(self, broker_id: BrokerId, now_ms: float) -> None:
+        """The broker's connection broke. A live one comes back with its next heartbeat."""
+        broker = self.latest.brokers.get(broker_id)
+        if broker is not None and not broker.fenced:
+            grace_ms = HEARTBEATS_OF_GRACE * self._settings.int("broker.heartbeat.interval.ms")
+            logger.info("broker %d closed its connection: %d ms to come back", broker_id, grace_ms)
+            self.sessions.suspect(broker_id, now_ms + grace_ms)
 
     # -- periodic work -----------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ times are arguments. Used by `active.py`.
     sessions = BrokerSessions(image, now_ms=0, timeout_ms=2500)
     sessions.heard(3, offset=120, now_ms=400)
     sessions.expired(image, now_ms=3000)         → [1, 2]
+    sessions.suspect(3, until_ms=4000)           3 has until then to be heard of again
 
 What a heartbeat leads to is decided by `answer_to` (the table is Kafka's):
 
@@ -36,6 +37,8 @@ class BrokerState(Enum):
 @dataclass(slots=True)
 class _Session:
     heard_ms: float
+    # Its connection broke: it is taken to be dead from then on, unless it is heard of before.
+    suspect_until_ms: float = NEVER
     metadata_offset: Offset = -1
     # From this offset of the metadata on everybody else knows that the broker leads nothing.
     shutdown_offset: Offset | None = None
@@ -56,14 +59,25 @@ class BrokerSessions:
     def heard(self, broker_id: BrokerId, offset: Offset, now_ms: float) -> None:
         session = self._sessions.setdefault(broker_id, _Session(now_ms))
         session.heard_ms = max(session.heard_ms, now_ms)
+        session.suspect_until_ms = NEVER
         session.metadata_offset = offset
+
+    def suspect(self, broker_id: BrokerId, until_ms: float) -> None:
+        """Its connection broke: the session ends sooner, if nothing is heard of it.
+
+        To be wrong costs a move of leaders, never a record: whoever is fenced too early hears
+        of it like one that was fenced too late.
+        """
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.suspect_until_ms = min(session.suspect_until_ms, until_ms)
 
     def is_valid(self, broker: BrokerRegistration, now_ms: float) -> bool:
         """Whether the registered incarnation is taken to be alive; a fenced one is not."""
         session = self._sessions.get(broker.id)
         if session is None or broker.fenced:
             return False
-        return now_ms - session.heard_ms <= self.timeout_ms
+        return now_ms <= self._ends_ms(session)
 
     def expired(self, image: MetadataImage, now_ms: float) -> list[BrokerId]:
         """Brokers that are unfenced and were not heard of for too long."""
@@ -77,12 +91,15 @@ class BrokerSessions:
         """Before this time nobody expires."""
         return min(
             (
-                self._sessions[broker.id].heard_ms + self.timeout_ms
+                self._ends_ms(self._sessions[broker.id])
                 for broker in image.brokers.values()
                 if not broker.fenced and broker.id in self._sessions
             ),
             default=NEVER,
         )
+
+    def _ends_ms(self, session: _Session) -> float:
+        return min(session.heard_ms + self.timeout_ms, session.suspect_until_ms)
 
     def silent_ms(self, broker_id: BrokerId, now_ms: float) -> float | None:
         """For how long nothing was heard of the broker; None if never."""

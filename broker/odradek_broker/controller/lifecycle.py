@@ -17,6 +17,7 @@ controller: its partitions get other leaders, and it comes back when it is heard
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 from uuid import UUID
 
@@ -242,10 +243,11 @@ class BrokerLifecycle:
 
     async def _pause(self, seconds: float) -> None:
         """Until the next heartbeat is due, or something has to be said at once."""
-        try:
-            await asyncio.wait_for(self._wake.wait(), max(seconds, 0.0))
-        except TimeoutError:
-            return
+        # Not wait_for: it swallows a cancellation that comes together with what it waits for
+        # (Python 3.11), and this broker would send heartbeats for ever instead of stopping.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._wake.wait()
 
     # -- what the metadata says of this broker ------------------------------------------------
 

@@ -42,6 +42,9 @@ class ControllerSeat:
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self._voters_task: asyncio.Task[None] | None = None
+        self._predecessor: BrokerId | None = None
+        controller.on_due_earlier = self._arm
+        quorum.watch_leader(self._leader_changed)
         metadata.subscribe(self._changed)
         quorum.attach(self)
 
@@ -49,6 +52,15 @@ class ControllerSeat:
         self._controller.become_active(epoch, self._metadata.image)
         self._voters_task = self._loop.create_task(self._look_after_voters())
         self._arm()
+        if self._predecessor is not None:
+            # Whoever stops being the controller is often dead; if not, it says so at once.
+            self._controller.lost_contact(self._predecessor)
+            self._predecessor = None
+
+    def _leader_changed(self) -> None:
+        leader_id = self._quorum.leader.leader_id
+        if leader_id is not None and leader_id != self._controller.node_id:
+            self._predecessor = BrokerId(leader_id)
 
     def lost_leadership(self) -> None:
         self.stop()

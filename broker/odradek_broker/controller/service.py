@@ -17,7 +17,7 @@ loses its epoch, whatever was appended and not committed is of unknown outcome: 
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import TypeVar
 from uuid import UUID
@@ -68,6 +68,8 @@ class ControllerService:
         self._metadata = metadata
         self._clock = clock or SystemClock()
         self._active: ActiveController | None = None
+        # Set by whoever calls `tick`: it has to be called earlier than was said.
+        self.on_due_earlier: Callable[[], None] = lambda: None
         self._last_append: asyncio.Future[None] | None = None
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()
@@ -128,6 +130,12 @@ class ControllerService:
                     self._append(active, records)
         except KafkaError as error:  # the quorum has another leader, and will say so
             logger.info("periodic work of the controller stops: %s", error)
+
+    def lost_contact(self, broker_id: BrokerId) -> None:
+        """The broker's connection to this node broke: it may be dead, see heartbeats.py."""
+        if self._active is not None:
+            self._active.lost_contact(broker_id, self._clock.monotonic_ms())
+            self.on_due_earlier()
 
     def next_tick_ms(self) -> float:
         """When `tick` has something to do, in monotonic time; never while this is not active."""

@@ -10,7 +10,7 @@ from uuid import UUID
 from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.quorum_calls import check_sender
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import ZERO_UUID
+from odradek_broker.model.ids import ZERO_UUID, BrokerId
 from odradek_broker.raft import messages
 from odradek_broker.raft.messages import FetchResponse, Response
 from odradek_broker.raft.rpc_requests import METADATA_TOPIC_ID
@@ -32,11 +32,20 @@ def serve(ctx: RequestContext, request: FetchRequest) -> None:
     try:
         check_sender(ctx, request.cluster_id)
         asked = _decode(request)
+        gone = False
 
         def ticket(response: Response, records: Records | None) -> None:
             assert isinstance(response, FetchResponse)
-            _answer(ctx, response, records)
+            if not gone:
+                _answer(ctx, response, records)
 
+        def disconnected() -> None:
+            """Every broker always waits here for news: who hangs up may be dead."""
+            nonlocal gone
+            gone = True
+            ctx.broker.controller.lost_contact(BrokerId(request.replica_id))
+
+        ctx.on_disconnect = disconnected
         ctx.broker.quorum.request(asked, ticket)
     except KafkaError as error:
         chunks, size = encode_fetch_response(

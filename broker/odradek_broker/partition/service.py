@@ -383,7 +383,10 @@ class PartitionService:
             for listener in partition.take_awake():
                 progressed.setdefault(listener, []).append(partition)
         for listener, partitions in progressed.items():
-            listener.on_progress(partitions)
+            try:
+                listener.on_progress(partitions)
+            except Exception:
+                logger.exception("answering a fetch; this is a bug in Odradek")
 
     def _write_and_settle(self, partition: Partition, now_ms: float) -> None:
         partition.log.write_pending()

@@ -5,7 +5,7 @@
 
 `step` does no I/O, reads no clock and draws random numbers only from the generator that it was
 given. It keeps a `LogView` (the shape of the log: offsets, epochs, voter sets), never the data.
-Its caller (later `raft/service.py`; in tests broker_tests/sim/raft_node.py) drives it:
+Its caller (`driver.py`; in simulation broker_tests/sim/raft_node.py) drives it:
 
 1. **Start.** Open the log and fsync it (what a crash left in the page cache must not be counted
    and then lost), `LogView.load(log, bootstrap_voters)`, read the `quorum-state` file with

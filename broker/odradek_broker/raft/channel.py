@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft.service import QuorumService
@@ -96,10 +97,10 @@ class ControllerChannel:
             self._peer = None
 
     async def _wait_for_news(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._moved.wait(), seconds)
-        except TimeoutError:
-            return
+        # Not wait_for, which may swallow a cancellation (Python 3.11).
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._moved.wait()
 
     def close(self) -> None:
         if self._peer is not None:

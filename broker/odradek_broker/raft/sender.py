@@ -16,7 +16,7 @@ from odradek_broker.raft import rpc_requests, rpc_responses
 from odradek_broker.raft.messages import FetchRequest, FetchSnapshotRequest
 from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.types import Event, ReceivedResponse, RequestFailed, Send
-from odradek_broker.raft.values import NodeId
+from odradek_broker.raft.values import LeaderAndEpoch, NodeId
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.peer import Peer, PeerRefused, PeerUnavailable
@@ -41,6 +41,7 @@ class Sender:
         fetch_bytes_max: int,
         *,
         client_id: str,
+        on_leader_heard: Callable[[NodeId, LeaderAndEpoch], None],
         on_wrong_cluster: Callable[[WrongClusterError], None],
     ) -> None:
         self._loop = loop
@@ -49,6 +50,7 @@ class Sender:
         self._bootstrap = bootstrap
         self._fetch_bytes_max = fetch_bytes_max
         self._client_id = client_id
+        self._on_leader_heard = on_leader_heard
         self._on_wrong_cluster = on_wrong_cluster
         self._peers: dict[tuple[Address, bool], Peer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -94,6 +96,7 @@ class Sender:
                 )
         else:
             give(ReceivedResponse(send.to, send.correlation_id, response))
+            self._on_leader_heard(send.to, response.leader)
 
     def _peer(self, address: Address, fetches: bool) -> Peer:
         peer = self._peers.get((address, fetches))

@@ -1,43 +1,36 @@
-"""Drives the quorum state machine: files, timers, network, and the controller above.
+"""This node's part in the metadata quorum: what other brokers and its own controller use.
 
     quorum = QuorumService(files, publisher, …)
     await quorum.start(endpoints)          this node takes part from now on
     await quorum.append(records)           as leader; done when they are committed
 
-One event at a time goes into `step`, and its instructions are carried out before the next one
-(the package's docstring has the rules). What concerns the parts above (committed records, won
-or lost leadership) is told after that, so they may append from within.
-
-The metadata of this broker comes out of it: `publisher` gets committed records and snapshots in
-the order of the log. Any failure of the disk or of a rule that must hold ends the service and
-is given to `on_failure`: a node that guesses is worse than one that is gone.
+`driver.py` runs the state machine; this is what its news mean: the metadata of this broker
+(`applier.py`), the controller that is elected or not, the cluster that is formed. Any failure
+ends its part in the quorum and is given to `on_failure`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from odradek_broker.log.errors import LogDirError
-from odradek_broker.log.types import FileRange
 from odradek_broker.metadata.publisher import MetadataPublisher
-from odradek_broker.metadata.record_codec import decode_record, encode_record
+from odradek_broker.metadata.record_codec import encode_record
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft import quorum
-from odradek_broker.raft.errors import RaftError
+from odradek_broker.raft.applier import Applier, PendingAppend
+from odradek_broker.raft.driver import Driver, LogReplaced, News, Records, Ticket
 from odradek_broker.raft.formation import Formation
 from odradek_broker.raft.log_files import BATCH_BYTES_MAX, LogFiles
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import (
     AddVoterRequest,
-    FetchResponse,
     RemoveVoterRequest,
     Request,
     Response,
@@ -46,37 +39,16 @@ from odradek_broker.raft.messages import (
 )
 from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
 from odradek_broker.raft.sender import Sender, WrongClusterError
-from odradek_broker.raft.snapshot_files import SnapshotError, read_metadata_records
 from odradek_broker.raft.snapshots import SnapshotPolicy, Snapshots
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import (
-    Append,
-    AppendRefused,
     BecameLeader,
     ClientAppend,
     Commit,
-    Event,
-    Flush,
-    Flushed,
-    Instruction,
     LeaderChanged,
-    LoadSnapshot,
     LostLeadership,
-    PersistVote,
     ReceivedRequest,
-    ReceivedResponse,
-    Reply,
-    ReplyWithRecords,
-    ReplyWithSnapshotChunk,
-    Report,
     Resign,
-    Send,
-    SnapshotLoaded,
-    Tick,
-    TrimLog,
-    Truncate,
-    VotersChanged,
-    WriteSnapshotChunk,
 )
 from odradek_broker.raft.values import (
     Endpoint,
@@ -88,18 +60,12 @@ from odradek_broker.raft.values import (
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.quorum_addresses import Address
-from odradek_broker.runtime.tasks import Cancellable, Threads
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import read_header
-from odradek_broker.wire.records import Record, build_batch, read_records
+from odradek_broker.runtime.tasks import Threads
+from odradek_broker.wire.records import Record, build_batch
+
+__all__ = ["Identity", "Leadership", "QuorumService", "Records", "Ticket"]
 
 logger = logging.getLogger(__name__)
-
-READ_BYTES = 1 << 20  # of the log at a time, when committed records are applied
-
-Records = FileRange | bytes
-# Where the answer to a request goes: the message, and the bytes that belong to it.
-Ticket = Callable[[Response, Records | None], None]
 
 
 class Leadership(Protocol):
@@ -110,17 +76,6 @@ class Leadership(Protocol):
 
     def lost_leadership(self) -> None:
         """Of what was appended and not committed nobody knows the outcome."""
-
-
-class PendingAppend(NamedTuple):
-    base_offset: Offset
-    records: Sequence[MetadataRecord]
-    size_bytes: int
-    committed: asyncio.Future[None]
-
-    @property
-    def end_offset(self) -> Offset:
-        return self.base_offset + len(self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +106,17 @@ class QuorumService:
         rng: Random,
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self.publisher = publisher
         self.key = identity.key
         self.cluster_id = identity.cluster_id
         self.listener = identity.listener
         self.endpoints: tuple[Endpoint, ...] = ()
-        self.applied_offset: Offset = 0  # all below is in the publisher's image
+        self.publisher = publisher
         self._files = files
         self._config = config
         self._bootstrap = bootstrap
         self._formation = formation
-        self._fetch_bytes_max = fetch_bytes_max
         self._clock = clock
         self._loop = loop
-        self._threads = threads
         self._rng = rng
         self._on_failure = on_failure
         self._sender = Sender(
@@ -174,24 +126,26 @@ class QuorumService:
             bootstrap,
             fetch_bytes_max,
             client_id=f"broker-{identity.key.id}-quorum",
+            on_leader_heard=self._heard,
             on_wrong_cluster=self._wrong_cluster,
         )
+        self._driver = Driver(
+            files,
+            self._sender,
+            fetch_bytes_max,
+            clock=clock,
+            loop=loop,
+            threads=threads,
+            on_news=self._on_news,
+            on_idle=self._on_idle,
+            on_failure=self._failed,
+        )
+        self._applier = Applier(files, publisher)
         self._snapshots = Snapshots(files, snapshot_policy, threads, clock)
-        self._state: QuorumState | None = None  # None before start and after the end
         self._leadership: Leadership | None = None
         self._leader_watchers: list[Callable[[], None]] = []
-        self._inbox: deque[Event] = deque()
-        self._news: deque[Callable[[], None]] = deque()  # told before the next event
-        self._working = False
-        self._carrying = False  # instructions are being carried out
-        self._paused = False  # instructions wait for a file to be durable
-        self._appends: deque[PendingAppend] = deque()
         self._leading_from: Offset | None = None  # elected; active once this is committed
         self._active_epoch: LeaderEpoch | None = None
-        self._flushing = False
-        self._flush_again = False
-        self._timer: Cancellable | None = None
-        self._timer_at_ms = quorum.NEVER
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -206,34 +160,50 @@ class QuorumService:
         snapshots = self._files.snapshots()
         if snapshots:
             self._load_image(snapshots[-1][0])
-        if self._knows_of_a_cluster():
-            self._formation = None
-        elif self._formation is not None and self._formation.may_form:
+        log = LogView.load(self._files, self._files.formatted_with())
+        if len(log.newest_voters) > 0 or self._files.read_vote() is not None:
+            self._formation = None  # it knows of a cluster
+        if self._formation is not None and self._formation.may_form:
             self._form()
-            return
-        self._begin()
+        else:
+            self._begin(log)
 
-    def _knows_of_a_cluster(self) -> bool:
-        files = self._files
-        return bool(files.formatted_with() or files.end_offset or files.read_vote())
-
-    def _begin(self) -> None:
+    def _begin(self, log: LogView) -> None:
         """From what the disk remembers."""
-        self._state = quorum.start_quorum(
-            self.key,
-            endpoints=self.endpoints,
-            config=self._config,
-            log=LogView.load(self._files, self._files.formatted_with()),
-            vote=self._files.read_vote(),
-            bootstrap=tuple(self._bootstrap),
-            rng=self._rng,
-            now_ms=self._clock.monotonic_ms(),
+        self._driver.begin(
+            quorum.start_quorum(
+                self.key,
+                endpoints=self.endpoints,
+                config=self._config,
+                log=log,
+                vote=self._files.read_vote(),
+                bootstrap=tuple(self._bootstrap),
+                rng=self._rng,
+                now_ms=self._clock.monotonic_ms(),
+            )
         )
-        self.give(Tick())
+
+    def _heard(self, node_id: NodeId, leader: LeaderAndEpoch) -> None:
+        """A cluster that is to be formed listens to what the others know."""
+        if self._formation is None:
+            return
+        self._formation.heard(node_id, leader)
+        if self.epoch > 0:
+            self._formation = None
+        elif self._formation.may_form:
+            self._form()
+
+    def _form(self) -> None:
+        """This node is the first voter of a new cluster."""
+        self._formation = None
+        logger.info("node %d forms the cluster %s", self.key.id, self.cluster_id)
+        voters = VoterSet((Voter(self.key, self.endpoints),))
+        self._files.format(voters, self._clock.now_ms())
+        self._begin(LogView.load(self._files, voters))
 
     async def resign(self, patience_ms: float) -> None:
         """Before a shutdown: hand leadership over, and wait a little for the successor."""
-        state = self._state
+        state = self._driver.state
         if state is None or state.role is not Role.LEADER or not state.other_voters():
             return
         epoch = state.epoch
@@ -244,7 +214,7 @@ class QuorumService:
                 handed_over.set()
 
         self._leader_watchers.append(look)
-        self.give(Resign())
+        self._driver.give(Resign())
         try:
             await asyncio.wait_for(handed_over.wait(), patience_ms / 1000)
         except TimeoutError:
@@ -254,49 +224,47 @@ class QuorumService:
 
     def stop(self) -> None:
         """Takes part no longer; whoever waits for a commit does not learn its outcome."""
-        self._end(KafkaError(ErrorCode.not_controller, "the broker is stopping"))
-
-    def _end(self, error: Exception) -> None:
-        self._state = None
-        self._inbox.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._driver.end()
         self._sender.close()
-        self._fail_appends(error)
+        stopping = KafkaError(ErrorCode.not_controller, "the broker is stopping")
+        self._applier.forget_pending(stopping)
 
-    def _fail(self, error: Exception) -> None:
-        if self._state is None:
-            return
-        logger.error("this node leaves the metadata quorum: %s", error)
-        self._end(KafkaError(ErrorCode.kafka_storage_error, f"The metadata log failed: {error}"))
+    def _failed(self, error: Exception) -> None:
+        message = f"The metadata log failed: {error}"
+        self._applier.forget_pending(KafkaError(ErrorCode.kafka_storage_error, message))
         self._on_failure(error)
 
     def _wrong_cluster(self, error: WrongClusterError) -> None:
         """Harmless to a member, a misconfiguration of one that never got in touch."""
-        state = self._state
+        state = self._driver.state
         if state is not None and state.epoch == 0 and state.leader_id is None:
-            self._fail(error)
+            self._driver.end()
+            self._failed(error)
 
     # -- what others ask ------------------------------------------------------------------------
 
     @property
     def state(self) -> QuorumState:
-        """For those who describe it; changed only here."""
-        if self._state is None:
+        """For those who describe it; changed by the driver only."""
+        if self._driver.state is None:
             raise KafkaError(ErrorCode.not_controller, "this node is not in the quorum")
-        return self._state
+        return self._driver.state
+
+    @property
+    def applied_offset(self) -> Offset:
+        """All below is in the publisher's image."""
+        return self._applier.offset
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        return self._state.leader if self._state else LeaderAndEpoch(None, 0)
+        state = self._driver.state
+        return state.leader if state else LeaderAndEpoch(None, 0)
 
     @property
     def is_active(self) -> bool:
         """This node leads and the controller may append."""
-        state = self._state
-        return (
-            state is not None and self._active_epoch == state.epoch and (state.role is Role.LEADER)
-        )
+        state = self._driver.state
+        return state is not None and state.role is Role.LEADER and self._active_epoch == state.epoch
 
     @property
     def waits_for(self) -> str:
@@ -313,7 +281,7 @@ class QuorumService:
 
     def leader_address(self) -> Address | None:
         """Where the leader is reached, if another node leads."""
-        state = self._state
+        state = self._driver.state
         if state is None or state.leader_id in (None, self.key.id):
             return None
         assert state.leader_id is not None
@@ -321,15 +289,15 @@ class QuorumService:
 
     def request(self, request: Request, ticket: Ticket) -> None:
         """A request of another node; `ticket` is called with the answer, at once or later."""
-        if self._state is None:
+        if self._driver.state is None:
             raise KafkaError(ErrorCode.broker_not_available, "this node is not in the quorum")
-        self.give(ReceivedRequest(ticket, request))
+        self._driver.give(ReceivedRequest(ticket, request))
 
     # -- voters -----------------------------------------------------------------------------------
 
     @property
     def voters(self) -> tuple[ReplicaKey, ...]:
-        return self._state.voters.keys if self._state else ()
+        return self._driver.state.voters.keys if self._driver.state else ()
 
     def observers(self) -> list[ReplicaKey]:
         """As leader: those that fetch, are caught up and do not vote.
@@ -337,7 +305,7 @@ class QuorumService:
         One with the id of a voter that is alive is not among them: somebody started a second
         node under that id.
         """
-        state = self._state
+        state = self._driver.state
         if state is None or state.leadership is None:
             return []
         progress = state.leadership.progress
@@ -373,7 +341,7 @@ class QuorumService:
 
     @property
     def epoch(self) -> LeaderEpoch:
-        return self._state.epoch if self._state else 0
+        return self._driver.state.epoch if self._driver.state else 0
 
     @property
     def next_offset(self) -> Offset:
@@ -385,8 +353,6 @@ class QuorumService:
         this node does not lead, or (then the outcome is unknown) does no longer."""
         if not self.is_active:
             raise KafkaError(ErrorCode.not_controller, "this node is not the active controller")
-        assert not self._paused
-        assert not self._carrying
         now_ms = self._clock.now_ms()
         data = build_batch(
             [Record(i, now_ms, None, encode_record(record)) for i, record in enumerate(records)]
@@ -397,252 +363,32 @@ class QuorumService:
                 f"{len(records)} metadata records take {len(data)} bytes, more than one batch "
                 f"may have ({BATCH_BYTES_MAX})",
             )
-        committed = self._loop.create_future()
-        pending = PendingAppend(self.next_offset, records, len(data), committed)
-        self._appends.append(pending)
-        self._step(ClientAppend(self.epoch, len(records), data))
-        self._work()
+        committed: asyncio.Future[None] = self._loop.create_future()
+        self._applier.expect(
+            PendingAppend(self.next_offset, self.epoch, records, len(data), committed)
+        )
+        self._driver.give_first(ClientAppend(self.epoch, len(records), data))
         return committed
 
-    def _fail_appends(self, error: Exception) -> None:
-        appends, self._appends = self._appends, deque()
-        for pending in appends:
-            if not pending.committed.done():
-                pending.committed.set_exception(error)
-                pending.committed.exception()  # nobody has to listen
+    # -- news of the driver -----------------------------------------------------------------------
 
-    # -- events in, instructions out ---------------------------------------------------------------
-
-    def give(self, event: Event) -> None:
-        """One more event; handled now, or when those before it are."""
-        if self._state is not None:
-            self._inbox.append(event)
-            self._work()
-
-    def tell(self, news: Callable[[], None]) -> None:
-        """Call `news` when no instruction is under way."""
-        if self._state is not None:
-            self._news.append(news)
-            self._work()
-
-    def _work(self) -> None:
-        if self._working or self._carrying:
-            return
-        self._working = True
-        try:
-            while not self._paused and self._state is not None:
-                if self._news:
-                    self._news.popleft()()
-                elif self._inbox:
-                    event = self._inbox.popleft()
-                    self._look_at(event)
-                    self._step(event)
-                else:
-                    break
-        except (LogDirError, OSError, DecodeError, AssertionError) as error:
-            self._fail(error)
-        finally:
-            self._working = False
-        if self._state is not None:
-            self._snapshots.take_if_due(self)
-            self._arm_timer()
-
-    def _step(self, event: Event) -> None:
-        now_ms = self._clock.monotonic_ms()
-        self._guarded(lambda: self._carry_out(quorum.step(self.state, event, now_ms)))
-
-    def _guarded(self, action: Callable[[], None]) -> None:
-        self._carrying = True
-        try:
-            action()
-        except (RaftError, LogDirError, OSError, KafkaError, AssertionError) as error:
-            self._fail(error)
-        finally:
-            self._carrying = False
-
-    def _look_at(self, event: Event) -> None:
-        """A cluster that is to be formed listens to what the others know."""
-        if self._formation is None or not isinstance(event, ReceivedResponse):
-            return
-        if self.epoch > 0:
-            self._formation = None
-        elif isinstance(event.response, FetchResponse):
-            self._formation.heard(event.source, event.response.leader)
-            if self._formation.may_form:
-                self._loop.call_soon(self._form)
-
-    def _form(self) -> None:
-        """This node is the first voter of a new cluster."""
-        if self._formation is None or self.epoch > 0:
-            return
-        self._formation = None
-        logger.info("node %d forms the cluster %s", self.key.id, self.cluster_id)
-        voters = VoterSet((Voter(self.key, self.endpoints),))
-        self._files.format(voters, self._clock.now_ms())
-        self._begin()
-
-    def _carry_out(self, instructions: Sequence[Instruction]) -> None:
-        for at, instruction in enumerate(instructions):
-            if isinstance(instruction, PersistVote):
-                self._persist(instruction, instructions[at + 1 :])
-                return
-            if isinstance(instruction, LoadSnapshot):
-                self._load_snapshot(instruction.snapshot, instructions[at + 1 :])
-                return
-            self._carry_out_one(instruction)
-
-    def _persist(self, instruction: PersistVote, rest: Sequence[Instruction]) -> None:
-        def job() -> None:
-            self._files.write_vote(instruction.vote)
-
-        self._pause(job, lambda: self._carry_out(rest))
-
-    def _pause(self, job: Callable[[], None], then: Callable[[], None]) -> None:
-        """`job` in a thread; events wait until it and `then` are done."""
-        self._paused = True
-
-        def done(error: BaseException | None) -> None:
-            if self._state is None:
-                return
-            if error is not None:
-                self._fail(error if isinstance(error, Exception) else RuntimeError(error))
-                return
-            self._paused = False
-            self._guarded(then)
-            self._work()
-
-        self._threads.run(job, done)
-
-    def _carry_out_one(self, instruction: Instruction) -> None:
-        files = self._files
-        match instruction:
-            case Send():
-                self._sender.send(self.state, instruction, self.give)
-            case Reply(ticket, response):
-                _answer(ticket, response, None)
-            case ReplyWithRecords(ticket, response, from_offset):
-                _answer(ticket, response, files.range(from_offset, self._fetch_bytes_max))
-            case ReplyWithSnapshotChunk(ticket, chunk, max_bytes):
-                max_bytes = min(max_bytes, self._config.snapshot_chunk_bytes)
-                data = files.read_snapshot_chunk(chunk.snapshot_id, chunk.position, max_bytes)
-                _answer(ticket, chunk, data)
-            case Append(batches):
-                files.append(batches, self._clock.now_ms())
-            case Truncate(end_offset):
-                files.truncate_to(end_offset)
-            case Flush():
-                self._flush()
-            case TrimLog(start_offset):
-                files.trim_to(start_offset, self._clock.now_ms())
-            case WriteSnapshotChunk(snapshot_id, position, data):
-                files.write_chunk(snapshot_id, position, data)
+    def _on_news(self, news: News) -> None:
+        match news:
             case Commit(high_watermark):
-                files.log.high_watermark = high_watermark
-                self._news.append(lambda: self._apply_to(high_watermark))
+                self._apply_to(high_watermark)
             case BecameLeader(epoch, epoch_start_offset):
-                self._news.append(lambda: self._elected(epoch, epoch_start_offset))
+                logger.info("node %d leads the metadata quorum in epoch %d", self.key.id, epoch)
+                self._leading_from = epoch_start_offset
             case LostLeadership(epoch):
-                self._news.append(lambda: self._lost(epoch))
+                self._lost(epoch)
             case LeaderChanged(leader):
-                self._news.append(lambda: self._leader_changed(leader))
-            case VotersChanged(voters):
-                logger.info("voters are now %s", [voter.key.id for voter in voters.voters.voters])
-            case Report(message):
-                logger.warning("%s", message)
-            case AppendRefused():
-                raise AssertionError("refused although this node leads")
-            case PersistVote() | LoadSnapshot():
-                raise AssertionError("carried out in a thread")
-
-    # -- flushing -----------------------------------------------------------------------------
-
-    def _flush(self) -> None:
-        """One fsync at a time; those asked for while it runs share the next."""
-        if self._flushing:
-            self._flush_again = True
-            return
-        self._flushing, self._flush_again = True, False
-        flushed = Flushed(self._files.log.written_offset, self.state.log.generation)
-
-        def done(error: BaseException | None) -> None:
-            self._flushing = False
-            if self._state is None:
-                return
-            if error is not None:
-                self._fail(error if isinstance(error, Exception) else RuntimeError(error))
-                return
-            if self._flush_again:
-                self._flush()
-            self.give(flushed)
-
-        self._threads.run(self._files.flush, done)
-
-    # -- snapshots ------------------------------------------------------------------------------
-
-    def _load_snapshot(self, snapshot: SnapshotInfo, rest: Sequence[Instruction]) -> None:
-        """A download is whole: make it durable, then let the log begin where it ends."""
-        found: list[VoterSet] = []
-
-        def job() -> None:
-            try:
-                found.append(self._files.finish_download(snapshot.id))
-            except SnapshotError as error:
-                # The leader's file is damaged, or ours on the way: nothing to go on with.
-                raise OSError(f"snapshot {snapshot.id}: {error}") from error
-
-        def then() -> None:
-            voters = self._files.replace_by(snapshot, found[0], self._clock.now_ms())
-            self._inbox.appendleft(SnapshotLoaded(snapshot, voters))
-            self._news.append(lambda: self._load_image(snapshot))
-            self._carry_out(rest)
-
-        self._pause(job, then)
-
-    def _load_image(self, snapshot: SnapshotInfo) -> None:
-        records = map(decode_record, read_metadata_records(self._files.read_snapshot(snapshot.id)))
-        self.publisher.load(records, snapshot.id.offset - 1, snapshot.id.epoch)
-        self.applied_offset = snapshot.id.offset
-        self._snapshots.loaded(snapshot)
-
-    # -- news for those above ---------------------------------------------------------------------
-
-    def _elected(self, epoch: LeaderEpoch, epoch_start_offset: Offset) -> None:
-        logger.info("node %d leads the metadata quorum in epoch %d", self.key.id, epoch)
-        self._leading_from = epoch_start_offset
-
-    def _lost(self, epoch: LeaderEpoch) -> None:
-        logger.info("node %d no longer leads the metadata quorum (epoch %d)", self.key.id, epoch)
-        self._leading_from = None
-        message = "the controller changed; whether the request was carried out is unknown"
-        self._fail_appends(KafkaError(ErrorCode.not_controller, message))
-        if self._active_epoch is not None:
-            self._active_epoch = None
-            if self._leadership is not None:
-                self._leadership.lost_leadership()
-
-    def _leader_changed(self, leader: LeaderAndEpoch) -> None:
-        logger.info("quorum epoch %d, leader %s", leader.epoch, leader.leader_id)
-        self._tell_watchers()
-
-    def _tell_watchers(self) -> None:
-        for watcher in tuple(self._leader_watchers):
-            watcher()
+                logger.info("quorum epoch %d, leader %s", leader.epoch, leader.leader_id)
+                self._tell_watchers()
+            case LogReplaced(snapshot):
+                self._load_image(snapshot)
 
     def _apply_to(self, high_watermark: Offset) -> None:
-        """Committed records into the image; then those who wait for them are answered."""
-        while self.applied_offset < high_watermark:
-            pending = self._appends[0] if self._appends else None
-            if pending is not None and pending.base_offset == self.applied_offset:
-                self._appends.popleft()
-                self._snapshots.count(pending.size_bytes)
-                self.applied_offset = pending.end_offset
-                last_offset = pending.end_offset - 1
-                self.publisher.replay(pending.records, last_offset, self.epoch)
-                if not pending.committed.done():
-                    pending.committed.set_result(None)
-            else:
-                end = min(high_watermark, pending.base_offset if pending else high_watermark)
-                self._apply_from_log(end)
+        self._applier.apply_to(high_watermark)
         if self._leading_from is not None and high_watermark > self._leading_from:
             self._leading_from = None
             self._active_epoch = self.epoch
@@ -650,45 +396,32 @@ class QuorumService:
                 self._leadership.became_leader(self.epoch)
             self._tell_watchers()
 
-    def _apply_from_log(self, end: Offset) -> None:
-        """Batches below `end`, as many as are read at a time and are of one epoch."""
-        records: list[MetadataRecord] = []
-        epoch = None
-        for batch in self._files.read(self.applied_offset, READ_BYTES):
-            if batch.base_offset >= end or (epoch is not None and batch.epoch != epoch):
-                break
-            epoch = batch.epoch
-            self.applied_offset = batch.end_offset
-            self._snapshots.count(len(batch.data))
-            if not read_header(batch.data).is_control:
-                values = (record.value or b"" for record in read_records(batch.data))
-                records += map(decode_record, values)
-        assert epoch is not None, f"nothing at {self.applied_offset} below {end}"
-        if records:
-            self.publisher.replay(records, self.applied_offset - 1, epoch)
+    def _lost(self, epoch: LeaderEpoch) -> None:
+        logger.info("node %d no longer leads the metadata quorum (epoch %d)", self.key.id, epoch)
+        self._leading_from = None
+        message = "the controller changed; whether the request was carried out is unknown"
+        self._applier.forget_pending(KafkaError(ErrorCode.not_controller, message))
+        if self._active_epoch is not None:
+            self._active_epoch = None
+            if self._leadership is not None:
+                self._leadership.lost_leadership()
 
-    # -- time -----------------------------------------------------------------------------------
+    def _tell_watchers(self) -> None:
+        for watcher in tuple(self._leader_watchers):
+            watcher()
 
-    def _arm_timer(self) -> None:
-        state = self._state
-        if state is None or self._paused:
-            return
-        due = min(quorum.next_deadline_ms(state), self._snapshots.due_ms(self.applied_offset))
-        if self._timer is not None:
-            if due >= self._timer_at_ms:
-                return  # it fires earlier and looks again
-            self._timer.cancel()
-        self._timer = None
-        self._timer_at_ms = due
-        if due != quorum.NEVER:
-            delay_ms = max(0.0, due - self._clock.monotonic_ms())
-            self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
+    # -- snapshots ----------------------------------------------------------------------------
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        self.give(Tick())
+    def _load_image(self, snapshot: SnapshotInfo) -> None:
+        self._applier.load(snapshot)
+        self._snapshots.loaded(snapshot)
 
-
-def _answer(ticket: object, response: Response, records: Records | None) -> None:
-    assert callable(ticket)
-    ticket(response, records)
+    def _on_idle(self) -> float:
+        """A snapshot, if one is due; or when it will be."""
+        if self._snapshots.is_due(self._applier.offset, self._applier.bytes_since_snapshot):
+            self._applier.bytes_since_snapshot = 0
+            state = self.state
+            self._snapshots.take(
+                self._applier.offset, self.publisher.image, state.log, self._driver
+            )
+        return self._snapshots.due_ms(self._applier.offset)

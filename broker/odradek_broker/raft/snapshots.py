@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from odradek_broker.log.errors import LogDirError
+from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.image_records import records_of
 from odradek_broker.metadata.record_codec import encode_record
 from odradek_broker.model.ids import Offset
+from odradek_broker.raft.driver import Driver
 from odradek_broker.raft.log_files import LogFiles
+from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.snapshot_files import encode_snapshot
 from odradek_broker.raft.types import AdvanceLogStart, SnapshotCreated
 from odradek_broker.raft.values import OffsetAndEpoch, SnapshotInfo
 from odradek_broker.raft.voters import VoterSet
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.tasks import Threads
-
-if TYPE_CHECKING:
-    from odradek_broker.raft.service import QuorumService
 
 logger = logging.getLogger(__name__)
 
@@ -48,17 +46,13 @@ class Snapshots:
         self._policy = policy
         self._threads = threads
         self._clock = clock
-        self._bytes = 0  # committed since the last one
         self._last_offset: Offset = 0
         self._last_ms = clock.monotonic_ms()
         self._writing = False
 
-    def count(self, size_bytes: int) -> None:
-        self._bytes += size_bytes
-
     def loaded(self, snapshot: SnapshotInfo) -> None:
         """One came from disk or from the leader."""
-        self._bytes, self._last_offset = 0, snapshot.id.offset
+        self._last_offset = snapshot.id.offset
         self._last_ms = self._clock.monotonic_ms()
 
     def due_ms(self, applied_offset: Offset) -> float:
@@ -66,21 +60,20 @@ class Snapshots:
             return NEVER
         return self._last_ms + self._policy.interval_ms
 
-    def take_if_due(self, service: QuorumService) -> None:
-        if self._writing or service.applied_offset <= self._last_offset:
-            return
-        due = self._bytes >= self._policy.record_bytes_max
-        if due or self._clock.monotonic_ms() >= self.due_ms(service.applied_offset):
-            self.take(service)
+    def is_due(self, applied_offset: Offset, bytes_since: int) -> bool:
+        """`bytes_since`: of records that were committed since the last one."""
+        if self._writing or applied_offset <= self._last_offset:
+            return False
+        if bytes_since >= self._policy.record_bytes_max:
+            return True
+        return self._clock.monotonic_ms() >= self.due_ms(applied_offset)
 
-    def take(self, service: QuorumService) -> None:
-        """Write everything that is applied so far."""
-        state = service.state
-        offset = service.applied_offset
-        snapshot_id = OffsetAndEpoch(offset, state.log.epoch_before(offset))
-        voters = state.log.voters.at(offset).voters
-        image, now_ms = service.publisher.image, self._clock.now_ms()
-        self._writing, self._bytes = True, 0
+    def take(self, offset: Offset, image: MetadataImage, log: LogView, driver: Driver) -> None:
+        """Write everything below `offset`, which is what the image has."""
+        snapshot_id = OffsetAndEpoch(offset, log.epoch_before(offset))
+        voters = log.voters.at(offset).voters
+        now_ms = self._clock.now_ms()
+        self._writing = True
         self._last_offset, self._last_ms = offset, self._clock.monotonic_ms()
         size = 0
 
@@ -99,18 +92,19 @@ class Snapshots:
             self._writing = False
             if error is None:
                 info = SnapshotInfo(snapshot_id, size)
-                service.tell(lambda: self._written(service, info, voters))
+                driver.tell(lambda: self._written(driver, info, voters))
             else:
+                # The next write to this directory fails as well, and ends this node's part.
                 logger.error("snapshot %s was not written: %s", snapshot_id, error)
-                assert isinstance(error, LogDirError), error
 
         self._threads.run(write, done)
 
-    def _written(self, service: QuorumService, info: SnapshotInfo, voters: VoterSet) -> None:
-        newest = service.state.log.snapshot
+    def _written(self, driver: Driver, info: SnapshotInfo, voters: VoterSet) -> None:
+        assert driver.state is not None
+        newest = driver.state.log.snapshot
         if newest is not None and newest.id.offset >= info.id.offset:
             return  # the leader's was newer; the file goes with the next one
         logger.info("snapshot %s: %d bytes", info.id, info.size_bytes)
         self._files.snapshot_written(info, voters)
-        service.give(AdvanceLogStart())
-        service.give(SnapshotCreated(info))
+        driver.give(AdvanceLogStart())
+        driver.give(SnapshotCreated(info))

@@ -61,6 +61,8 @@ IN_FLIGHT_MAX = 2
 # Applying a large answer (CRCs, writes, truncations with their fsyncs) makes room for others
 # after this long; heartbeats and clients live on the same loop.
 TURN_MS = 5.0
+# A bug that shows at every pass must not keep the loop busy with saying so.
+AFTER_BUG_SECONDS = 1.0
 
 
 class LeaderConnection(Protocol):
@@ -185,6 +187,7 @@ class LeaderFetcher:
             except Exception:
                 logger.exception("fetching from broker %d; this is a bug in Odradek", self.leader)
                 self._lost_connection("a bug")
+                await asyncio.sleep(AFTER_BUG_SECONDS)
 
     async def _pass(self) -> None:
         self._look_at_touched()

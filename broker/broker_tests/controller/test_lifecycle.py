@@ -1,0 +1,270 @@
+"""A broker registers, beats, is unfenced, forgotten and stops; the controller is the test."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationError
+from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
+from odradek_broker.metadata.publisher import MetadataPublisher
+from odradek_broker.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    Endpoint,
+    RegisterBrokerRecord,
+)
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.runtime.listeners import Listener
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.wire.peer import PeerUnavailable
+from odradek_broker.wire.struct import Struct
+
+ME = BrokerId(1)
+DIRECTORY = UUID(int=7)
+LISTENERS = [Listener("PLAINTEXT", "host", 9092, "PLAINTEXT")]
+
+
+class Controller:
+    """Answers as it is told; what it decides becomes the broker's metadata."""
+
+    def __init__(self, metadata: MetadataPublisher) -> None:
+        self.metadata = metadata
+        self.registrations: list[Struct] = []
+        self.heartbeats: list[Struct] = []
+        self.refusals: list[ErrorCode] = []  # of the next registrations
+        self.unknown = False  # it has never heard of this broker
+        self.gone = False
+        self.offset = 9
+        self.beat = asyncio.Event()
+
+    async def call(self, api_key: int, version: int, request: Struct, timeout_ms: float) -> Struct:
+        await asyncio.sleep(0)
+        if self.gone:
+            await asyncio.sleep(0.01)
+            raise PeerUnavailable("gone")
+        return self._register(request) if api_key == 62 else self._heartbeat(request)
+
+    def _register(self, request: Struct) -> Struct:
+        self.registrations.append(request)
+        if self.refusals:
+            return Struct(error_code=self.refusals.pop(0), broker_epoch=-1)
+        self.unknown = False
+        self.offset += 1
+        epoch = self.offset
+        endpoints = (Endpoint("PLAINTEXT", "host", 9092, 0),)
+        record = RegisterBrokerRecord(
+            ME, request.incarnation_id, epoch, endpoints, (), None, True, False, (DIRECTORY,)
+        )
+        self.metadata.replay([record], epoch, 1)
+        return Struct(error_code=ErrorCode.none, broker_epoch=epoch)
+
+    def _heartbeat(self, request: Struct) -> Struct:
+        self.heartbeats.append(request)
+        self.beat.set()
+        if self.unknown:
+            return Struct(error_code=ErrorCode.stale_broker_epoch)
+        own = self.metadata.image.brokers[ME]
+        if own.fenced and not request.want_fence:
+            self.offset += 1
+            change = BrokerRegistrationChangeRecord(ME, own.epoch, fenced=-1)
+            self.metadata.replay([change], self.offset, 1)
+        return Struct(
+            error_code=ErrorCode.none,
+            is_fenced=False,
+            is_caught_up=True,
+            should_shut_down=request.want_shut_down and len(self.heartbeats) > 3,
+        )
+
+    async def next_beat(self) -> Struct:
+        self.beat.clear()
+        await asyncio.wait_for(self.beat.wait(), 10)
+        return self.heartbeats[-1]
+
+
+class Bench:
+    def __init__(self, **overrides: str) -> None:
+        given = {name.replace("_", "."): value for name, value in overrides.items()}
+        settings = Settings({"broker.heartbeat.interval.ms": "5", **given})
+        self.metadata = MetadataPublisher(ME, settings)
+        self.controller = Controller(self.metadata)
+        self.failures: list[Exception] = []
+        self.lifecycle = BrokerLifecycle(
+            ME,
+            "cluster",
+            settings,
+            self.controller,
+            self.metadata,
+            incarnation_id=UUID(int=5),
+            previous_broker_epoch=4,
+            directory_ids=lambda: [DIRECTORY],
+            offline_directory_ids=list,
+            applied_offset=lambda: self.metadata.image.offset + 1,
+            on_failure=self.failures.append,
+        )
+
+
+def run(story, **overrides):
+    async def main():
+        bench = Bench(**overrides)
+        try:
+            await asyncio.wait_for(story(bench, bench.lifecycle, bench.controller), 30)
+        finally:
+            await bench.lifecycle.stop()
+
+    asyncio.run(main())
+
+
+class TestLife:
+    def test_from_the_registration_to_the_end(self):
+        async def story(bench, lifecycle, controller):
+            assert await lifecycle.register(LISTENERS) == 10
+            (told,) = controller.registrations
+            assert (told.broker_id, told.cluster_id, told.previous_broker_epoch) == (
+                1,
+                "cluster",
+                4,
+            )
+            assert (told.incarnation_id, told.log_dirs) == (UUID(int=5), [DIRECTORY])
+            assert [(item.host, item.port) for item in told.listeners] == [("host", 9092)]
+            lifecycle.start()
+            first = await controller.next_beat()
+            assert (first.broker_epoch, first.current_metadata_offset) == (10, 10)
+            assert (first.want_fence, first.want_shut_down) == (True, False)
+            await lifecycle.unfence()
+            assert not bench.metadata.image.brokers[ME].fenced
+            await lifecycle.shut_down(10_000)
+            assert controller.heartbeats[-1].want_shut_down
+
+        run(story)
+
+    def test_who_was_forgotten_registers_again_as_the_same_incarnation(self):
+        async def story(bench, lifecycle, controller):
+            await lifecycle.register(LISTENERS)
+            lifecycle.start()
+            await lifecycle.unfence()
+            controller.unknown = True
+            while len(controller.registrations) < 2:
+                await controller.next_beat()
+            assert len({told.incarnation_id for told in controller.registrations}) == 1
+            while (await controller.next_beat()).broker_epoch != lifecycle.broker_epoch:
+                pass
+            assert lifecycle.broker_epoch > 10
+
+        run(story)
+
+    def test_a_controller_that_is_away_is_waited_for(self):
+        async def story(bench, lifecycle, controller):
+            controller.gone = True
+            registering = asyncio.ensure_future(lifecycle.register(LISTENERS))
+            await asyncio.sleep(0.05)
+            assert not registering.done()
+            controller.gone = False
+            await registering
+            lifecycle.start()
+            await lifecycle.unfence()
+            controller.gone = True
+            await asyncio.sleep(0.05)
+            controller.gone = False
+            await controller.next_beat()
+            assert bench.failures == []
+
+        run(story)
+
+    def test_the_last_of_a_cluster_does_not_wait_for_a_controller_for_ever(self):
+        async def story(bench, lifecycle, controller):
+            await lifecycle.register(LISTENERS)
+            lifecycle.start()
+            await lifecycle.unfence()
+            controller.gone = True
+            await lifecycle.shut_down(1_000_000)
+
+        run(story, broker_session_timeout_ms="3000")
+
+    @pytest.mark.parametrize("steps", range(4))
+    def test_it_stops_also_while_it_is_woken(self, steps):
+        """1 it may stop, and does; 2 the metadata says at that moment that it is fenced."""
+
+        async def story(bench, lifecycle, controller):
+            epoch = await lifecycle.register(LISTENERS)
+            lifecycle.start()
+            await lifecycle.unfence()
+            await asyncio.sleep(0.05)  # it waits for its next heartbeat now
+            fenced = BrokerRegistrationChangeRecord(ME, epoch, fenced=1)
+            bench.metadata.replay([fenced], controller.offset + 1, 1)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            stopping = asyncio.ensure_future(lifecycle.stop())
+            done, _ = await asyncio.wait({stopping}, timeout=5)
+            assert done, "it beats for ever"
+
+        run(story, broker_heartbeat_interval_ms="60000")
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("code", "words"),
+        [
+            (ErrorCode.inconsistent_cluster_id, "another cluster"),
+            (ErrorCode.unsupported_version, "feature"),
+            (ErrorCode.invalid_registration, "refuses"),
+        ],
+    )
+    def test_that_will_not_go_away(self, code, words):
+        async def story(bench, lifecycle, controller):
+            controller.refusals = [code]
+            with pytest.raises(RegistrationError, match=words) as refused:
+                await lifecycle.register(LISTENERS)
+            assert "\n" not in str(refused.value)
+
+        run(story)
+
+    def test_another_broker_with_this_id_may_be_about_to_be_found_dead(self):
+        async def story(bench, lifecycle, controller):
+            controller.refusals = [ErrorCode.duplicate_broker_registration] * 3
+            assert await lifecycle.register(LISTENERS) == 10
+
+        run(story)
+
+    def test_or_it_is_alive(self):
+        async def story(bench, lifecycle, controller):
+            controller.refusals = [ErrorCode.duplicate_broker_registration] * 1000
+            with pytest.raises(RegistrationError, match=r"node\.id 1 is in use"):
+                await lifecycle.register(LISTENERS)
+
+        run(story, broker_session_timeout_ms="100")
+
+
+class TestProducerIds:
+    def test_blocks_are_used_up_and_asked_for_once_at_a_time(self):
+        async def story():
+            asked = []
+
+            class Blocks:
+                async def call(self, key, version, request, timeout_ms):
+                    await asyncio.sleep(0)
+                    asked.append(request.broker_epoch)
+                    start = (len(asked) - 1) * 10
+                    return Struct(error_code=0, producer_id_start=start, producer_id_len=10)
+
+            ids = ProducerIdBlocks(ME, lambda: 42, Blocks())
+            found = await asyncio.gather(*(ids.next() for _ in range(25)))
+            assert sorted(found) == list(range(25))
+            assert asked == [42, 42, 42]
+
+        asyncio.run(story())
+
+    @pytest.mark.parametrize("answer", [PeerUnavailable("gone"), ErrorCode.stale_broker_epoch])
+    def test_clients_try_again_when_there_is_none(self, answer):
+        async def story():
+            class Blocks:
+                async def call(self, key, version, request, timeout_ms):
+                    if isinstance(answer, Exception):
+                        raise answer
+                    return Struct(error_code=answer)
+
+            with pytest.raises(KafkaError) as refused:
+                await ProducerIdBlocks(ME, lambda: 42, Blocks()).next()
+            assert refused.value.code is ErrorCode.coordinator_load_in_progress
+
+        asyncio.run(story())

@@ -1,0 +1,119 @@
+"""The way to the active controller: here or elsewhere, and while it moves."""
+
+import asyncio
+
+import pytest
+
+from broker_tests.raft.support import Cluster, Node, until
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.raft.channel import ControllerChannel
+from odradek_broker.wire.peer import PeerUnavailable
+from odradek_broker.wire.struct import Struct
+
+VOTE = (52, 2)  # any API that the nodes of the test serve will do
+
+
+def channel(node: Node, local: object) -> ControllerChannel:
+    loop = asyncio.get_running_loop()
+    return ControllerChannel(node.quorum, {52: local}, loop, f"broker-{node.node_id}-test")
+
+
+def run(story):
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def nonsense(node: Node) -> Struct:
+    """A request that every node answers with an error of its own: INVALID_REQUEST."""
+    return Struct(cluster_id=node.cluster_id, voter_id=1, topics=[])
+
+
+async def local(_: Struct) -> Struct:
+    return Struct(error_code=ErrorCode.none, here=True)
+
+
+class TestChannel:
+    def test_on_the_controller_it_is_a_call(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 1) as cluster:
+                node = await cluster.active()
+                answer = await channel(node, local).call(*VOTE, nonsense(node), 1000)
+                assert answer.here
+
+                async def refuses(_: Struct) -> Struct:
+                    raise KafkaError(ErrorCode.duplicate_voter, "twice")
+
+                answer = await channel(node, refuses).call(*VOTE, nonsense(node), 1000)
+                assert (answer.error_code, answer.error_message) == (
+                    ErrorCode.duplicate_voter,
+                    "twice",
+                )
+
+        run(story)
+
+    def test_elsewhere_it_goes_to_the_controller(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 2) as cluster:
+                active = await cluster.active()
+                (other,) = [node for node in cluster.nodes if node is not active]
+                way = channel(other, local)
+                answer = await way.call(*VOTE, nonsense(other), 20_000)
+                assert answer.error_code is ErrorCode.invalid_request
+                way.close()
+
+        run(story)
+
+    def test_no_controller_is_said_when_the_time_is_over(self, tmp_path):
+        async def story():
+            cluster = Cluster(tmp_path, 2)
+            node = cluster.nodes[0]
+            await node.proxy.start()
+            await cluster.start(node)
+            try:
+                with pytest.raises(PeerUnavailable, match="no leader"):
+                    await channel(node, local).call(*VOTE, nonsense(node), 150)
+            finally:
+                await node.kill()
+                await node.proxy.stop()
+
+        run(story)
+
+    def test_while_the_controller_moves_it_is_asked_again(self, tmp_path):
+        """1. a request waits for an isolated controller; 2. another is elected; 3. it answers."""
+
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                old = await cluster.grow()
+                asks = next(node for node in cluster.nodes if node is not old)
+                way = channel(asks, local)
+                await until(lambda: asks.quorum.leader_address() is not None)
+                for node in cluster.nodes:
+                    if node is old:
+                        node.proxy.block(lambda _: True)
+                    else:
+                        node.proxy.block(lambda client_id: client_id.startswith("broker-1-"))
+                answer = await way.call(*VOTE, nonsense(asks), 20_000)
+                assert asks.quorum.leader.leader_id not in (None, old.node_id)
+                if answer.error_code is ErrorCode.none:
+                    assert asks.quorum.is_active
+                for node in cluster.nodes:
+                    node.proxy.heal()
+                way.close()
+
+        run(story)
+
+    def test_a_controller_that_just_lost_its_seat_is_not_believed(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 1) as cluster:
+                node = await cluster.active()
+                answers = iter((ErrorCode.not_controller, ErrorCode.not_controller, ErrorCode.none))
+
+                async def moving(_: Struct) -> Struct:
+                    code = next(answers)
+                    if code is ErrorCode.not_controller:
+                        raise KafkaError(code)
+                    return Struct(error_code=code)
+
+                answer = await channel(node, moving).call(*VOTE, nonsense(node), 10_000)
+                assert answer.error_code is ErrorCode.none
+
+        run(story)

@@ -1,0 +1,376 @@
+"""Planted bugs of a cluster: each replaces one function by a wrong one, in test code only.
+
+The cluster simulation must find every one of them within `seeds_max` seeds; those that it finds
+late name a seed that does (`seed`), so that the quick suite need not search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from broker_tests.sim.cluster_log import DataDisk
+from broker_tests.sim.cluster_node import ClusterNode
+from broker_tests.sim.mutants import Mutant
+from odradek_broker.controller import alter_partition, brokers, elections, partition_changes
+from odradek_broker.controller.elections import Elected
+from odradek_broker.handlers import fetch as fetch_handler
+from odradek_broker.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset
+from odradek_broker.partition import follower_state, replica_state
+from odradek_broker.partition.follower_state import FollowerState, Truncate
+from odradek_broker.partition.partition import Partition
+from odradek_broker.partition.replica_state import Follower, ReplicaState
+from odradek_broker.partition.service import PartitionService
+from odradek_broker.wire.struct import Struct
+
+# ---------------------------------------------------------------- the follower
+
+
+def _no_divergence(partition: Partition, asked: Any) -> None:
+    """The leader never says that the logs part."""
+
+
+def _truncate_to_high_watermark(
+    _: tuple[LeaderEpoch, Offset], log: Any
+) -> follower_state.Instructions:
+    """As before KIP-101."""
+    return (Truncate(log.high_watermark, below_high_watermark=False),)
+
+
+def _truncate_to_leaders_end(
+    diverging: tuple[LeaderEpoch, Offset], log: Any
+) -> follower_state.Instructions:
+    """Without a look at where the own epochs end."""
+    offset = min(diverging[1], log.log_end_offset)
+    return (Truncate(offset, below_high_watermark=False),)
+
+
+def _any_answer(state: FollowerState, position: Any, log: Any) -> bool:
+    """Late ones too."""
+    state.under_way = None
+    state.status = follower_state.Status.FETCHING
+    return True
+
+
+def _truncates_when_it_follows(
+    partition: Partition, registration: PartitionRegistration, backoff_max_ms: float
+) -> None:
+    """A new follower cuts its log at its high watermark, whatever the leader has."""
+    _FOLLOW(partition, registration, backoff_max_ms)
+    if partition.log.log_end_offset > partition.log.high_watermark:
+        partition.log.truncate_to(partition.log.high_watermark)
+
+
+_FOLLOW = Partition.follow
+
+# ---------------------------------------------------------------- the leader
+
+
+def _shrink_before_agreed(
+    state: ReplicaState, isr: tuple[BrokerId, ...]
+) -> replica_state.Instructions:
+    """The proposed ISR counts at once, also where it is smaller."""
+    instructions = _PROPOSE(state, isr)
+    state.maximal_isr = frozenset(isr)
+    return instructions
+
+
+_PROPOSE = replica_state._propose
+
+
+def _expansion_does_not_count(
+    state: ReplicaState, isr: tuple[BrokerId, ...]
+) -> replica_state.Instructions:
+    """The high watermark does not wait for those who are about to join."""
+    instructions = _PROPOSE(state, isr)
+    state.maximal_isr = frozenset(state.isr)
+    return instructions
+
+
+def _nobody_is_about_to_join(*_: Any) -> bool:
+    return False
+
+
+def _expand_early(state: ReplicaState, now_ms: float) -> replica_state.Instructions:
+    """Whoever fetches may join, wherever it is."""
+    joining = tuple(
+        replica
+        for replica, follower in state.followers.items()
+        if follower.log_end_offset >= 0
+        and replica not in state.isr
+        and replica_state._eligible(state, replica, follower)
+    )
+    return replica_state._propose(state, state.isr + joining) if joining else ()
+
+
+def _expand_before_epoch_start(state: ReplicaState, now_ms: float) -> replica_state.Instructions:
+    """At the high watermark is enough, although a new leader's may be too low."""
+    start, state.epoch_start_offset = state.epoch_start_offset, 0
+    try:
+        return _MAYBE_EXPAND(state, now_ms)
+    finally:
+        state.epoch_start_offset = start
+
+
+_MAYBE_EXPAND = replica_state._maybe_expand
+
+
+def _any_incarnation(state: ReplicaState, replica: BrokerId, follower: Follower) -> bool:
+    return replica in state.peers.eligible
+
+
+def _no_leader_epoch_fence(partition: Partition, current_leader_epoch: LeaderEpoch) -> None:
+    """A fetch of another epoch is as good."""
+
+
+def _progress_of_older_epoch(
+    partition: Partition, registration: PartitionRegistration, peers: Any, now_ms: float
+) -> replica_state.Instructions:
+    """What followers acknowledged in the last epoch, or as followers of others, counts on."""
+    partition_had = partition.log.high_watermark
+    instructions = _LEAD(partition, registration, peers, now_ms)
+    assert partition.leading is not None
+    for replica, follower in partition.leading.followers.items():
+        if replica in registration.isr:
+            follower.log_end_offset = max(partition_had, partition.log.log_end_offset)
+    return instructions
+
+
+_LEAD = Partition.lead
+
+
+def _acks_before_commit(partition: Partition) -> None:
+    """acks=all is told when it is written here."""
+    state = partition.leading
+    if state is None:
+        return
+    while partition._commit_waiters and partition._commit_waiters[0][0] < state.log_end_offset:
+        _, waiter, index = partition._commit_waiters.popleft()
+        waiter.acknowledged(index, ErrorCode.none)
+
+
+def _refusal_means_not_done(
+    state: ReplicaState, event: replica_state.ProposalLost, now_ms: float
+) -> replica_state.Instructions:
+    """A proposal without an answer is taken to have failed."""
+    if event.proposal == state.pending:
+        state.pending = None
+        state.maximal_isr = frozenset(state.isr)
+        return replica_state._advance(state, now_ms)
+    return ()
+
+
+def _no_min_isr(state: ReplicaState) -> int:
+    return 1
+
+
+def _same_epoch_undoes_proposal(
+    state: ReplicaState, event: replica_state.PartitionChanged, now_ms: float
+) -> replica_state.Instructions:
+    """Metadata that is no news takes a pending proposal back."""
+    if event.partition_epoch == state.partition_epoch:
+        state.pending = None
+        state.maximal_isr = frozenset(state.isr)
+    return _PARTITION_CHANGED(state, event, now_ms)
+
+
+_PARTITION_CHANGED = replica_state._partition_changed
+
+# ---------------------------------------------------------------- the controller
+
+
+def _epochs_ignored(
+    image: MetadataImage, isr: Sequence[BrokerId], states: Sequence[Struct]
+) -> bool:
+    """Any incarnation of a replica may join, also one that is not registered any more."""
+    registered = [image.brokers.get(broker_id) for broker_id in isr]
+    return all(broker is not None and broker.active for broker in registered)
+
+
+def _partition_epoch_ignored(
+    image: MetadataImage,
+    broker_id: BrokerId,
+    partition: PartitionRegistration | None,
+    asked: Struct,
+) -> ErrorCode:
+    if partition is not None and asked.partition_epoch < partition.partition_epoch:
+        asked = Struct(**{**vars(asked), "partition_epoch": partition.partition_epoch})
+    return _VALIDATE(image, broker_id, partition, asked)
+
+
+_VALIDATE = alter_partition._validate
+
+
+def _unclean_although_disabled(
+    live: Sequence[BrokerId],
+    isr: Collection[BrokerId],
+    eligible: Collection[BrokerId] = (),
+    *,
+    unclean: bool = False,
+) -> Elected:
+    return elections.elect_for_offline_partition(live, isr, eligible, unclean=True)
+
+
+def _shutdown_elects_anybody(
+    live: Sequence[BrokerId], isr: Collection[BrokerId], shutting_down: Collection[BrokerId]
+) -> Elected:
+    """A leader that stops is replaced by the first that is there, in sync or not."""
+    for replica in live:
+        if replica not in shutting_down:
+            kind = elections.Kind.CLEAN if replica in isr else elections.Kind.UNCLEAN
+            return Elected(replica, kind)
+    return elections.NOBODY
+
+
+def _empty_disk_is_there(changes: Any, replica: BrokerId, target: Any) -> bool:
+    return replica in changes.live
+
+
+def _nothing_is_lost(
+    image: MetadataImage, partition: PartitionRegistration, replica: BrokerId
+) -> bool:
+    return False
+
+
+def _unclean_stop_stays_in_sync(*_: Any, **__: Any) -> list[Any]:
+    """A new incarnation is in every ISR in which the old one was."""
+    return []
+
+
+def _unclean_stop_counts_as_clean(
+    image: MetadataImage,
+    previous: BrokerRegistration | None,
+    record: Any,
+    *,
+    clean: bool,
+    unclean_default: bool,
+) -> list[Any]:
+    """It stays eligible, although it may have lost its newest records."""
+    return _NEW_INCARNATION(image, previous, record, clean=True, unclean_default=unclean_default)
+
+
+_NEW_INCARNATION = brokers._new_incarnation
+
+
+# ---------------------------------------------------------------- the broker
+
+
+def _hosts_at_once(node: ClusterNode) -> None:
+    """Roles are taken from the metadata log as it is, before the registration arrives."""
+    _START(node)
+    node._hosting = True
+    node._host_partitions()
+
+
+_START = ClusterNode.start
+
+
+def _any_role_again(service: PartitionService, command: Any) -> None:
+    """LeaderAndIsr is carried out without a look at its epochs."""
+    partition = service._hosted(command)
+    service._take_role(partition, command.registration)
+
+
+def _same_disk_identity(disk: DataDisk, directory_id: UUID) -> None:
+    """An empty disk under the old directory id."""
+    disk.logs.clear()
+
+
+def _acknowledge_before_flush(partition: Partition) -> bool:
+    return False
+
+
+def _nothing(*_: Any) -> None: ...
+
+
+def _step(name: str, replacement: Any) -> tuple[Any, str, Any]:
+    """The tables of the state machines hold the functions themselves."""
+    event = getattr(replica_state, name)
+    return (replica_state, "_STEP", {**replica_state._STEP, event: replacement})
+
+
+CLUSTER_MUTANTS: tuple[Mutant, ...] = (
+    Mutant("no-truncation", ((fetch_handler, "_divergence", _no_divergence),)),
+    Mutant(
+        "truncate-to-high-watermark",
+        ((follower_state, "_diverged", _truncate_to_high_watermark),),
+    ),
+    Mutant(
+        "follower-truncates-to-own-high-watermark",
+        ((Partition, "follow", _truncates_when_it_follows),),
+    ),
+    Mutant("truncate-to-leaders-end", ((follower_state, "_diverged", _truncate_to_leaders_end),)),
+    Mutant("stale-reply-applied", ((follower_state, "_belongs", _any_answer),)),
+    Mutant(
+        "shrink-before-agreed",
+        (
+            (replica_state, "_propose", _shrink_before_agreed),
+            (ReplicaState, "validate", _nothing),  # it would say so at once
+        ),
+    ),
+    Mutant(
+        "maximal-isr-ignored",
+        (
+            (replica_state, "_propose", _expansion_does_not_count),
+            (replica_state, "_about_to_join", _nobody_is_about_to_join),
+            (ReplicaState, "validate", _nothing),
+        ),
+    ),
+    Mutant("expand-early", ((replica_state, "_maybe_expand", _expand_early),)),
+    Mutant(
+        "expand-before-epoch-start",
+        ((replica_state, "_maybe_expand", _expand_before_epoch_start),),
+    ),
+    Mutant(
+        "broker-epoch-ignored",
+        (
+            (replica_state, "_eligible", _any_incarnation),
+            (alter_partition, "_eligible", _epochs_ignored),
+        ),
+    ),
+    Mutant("no-leader-epoch-fence", ((Partition, "check_leader_epoch", _no_leader_epoch_fence),)),
+    Mutant("progress-of-older-epoch", ((Partition, "lead", _progress_of_older_epoch),)),
+    Mutant("acks-before-commit", ((Partition, "settle", _acks_before_commit),)),
+    Mutant("lost-proposal-forgotten", (_step("ProposalLost", _refusal_means_not_done),)),
+    Mutant(
+        "old-metadata-undoes-proposal", (_step("PartitionChanged", _same_epoch_undoes_proposal),)
+    ),
+    Mutant("min-isr-ignored", ((ReplicaState, "effective_min_isr", property(_no_min_isr)),)),
+    Mutant("partition-epoch-ignored", ((alter_partition, "_validate", _partition_epoch_ignored),)),
+    Mutant(
+        "unclean-election-although-disabled",
+        ((partition_changes, "elect_for_offline_partition", _unclean_although_disabled),),
+    ),
+    Mutant(
+        "controlled-shutdown-elects-out-of-isr",
+        ((partition_changes, "elect_for_controlled_shutdown", _shutdown_elects_anybody),),
+    ),
+    Mutant(
+        "empty-disk-stays-in-isr",
+        (
+            (partition_changes.PartitionChanges, "_there", _empty_disk_is_there),
+            (brokers, "is_lost", _nothing_is_lost),
+            (brokers, "_new_incarnation", _unclean_stop_stays_in_sync),
+        ),
+    ),
+    Mutant("empty-disk-with-old-identity", ((DataDisk, "replace", _same_disk_identity),)),
+    Mutant(
+        "unclean-stop-counts-as-clean",
+        ((brokers, "_new_incarnation", _unclean_stop_counts_as_clean),),
+    ),
+    Mutant("roles-of-the-process-before", ((ClusterNode, "start", _hosts_at_once),)),
+    Mutant(
+        "stale-leader-and-isr-applied", ((PartitionService, "_leader_and_isr", _any_role_again),)
+    ),
+    Mutant(
+        "acknowledge-before-flush",
+        ((Partition, "must_flush", property(_acknowledge_before_flush)),),
+    ),
+)

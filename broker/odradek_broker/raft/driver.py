@@ -1,0 +1,327 @@
+"""Drives the quorum state machine: one event at a time in, its instructions carried out.
+
+The package's docstring has the rules. Events wait while the vote file or a snapshot is made
+durable in a thread; fsyncs of the log run beside everything else, one at a time, and those
+asked for while one runs share the next.
+
+What concerns the parts above (`News`) is told when no instruction is under way and before the
+next event is handled, so they may append from within. A failure of the disk, or of a rule that
+must hold, ends the driver for good: a node that guesses is worse than one that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.types import FileRange
+from odradek_broker.model.errors import KafkaError
+from odradek_broker.raft import quorum
+from odradek_broker.raft.errors import RaftError
+from odradek_broker.raft.log_files import LogFiles
+from odradek_broker.raft.messages import Response
+from odradek_broker.raft.quorum_state import QuorumState
+from odradek_broker.raft.sender import Sender
+from odradek_broker.raft.snapshot_files import SnapshotError
+from odradek_broker.raft.types import (
+    Append,
+    AppendRefused,
+    BecameLeader,
+    Commit,
+    Event,
+    Flush,
+    Flushed,
+    Instruction,
+    LeaderChanged,
+    LoadSnapshot,
+    LostLeadership,
+    PersistVote,
+    Reply,
+    ReplyWithRecords,
+    ReplyWithSnapshotChunk,
+    Report,
+    Send,
+    SnapshotLoaded,
+    Tick,
+    TrimLog,
+    Truncate,
+    VotersChanged,
+    WriteSnapshotChunk,
+)
+from odradek_broker.raft.values import SnapshotInfo
+from odradek_broker.raft.voters import VoterSet
+from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.tasks import Cancellable, Threads
+from odradek_broker.wire.errors import DecodeError
+
+logger = logging.getLogger(__name__)
+
+NEVER = quorum.NEVER
+
+Records = FileRange | bytes
+# Where the answer to a request goes: the message, and the bytes that belong to it.
+Ticket = Callable[[Response, Records | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogReplaced:
+    """The log begins where this snapshot ends, and is empty."""
+
+    snapshot: SnapshotInfo
+
+
+News: TypeAlias = Commit | BecameLeader | LostLeadership | LeaderChanged | LogReplaced
+
+
+class Driver:
+    def __init__(
+        self,
+        files: LogFiles,
+        sender: Sender,
+        fetch_bytes_max: int,
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        threads: Threads,
+        on_news: Callable[[News], None],
+        on_idle: Callable[[], float],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        """`on_idle` is called when all is done for now; gives when to be called again."""
+        self.state: QuorumState | None = None  # None before the start and after the end
+        self._files = files
+        self._sender = sender
+        self._fetch_bytes_max = fetch_bytes_max
+        self._clock = clock
+        self._loop = loop
+        self._threads = threads
+        self._on_news = on_news
+        self._on_idle = on_idle
+        self._on_failure = on_failure
+        self._inbox: deque[Event] = deque()
+        self._news: deque[Callable[[], None]] = deque()
+        self._working = False
+        self._carrying = False  # instructions are being carried out
+        self._paused = False  # instructions wait for a file to be durable
+        self._flushing = False
+        self._flush_again = False
+        self._timer: Cancellable | None = None
+        self._timer_at_ms = NEVER
+
+    # -- events in ----------------------------------------------------------------------------
+
+    def begin(self, state: QuorumState) -> None:
+        self.state = state
+        self.give(Tick())
+
+    def end(self) -> None:
+        self.state = None
+        self._inbox.clear()
+        self._news.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._sender.close()
+
+    def give(self, event: Event) -> None:
+        """One more event; handled now, or when those before it are."""
+        if self.state is not None:
+            self._inbox.append(event)
+            self._work()
+
+    def give_first(self, event: Event) -> None:
+        """Handled before it returns; only for a leader, who never waits for its vote file."""
+        assert not self._paused
+        assert not self._carrying
+        self._step(event)
+        self._work()
+
+    def tell(self, news: Callable[[], None]) -> None:
+        """Call `news` when no instruction is under way."""
+        if self.state is not None:
+            self._news.append(news)
+            self._work()
+
+    def _work(self) -> None:
+        if self._working or self._carrying:
+            return
+        self._working = True
+        try:
+            while not self._paused and self.state is not None:
+                if self._news:
+                    self._news.popleft()()
+                elif self._inbox:
+                    self._step(self._inbox.popleft())
+                else:
+                    break
+        except (LogDirError, OSError, DecodeError, AssertionError) as error:
+            self._fail(error)
+        finally:
+            self._working = False
+        self._arm_timer()
+
+    def _step(self, event: Event) -> None:
+        assert self.state is not None
+        state, now_ms = self.state, self._clock.monotonic_ms()
+        self._guarded(lambda: self._carry_out(quorum.step(state, event, now_ms)))
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        self._carrying = True
+        try:
+            action()
+        except (RaftError, LogDirError, OSError, KafkaError, AssertionError) as error:
+            self._fail(error)
+        finally:
+            self._carrying = False
+
+    def _fail(self, error: BaseException) -> None:
+        if self.state is None:
+            return
+        logger.error("this node leaves the metadata quorum: %s", error)
+        self.end()
+        self._on_failure(error if isinstance(error, Exception) else RuntimeError(error))
+
+    # -- instructions out ---------------------------------------------------------------------
+
+    def _carry_out(self, instructions: Sequence[Instruction]) -> None:
+        for at, instruction in enumerate(instructions):
+            if isinstance(instruction, PersistVote):
+                self._persist(instruction, instructions[at + 1 :])
+                return
+            if isinstance(instruction, LoadSnapshot):
+                self._load_snapshot(instruction.snapshot, instructions[at + 1 :])
+                return
+            self._carry_out_one(instruction)
+
+    def _carry_out_one(self, instruction: Instruction) -> None:
+        files = self._files
+        match instruction:
+            case Send():
+                assert self.state is not None
+                self._sender.send(self.state, instruction, self.give)
+            case Reply(ticket, response):
+                _answer(ticket, response, None)
+            case ReplyWithRecords(ticket, response, from_offset):
+                _answer(ticket, response, files.range(from_offset, self._fetch_bytes_max))
+            case ReplyWithSnapshotChunk(ticket, chunk, max_bytes):
+                max_bytes = min(max_bytes, self._fetch_bytes_max)
+                data = files.read_snapshot_chunk(chunk.snapshot_id, chunk.position, max_bytes)
+                _answer(ticket, chunk, data)
+            case Append(batches):
+                files.append(batches, self._clock.now_ms())
+            case Truncate(end_offset):
+                files.truncate_to(end_offset)
+            case Flush():
+                self._flush()
+            case TrimLog(start_offset):
+                files.trim_to(start_offset, self._clock.now_ms())
+            case WriteSnapshotChunk(snapshot_id, position, data):
+                files.write_chunk(snapshot_id, position, data)
+            case Commit(high_watermark):
+                files.log.high_watermark = high_watermark
+                self._report(instruction)
+            case BecameLeader() | LostLeadership() | LeaderChanged():
+                self._report(instruction)
+            case VotersChanged(voters):
+                logger.info("voters are now %s", [voter.key.id for voter in voters.voters.voters])
+            case Report(message):
+                logger.warning("%s", message)
+            case AppendRefused() | PersistVote() | LoadSnapshot():
+                raise AssertionError(f"{instruction} cannot come here")
+
+    def _report(self, news: News) -> None:
+        self._news.append(lambda: self._on_news(news))
+
+    # -- files in threads ---------------------------------------------------------------------
+
+    def _pause(self, job: Callable[[], None], then: Callable[[], None]) -> None:
+        """`job` in a thread; events wait until it and `then` are done."""
+        self._paused = True
+
+        def done(error: BaseException | None) -> None:
+            if self.state is None:
+                return
+            if error is not None:
+                self._fail(error)
+                return
+            self._paused = False
+            self._guarded(then)
+            self._work()
+
+        self._threads.run(job, done)
+
+    def _persist(self, instruction: PersistVote, rest: Sequence[Instruction]) -> None:
+        def job() -> None:
+            self._files.write_vote(instruction.vote)
+
+        self._pause(job, lambda: self._carry_out(rest))
+
+    def _load_snapshot(self, snapshot: SnapshotInfo, rest: Sequence[Instruction]) -> None:
+        """A download is whole: make it durable, then let the log begin where it ends."""
+        found: list[VoterSet] = []
+
+        def job() -> None:
+            try:
+                found.append(self._files.finish_download(snapshot.id))
+            except SnapshotError as error:
+                # The leader's file is damaged, or ours on the way: nothing to go on with.
+                raise OSError(f"snapshot {snapshot.id}: {error}") from error
+
+        def then() -> None:
+            voters = self._files.replace_by(snapshot, found[0], self._clock.now_ms())
+            self._inbox.appendleft(SnapshotLoaded(snapshot, voters))
+            self._report(LogReplaced(snapshot))
+            self._carry_out(rest)
+
+        self._pause(job, then)
+
+    def _flush(self) -> None:
+        if self._flushing:
+            self._flush_again = True
+            return
+        assert self.state is not None
+        self._flushing, self._flush_again = True, False
+        flushed = Flushed(self._files.log.written_offset, self.state.log.generation)
+
+        def done(error: BaseException | None) -> None:
+            self._flushing = False
+            if self.state is None:
+                return
+            if error is not None:
+                self._fail(error)
+                return
+            if self._flush_again:
+                self._flush()
+            self.give(flushed)
+
+        self._threads.run(self._files.flush, done)
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def _arm_timer(self) -> None:
+        state = self.state
+        if state is None or self._paused:
+            return
+        due = min(quorum.next_deadline_ms(state), self._on_idle())
+        if self._timer is not None:
+            if due >= self._timer_at_ms:
+                return  # it fires earlier and looks again
+            self._timer.cancel()
+        self._timer = None
+        self._timer_at_ms = due
+        if due != NEVER:
+            delay_ms = max(0.0, due - self._clock.monotonic_ms())
+            self._timer = self._loop.call_later(delay_ms / 1000, self.on_timer)
+
+    def on_timer(self) -> None:
+        self._timer = None
+        self.give(Tick())
+
+
+def _answer(ticket: object, response: Response, records: Records | None) -> None:
+    assert callable(ticket)
+    ticket(response, records)
