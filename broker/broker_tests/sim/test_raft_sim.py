@@ -92,10 +92,10 @@ def test_same_seed_same_trace() -> None:
 def test_trace_does_not_depend_on_the_hash_seed() -> None:
     code = (
         "from broker_tests.sim.raft_run import run_seed\n"
-        "print([run_seed(seed).trace_hash for seed in range(3, 7)])"
+        "print([run_seed(seed).trace_hash for seed in range(3, 6)])"
     )
     printed = set()
-    for hash_seed in ("0", "1", "4242"):
+    for hash_seed in ("1", "4242"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
             [sys.executable, "-c", code],

@@ -26,5 +26,17 @@ Its caller (`driver.py`; in simulation broker_tests/sim/raft_node.py) drives it:
 5. **The controller above** hears `BecameLeader`, `LostLeadership`, `Commit`, `LeaderChanged`
    and `VotersChanged`. A write is done when `Commit` passes its last offset, and of unknown
    outcome when `LostLeadership` comes first.
-6. **Cluster id** is checked by the driver before a request gets here.
+6. **Snapshots.** The controller writes one of committed records and the driver says
+   `SnapshotCreated`; `AdvanceLogStart` when retention no longer wants what it covers. A follower
+   that is too far behind gets `WriteSnapshotChunk`s and then `LoadSnapshot`: the driver makes
+   the file durable, empties the log, hands the content to the controller, and gives
+   `SnapshotLoaded` (with the voter set of the snapshot's header) before any other event.
+7. **Addresses.** `Send.to` is a node id: a voter's endpoints are in the voter set, the leader's
+   in `LeaderChanged`, and bootstrap servers are given numbers by the driver. A request that
+   found nobody is told as `RequestFailed`.
+8. **Cluster id** is checked by the driver before a request gets here. So is that a new voter
+   can be reached, before AddRaftVoter is passed on.
+
+Where to read first: states.py (the table of roles), then quorum.py (`step`), election.py,
+leader.py and follower.py. All of it runs under faults in broker_tests/sim.
 """

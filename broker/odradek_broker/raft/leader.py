@@ -189,12 +189,14 @@ def check_quorum_deadline_ms(state: QuorumState) -> float:
     needed = state.voters.majority - state.is_voter
     if needed == 0:
         return float("inf")
-    heard = []
-    for voter in state.other_voters():
-        progress = leadership.progress.get(voter.key)
-        heard.append(progress.last_fetch_ms if progress else leadership.since_ms)
+    progress = leadership.progress
+    heard = [
+        progress[key].last_fetch_ms if key in progress else leadership.since_ms
+        for key in state.voters.keys
+        if key != state.key
+    ]
     heard.sort(reverse=True)
-    return max(heard[needed - 1], leadership.since_ms) + state.config.check_quorum_ms
+    return heard[needed - 1] + state.config.check_quorum_ms
 
 
 def successors(state: QuorumState) -> tuple[ReplicaKey, ...]:

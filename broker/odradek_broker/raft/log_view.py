@@ -14,6 +14,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.log_port import RaftLog
 from odradek_broker.raft.values import (
     EMPTY_LOG,
@@ -68,7 +69,8 @@ class LogView:
             if snapshot.id.offset == log.start_offset:
                 view.reset_to(snapshot, voters)
             view.snapshot = snapshot
-        assert view.start.offset == log.start_offset, "no snapshot ends where the log starts"
+        if view.start.offset != log.start_offset:
+            raise RaftError(f"no snapshot ends where the log starts, at {log.start_offset}")
         while view.end_offset < log.end_offset:
             for batch in log.read(view.end_offset, LOAD_BYTES_MAX):
                 view.append(batch)

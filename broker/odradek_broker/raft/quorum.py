@@ -248,8 +248,9 @@ def _on_flushed(state: QuorumState, event: Flushed, now_ms: float, out: list[Ins
 
 def _on_snapshot_created(state: QuorumState, event: SnapshotCreated) -> None:
     newest = state.log.snapshot
+    if newest is not None and newest.id.offset >= event.snapshot.id.offset:
+        return  # a newer one was loaded while it was being written
     assert event.snapshot.id.offset <= state.high_watermark, "only what is committed"
-    assert newest is None or newest.id.offset < event.snapshot.id.offset, "only newer ones"
     assert state.log.contains(event.snapshot.id)
     state.log.snapshot = event.snapshot
 

@@ -12,7 +12,7 @@ from random import Random
 from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import FetchRequest
-from odradek_broker.raft.states import FETCHERS, NOMINEES, VOTERS_ONLY, Role
+from odradek_broker.raft.states import FETCHERS, NOMINEES, Role
 from odradek_broker.raft.values import (
     Endpoint,
     LeaderAndEpoch,
@@ -231,7 +231,7 @@ class QuorumState:
         assert role not in (Role.VOTED, Role.PROSPECTIVE_VOTED) or self.voted is not None
         assert role is not Role.UNATTACHED or (self.voted is None and self.leader_id is None)
         assert role is not Role.CANDIDATE or self.voted == self.key
-        assert role not in VOTERS_ONLY or self.may_stand
+        assert role not in NOMINEES or self.may_stand
         assert self.log.last_epoch <= self.epoch
         assert self.log.start.offset <= self.high_watermark <= self.log.end_offset
         assert self.persisted == self.vote_state()

@@ -86,12 +86,10 @@ TRANSITIONS: dict[tuple[Role, Cause], Role] = {
     (_R.FOLLOWER, _C.FETCH_TIMEOUT): _R.PROSPECTIVE,
 }
 
-# Asking for votes is for voters (see QuorumState.may_stand).
-VOTERS_ONLY = frozenset({_R.PROSPECTIVE, _R.PROSPECTIVE_VOTED, _R.CANDIDATE})
-
-# Roles that ask for votes, and roles that ask others for records or for the leader.
-NOMINEES = VOTERS_ONLY
-FETCHERS = frozenset({_R.UNATTACHED, _R.VOTED, _R.FOLLOWER})
+# Roles that ask for votes: for voters only (see QuorumState.may_stand).
+NOMINEES = (_R.PROSPECTIVE, _R.PROSPECTIVE_VOTED, _R.CANDIDATE)
+# Roles that ask others for records, or for the leader.
+FETCHERS = (_R.UNATTACHED, _R.VOTED, _R.FOLLOWER)
 
 
 def next_role(role: Role, cause: Cause, *, may_stand: bool) -> Role:
@@ -99,6 +97,6 @@ def next_role(role: Role, cause: Cause, *, may_stand: bool) -> Role:
     target = TRANSITIONS.get((role, cause))
     if target is None:
         raise IllegalTransitionError(f"{role.value} cannot change because it {cause.value}")
-    if target in VOTERS_ONLY and not may_stand:
+    if target in NOMINEES and not may_stand:
         raise IllegalTransitionError(f"an observer cannot become {target.value}")
     return target
