@@ -110,7 +110,7 @@ num.recovery.threads.per.data.dir | Threads per directory that load and recover 
 odradek.admin.listener | host:port of the HTTP server for health and metrics; empty for none.
 odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
 odradek.controlled.shutdown.timeout.ms | How long a broker that stops waits for others to take over.
-odradek.leader.imbalance.per.broker.percentage | Share of a broker's leaders that may be elsewhere before they are moved back.
+odradek.leader.imbalance.per.broker.percentage | Share of leaders elsewhere before they move back.
 preallocate | Whether a new segment's file gets its full size at once.
 process.roles | What this node is: broker, controller, or both.
 producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.
