@@ -47,8 +47,8 @@ class Soon:
 class HeldThreads:
     """Jobs run when the test says so."""
 
-    def __init__(self):
-        self.jobs = []
+    def __init__(self, soon):
+        self.jobs, self.soon = [], soon
 
     def run(self, job, done):
         self.jobs.append((job, done))
@@ -61,6 +61,7 @@ class HeldThreads:
         except Exception as raised:
             error = raised
         done(error)
+        self.soon.run()
 
 
 class Waiter:
@@ -74,7 +75,8 @@ class Waiter:
 class Bench:
     def __init__(self, flush_messages):
         self.clock, self.disk = ManualClock(), SimDisk()
-        self.soon, self.threads, self.waiter = Soon(), HeldThreads(), Waiter()
+        self.soon, self.waiter = Soon(), Waiter()
+        self.threads = HeldThreads(self.soon)
         logs = LogManager(["/data"], self.disk, self.clock)
         logs.load()
         self.service = PartitionService(
@@ -126,8 +128,8 @@ def test_appends_during_an_fsync_share_the_next_one():
     job()
     log.written_offset = written
     done(None)
-    assert bench.waiter.told == [(0, ErrorCode.none)]
     bench.soon.run()
+    assert bench.waiter.told == [(0, ErrorCode.none)]
     bench.threads.finish_one()
     assert [index for index, _ in bench.waiter.told] == [0, 1, 2, 3]
     assert bench.threads.jobs == []
