@@ -108,7 +108,7 @@ def test_same_answers(clients):
     assert not wrong, "\n".join(wrong)
 
 
-# So that a single node starts without a file; and shorter times, see adr/0004.
+# So that a single node starts without a file; and shorter times, see adr/0007.
 OTHER_DEFAULTS = (
     "node.id",
     "process.roles",
