@@ -125,8 +125,7 @@ class SimController:
             now_ms = self._node.clock.monotonic_ms()
             decided: Result[Struct] = getattr(active, kind)(request, next_offset, now_ms)
             return decided
-        decided = getattr(active, kind)(request)
-        return decided
+        return getattr(active, kind)(request)
 
     def _append(self, active: ActiveController, records: Sequence[MetadataRecord]) -> Offset:
         node = self._node
