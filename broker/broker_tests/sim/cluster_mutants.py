@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any
-from uuid import UUID
 
-from broker_tests.sim.cluster_log import DataDisk
 from broker_tests.sim.cluster_node import ClusterNode
 from broker_tests.sim.mutants import Mutant
 from odradek_broker.controller import alter_partition, brokers, elections, partition_changes
@@ -110,16 +108,16 @@ def _expand_early(state: ReplicaState, now_ms: float) -> replica_state.Instructi
     return replica_state._propose(state, state.isr + joining) if joining else ()
 
 
-def _expand_before_epoch_start(state: ReplicaState, now_ms: float) -> replica_state.Instructions:
-    """At the high watermark is enough, although a new leader's may be too low."""
-    start, state.epoch_start_offset = state.epoch_start_offset, 0
-    try:
-        return _MAYBE_EXPAND(state, now_ms)
-    finally:
-        state.epoch_start_offset = start
-
-
-_MAYBE_EXPAND = replica_state._maybe_expand
+def _expand_at_high_watermark(state: ReplicaState, now_ms: float) -> replica_state.Instructions:
+    """At the high watermark is enough; but that of a new leader may be too low."""
+    joining = tuple(
+        replica
+        for replica, follower in state.followers.items()
+        if follower.log_end_offset >= state.high_watermark
+        and replica not in state.isr
+        and replica_state._eligible(state, replica, follower)
+    )
+    return replica_state._propose(state, state.isr + joining) if joining else ()
 
 
 def _any_incarnation(state: ReplicaState, replica: BrokerId, follower: Follower) -> bool:
@@ -156,7 +154,7 @@ def _acks_before_commit(partition: Partition) -> None:
         waiter.acknowledged(index, ErrorCode.none)
 
 
-def _refusal_means_not_done(
+def _lost_means_not_done(
     state: ReplicaState, event: replica_state.ProposalLost, now_ms: float
 ) -> replica_state.Instructions:
     """A proposal without an answer is taken to have failed."""
@@ -278,11 +276,6 @@ def _any_role_again(service: PartitionService, command: Any) -> None:
     service._take_role(partition, command.registration)
 
 
-def _same_disk_identity(disk: DataDisk, directory_id: UUID) -> None:
-    """An empty disk under the old directory id."""
-    disk.logs.clear()
-
-
 def _acknowledge_before_flush(partition: Partition) -> bool:
     return False
 
@@ -295,6 +288,18 @@ def _step(name: str, replacement: Any) -> tuple[Any, str, Any]:
     event = getattr(replica_state, name)
     return (replica_state, "_STEP", {**replica_state._STEP, event: replacement})
 
+
+# A seed that finds it; those after it up to `seeds_max` are tried when the code has changed.
+FOUND_BY: dict[str, int] = {
+    "shrink-before-agreed": 1,
+    "no-truncation": 2,
+    "unclean-election-although-disabled": 9,
+    "unclean-stop-counts-as-clean": 16,
+    "maximal-isr-ignored": 27,
+    "controlled-shutdown-elects-out-of-isr": 42,
+    "truncate-to-high-watermark": 49,
+}
+SEEDS_MAX = 400
 
 CLUSTER_MUTANTS: tuple[Mutant, ...] = (
     Mutant("no-truncation", ((fetch_handler, "_divergence", _no_divergence),)),
@@ -326,7 +331,7 @@ CLUSTER_MUTANTS: tuple[Mutant, ...] = (
     Mutant("expand-early", ((replica_state, "_maybe_expand", _expand_early),)),
     Mutant(
         "expand-before-epoch-start",
-        ((replica_state, "_maybe_expand", _expand_before_epoch_start),),
+        ((replica_state, "_maybe_expand", _expand_at_high_watermark),),
     ),
     Mutant(
         "broker-epoch-ignored",
@@ -338,9 +343,19 @@ CLUSTER_MUTANTS: tuple[Mutant, ...] = (
     Mutant("no-leader-epoch-fence", ((Partition, "check_leader_epoch", _no_leader_epoch_fence),)),
     Mutant("progress-of-older-epoch", ((Partition, "lead", _progress_of_older_epoch),)),
     Mutant("acks-before-commit", ((Partition, "settle", _acks_before_commit),)),
-    Mutant("lost-proposal-forgotten", (_step("ProposalLost", _refusal_means_not_done),)),
     Mutant(
-        "old-metadata-undoes-proposal", (_step("PartitionChanged", _same_epoch_undoes_proposal),)
+        "lost-proposal-forgotten",
+        (
+            _step("ProposalLost", _lost_means_not_done),
+            (replica_state, "_about_to_join", _nobody_is_about_to_join),  # a second guard
+        ),
+    ),
+    Mutant(
+        "old-metadata-undoes-proposal",
+        (
+            _step("PartitionChanged", _same_epoch_undoes_proposal),
+            (replica_state, "_about_to_join", _nobody_is_about_to_join),
+        ),
     ),
     Mutant("min-isr-ignored", ((ReplicaState, "effective_min_isr", property(_no_min_isr)),)),
     Mutant("partition-epoch-ignored", ((alter_partition, "_validate", _partition_epoch_ignored),)),
@@ -360,7 +375,6 @@ CLUSTER_MUTANTS: tuple[Mutant, ...] = (
             (brokers, "_new_incarnation", _unclean_stop_stays_in_sync),
         ),
     ),
-    Mutant("empty-disk-with-old-identity", ((DataDisk, "replace", _same_disk_identity),)),
     Mutant(
         "unclean-stop-counts-as-clean",
         ((brokers, "_new_incarnation", _unclean_stop_counts_as_clean),),
