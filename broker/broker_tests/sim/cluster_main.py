@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import nullcontext
 
+from broker_tests.sim.cluster_mutants import CLUSTER_MUTANTS, RARE_MUTANTS
 from broker_tests.sim.cluster_run import ClusterRun, run_seed, shrink_seed
 
 PROGRESS_SECONDS = 30.0
@@ -23,9 +25,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seed", type=int, help="this one only, with its trace")
+    parser.add_argument("--mutant", help="with this planted bug (cluster_mutants.py)")
     arguments = parser.parse_args()
-    if arguments.seed is not None:
-        return _show(arguments.seed)
+    mutants = {mutant.name: mutant for mutant in (*CLUSTER_MUTANTS, *RARE_MUTANTS)}
+    with mutants[arguments.mutant].planted() if arguments.mutant else nullcontext():
+        return _show(arguments.seed) if arguments.seed is not None else _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     began = told = time.monotonic()
     failed: list[int] = []
     acknowledged = elections = 0

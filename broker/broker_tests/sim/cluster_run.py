@@ -170,6 +170,7 @@ class ClusterRun:
         self._load_rng = self.world.rng("load")
         self._operator_rng = self.world.rng("operator")
         self._operates = rng.random() < 0.6
+        self._pauses = self.world.rng("pauses").random() < 0.3
         self._values = 0
         self._loaded = True
         self._unacknowledged: list[Write] = []
@@ -362,7 +363,7 @@ class ClusterRun:
             if write.acks_all:
                 self._unacknowledged.append(write)
         # Sometimes nobody writes: then those who are behind look as if they were not.
-        idle = rng.random() < 0.03
+        idle = self._pauses and rng.random() < 0.03
         self.world.after(rng.randint(100, 900) if idle else rng.randint(1, 30), self._produce)
 
     def _write(self, name: TopicPartition, acks_all: bool) -> Write:
