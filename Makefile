@@ -4,10 +4,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean
+.PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim
 
 BIN := .venv/bin
 JOBS ?= 2
+SEEDS ?= 1000
+START ?= 0
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +28,9 @@ test-cluster: .venv/.stamp tools ## run all tests with 3 and 5 brokers, the long
 
 test-clients-apache: .venv/.stamp tools ## run the client tests against Apache Kafka instead of us
 	@ODRADEK_TEST_ENGINE=apache $(BIN)/pytest broker/broker_tests/clients
+
+sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0
+	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --seeds $(SEEDS) --start $(START)
 
 check: .venv/.stamp ## lint, formatting, types and the layering of the packages
 	@$(BIN)/ruff check .

@@ -63,12 +63,12 @@ def test_what_cannot_be_is_refused(cluster: Cluster, topic: str) -> None:
     assert topic not in {t.name for t in cluster.metadata().topics}
 
     second = stranger(cluster, node_id=2, name="the-same-id")
-    with pytest.raises(StartFailedError, match=r"(?i)duplicate|already|2") as failed:
+    with pytest.raises(StartFailedError, match=r"node\.id 2 is in use") as failed:
         second.start(15.0)
     assert failed.value.exit_code == 1
 
     other = stranger(cluster, node_id=4, name="other-cluster", cluster_id="b3RoZXItY2x1c3Rlci0xMQ")
-    with pytest.raises(StartFailedError, match=r"(?i)cluster") as failed:
+    with pytest.raises(StartFailedError, match="belongs to another cluster than") as failed:
         other.start(15.0)
     assert failed.value.exit_code == 1
     assert [b.node_id for b in cluster.metadata().brokers] == [1, 2, 3]

@@ -34,7 +34,7 @@ def test_a_follower_that_lags_leaves_and_returns(start_cluster: StartCluster, to
 
 @pytest.mark.long
 def test_min_insync_replicas_refuses(cluster: Cluster, topic: str) -> None:
-    """With one of three alive and min.insync.replicas=2, acks=all is refused and acks=1 is not."""
+    """With one of three alive and min.insync.replicas=2, acks=all is not acknowledged."""
     cluster.create_topic(topic, partitions=1, config={"min.insync.replicas": "2"})
     dead = [f for f in followers(cluster, topic) if f != cluster.controller()]
     if len(dead) == 2:  # keep a quorum: one voter dies, the other follower leaves the ISR asleep

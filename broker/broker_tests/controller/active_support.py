@@ -46,6 +46,7 @@ class World:
         racks: Mapping[int, str] | None = None,
     ) -> None:
         self.settings = Settings(settings)
+        self.rng = Random(1)
         self.now_ms = 0.0
         self.racks = racks or {}
         self.incarnations = 0
@@ -58,7 +59,7 @@ class World:
             1,
             image,
             settings=self.settings,
-            rng=Random(1),
+            rng=self.rng,
             cluster_id=CLUSTER_ID,
             now_ms=self.now_ms,
         )

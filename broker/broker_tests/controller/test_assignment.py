@@ -1,5 +1,6 @@
 """Who gets the replicas: the examples of the seeds, and what must hold always (R7)."""
 
+import time
 from collections import Counter
 from random import Random
 
@@ -39,11 +40,39 @@ def test_racks_count_only_if_every_broker_has_one():
     assert assign_replicas(racks, 3, 2, FromStart()) == [(0, 1), (1, 2), (2, 0)]
 
 
-def test_new_partitions_of_a_topic_go_on_where_the_walk_was():
-    at_once = assign_replicas(no_racks(3), 7, 2, FromStart())
-    first = assign_replicas(no_racks(3), 3, 2, FromStart())
-    then = assign_replicas(no_racks(3), 4, 2, FromStart(), first_partition=3)
-    assert first + then == at_once
+def test_the_example_of_the_seeds():
+    """Six brokers, start at 4: partition 0 on 4 5 0, partition 1 on 5 0 1; with racks the
+    first follower of a leader on 4 is on 2."""
+    start_at_4 = Starts(4, 0)
+    assert assign_replicas(no_racks(6), 6, 3, start_at_4)[:2] == [(4, 5, 0), (5, 0, 1)]
+    racks = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}
+    assert assign_replicas(racks, 6, 2, Starts(3, 0))[0] == (4, 2)
+
+
+class Starts(Random):
+    """Gives these numbers, one after another."""
+
+    def __init__(self, *numbers: int) -> None:
+        super().__init__()
+        self.numbers = list(numbers)
+
+    def randrange(self, *args: int) -> int:  # type: ignore[override]
+        return self.numbers.pop(0)
+
+
+def test_less_than_a_round_is_spread_too():
+    """Three of five brokers lead; the walk alone would give broker 2 three replicas."""
+    found = assign_replicas(no_racks(5), 3, 3, FromStart())
+    assert [replicas[0] for replicas in found] == [0, 1, 2]
+    used = Counter(broker for replicas in found for broker in replicas)
+    assert sorted(used.values()) == [1, 2, 2, 2, 2]
+
+
+def test_new_partitions_fill_what_the_old_ones_left():
+    old = assign_replicas(no_racks(3), 3, 3, FromStart())
+    new = assign_replicas(no_racks(6), 3, 3, Random(1), old)
+    assert sorted(replicas[0] for replicas in new) == [3, 4, 5]
+    assert {broker for replicas in new for broker in replicas} == {3, 4, 5}
 
 
 def test_more_replicas_than_brokers():
@@ -53,39 +82,80 @@ def test_more_replicas_than_brokers():
     assert "target replication factor of 3 cannot be reached" in str(caught.value)
 
 
+def counts(found, brokers):
+    leaders = Counter(replicas[0] for replicas in found)
+    replicas = Counter(broker for replicas in found for broker in replicas)
+    return [leaders[b] for b in brokers], [replicas[b] for b in brokers]
+
+
+def assert_even(found, brokers, replicas_by):
+    leaders, replicas = counts(found, brokers)
+    assert max(leaders) - min(leaders) <= 1
+    assert max(replicas) - min(replicas) <= replicas_by
+
+
 @given(
-    brokers=st.integers(1, 12),
-    partitions=st.integers(1, 60),
+    brokers=st.integers(1, 9),
+    steps=st.lists(st.integers(1, 20), min_size=1, max_size=4),
     replication_factor=st.integers(1, 5),
     seed=st.integers(0, 1000),
 )
-def test_distinct_brokers_and_even_leaders(brokers, partitions, replication_factor, seed):
+def test_distinct_brokers_and_even_counts(brokers, steps, replication_factor, seed):
+    """Also when the topic grows again and again; then seldom one replica more, because what
+    exists is not moved."""
     replication_factor = min(brokers, replication_factor)
-    found = assign_replicas(no_racks(brokers), partitions, replication_factor, Random(seed))
-    assert len(found) == partitions
-    assert all(len(set(replicas)) == replication_factor for replicas in found)
-    leaders = Counter(replicas[0] for replicas in found)
-    counts = [leaders[broker] for broker in range(brokers)]
-    assert max(counts) - min(counts) <= 1
+    rng = Random(seed)
+    found: list = []
+    for partitions in steps:
+        new = assign_replicas(no_racks(brokers), partitions, replication_factor, rng, found)
+        assert len(new) == partitions
+        found = found + new if found else new
+        assert all(len(set(replicas)) == replication_factor for replicas in new)
+        assert_even(found, range(brokers), replicas_by=1 if found is new else 2)
 
 
 @given(
     racks=st.integers(1, 4),
     per_rack=st.integers(1, 4),
-    rounds=st.integers(1, 4),
+    steps=st.lists(st.integers(1, 20), min_size=1, max_size=3),
     replication_factor=st.integers(1, 5),
     seed=st.integers(0, 1000),
 )
-def test_replicas_spread_over_racks(racks, per_rack, rounds, replication_factor, seed):
+def test_replicas_spread_over_racks(racks, per_rack, steps, replication_factor, seed):
     """No two in one rack while there are racks enough, and even use of equal racks."""
     brokers = {i: f"rack-{i // per_rack}" for i in range(racks * per_rack)}
     replication_factor = min(replication_factor, len(brokers))
-    partitions = rounds * len(brokers)
-    found = assign_replicas(brokers, partitions, replication_factor, Random(seed))
+    rng = Random(seed)
+    found: list = []
+    for partitions in steps:
+        found += assign_replicas(brokers, partitions, replication_factor, rng, found)
+        for replicas in found:
+            assert len(set(replicas)) == replication_factor
+            assert len({brokers[b] for b in replicas}) == min(racks, replication_factor)
+        assert_even(found, brokers, replicas_by=1 if len(found) == steps[0] else 2)
+
+
+@given(
+    racks=st.dictionaries(st.integers(0, 9), st.sampled_from("abc"), min_size=1, max_size=10),
+    partitions=st.integers(1, 40),
+    replication_factor=st.integers(1, 5),
+    seed=st.integers(0, 1000),
+)
+def test_racks_of_any_size(racks, partitions, replication_factor, seed):
+    """Evenly led; and never two in one rack where another has none."""
+    replication_factor = min(replication_factor, len(racks))
+    found = assign_replicas(racks, partitions, replication_factor, Random(seed))
     for replicas in found:
         assert len(set(replicas)) == replication_factor
-        assert len({brokers[b] for b in replicas}) == min(racks, replication_factor)
-    used = Counter(broker for replicas in found for broker in replicas)
-    assert max(used.values()) - min(used[broker] for broker in brokers) <= 1
-    leaders = Counter(replicas[0] for replicas in found)
-    assert set(leaders.values()) == {rounds}
+        spread = len({racks[b] for b in replicas})
+        assert spread == min(len(set(racks.values())), replication_factor)
+    leaders, _ = counts(found, racks)
+    assert max(leaders) - min(leaders) <= 1
+
+
+def test_ten_thousand_partitions_are_placed_quickly():
+    brokers = {i: f"rack-{i % 3}" for i in range(30)}
+    started = time.process_time()
+    old = assign_replicas(brokers, 9_999, 3, Random(1))
+    assign_replicas({**brokers, 30: "rack-0"}, 9_999, 3, Random(1), old)
+    assert time.process_time() - started < 2

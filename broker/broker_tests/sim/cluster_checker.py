@@ -33,8 +33,9 @@ from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartiti
 
 
 class ClusterChecker:
-    def __init__(self, world: World, min_isr: int) -> None:
+    def __init__(self, world: World, min_isr: int, durable: bool) -> None:
         self._world = world
+        self.durable = durable  # nothing is acknowledged before it is synced
         self.min_isr = min_isr
         self.violation: str | None = None
         self.image: MetadataImage = EMPTY_IMAGE  # the newest that anybody has committed

@@ -124,8 +124,9 @@ class SimController:
             next_offset = self._node.log_end_offset
             now_ms = self._node.clock.monotonic_ms()
             decided: Result[Struct] = getattr(active, kind)(request, next_offset, now_ms)
-            return decided
-        return getattr(active, kind)(request)
+        else:
+            decided = getattr(active, kind)(request)
+        return decided
 
     def _append(self, active: ActiveController, records: Sequence[MetadataRecord]) -> Offset:
         node = self._node

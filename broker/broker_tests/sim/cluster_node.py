@@ -176,7 +176,8 @@ class ClusterNode(RaftNode):
         power_loss = not self._stops_cleanly and self._loses_tail(self.node_id)
         if power_loss:
             self.world.record(f"{self.node_id} loses what was not synced")
-            self.lose()
+            if not self.cluster.durable:
+                self.lose()
         self.data.crash(rng, power_loss=power_loss)
 
     def lose(self) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from unittest import mock
@@ -40,6 +40,7 @@ from broker_tests.sim.raft_checker import RaftChecker
 from broker_tests.sim.raft_node import new_uuid
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError, World
+from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId, Offset, TopicPartition
 from odradek_broker.partition import replica_state
@@ -156,7 +157,7 @@ class ClusterRun:
         self.min_isr = rng.choice((1, 2, 2, 2, 2))
         self.loses_power = rng.random() < 0.5
         self.partition_count = rng.choice((1, 1, 2))
-        self.cluster = ClusterChecker(self.world, self.min_isr)
+        self.cluster = ClusterChecker(self.world, self.min_isr, self.durable)
         weather = Weather(latency_max_ms=rng.choice((4, 10, 25)))
         self._target_rng = self.world.rng("target")
         self.injector = ClusterInjector(self.world, self.may_lose, self._leader_id, weather)
@@ -169,6 +170,7 @@ class ClusterRun:
         self._load_rng = self.world.rng("load")
         self._operator_rng = self.world.rng("operator")
         self._operates = rng.random() < 0.6
+        self._pauses = self.world.rng("pauses").random() < 0.3
         self._values = 0
         self._loaded = True
         self._unacknowledged: list[Write] = []
@@ -228,7 +230,7 @@ class ClusterRun:
         candidates = controllers if self._target_rng.random() < 0.3 else leaders
         return self._target_rng.choice(candidates) if candidates else None
 
-    def _registrations(self) -> list[object]:
+    def _registrations(self) -> list[PartitionRegistration]:
         topic = self.cluster.image.topics.get(TOPIC)
         return list(topic.partitions.values()) if topic else []
 
@@ -278,13 +280,13 @@ class ClusterRun:
         if cluster.violation is not None:
             raise SimulationError(cluster.violation)
 
-    def _pass_until(self, within_ms: int, missing: object, when: str) -> None:
+    def _pass_until(self, within_ms: int, missing: Callable[[], str | None], when: str) -> None:
         deadline_ms = self.world.now_ms + within_ms
         while self.world.now_ms < deadline_ms:
             self._pass(50)
-            if missing() is None:  # type: ignore[operator]
+            if missing() is None:
                 return
-        raise SimulationError(f"{when}: not within {within_ms} ms: {missing()}")  # type: ignore[operator]
+        raise SimulationError(f"{when}: not within {within_ms} ms: {missing()}")
 
     def _unformed(self) -> str | None:
         image = self.cluster.image
@@ -360,7 +362,9 @@ class ClusterRun:
             write = self._write(name, rng.random() < 0.8)
             if write.acks_all:
                 self._unacknowledged.append(write)
-        self.world.after(rng.randint(1, 30), self._produce)
+        # Sometimes nobody writes: then those who are behind look as if they were not.
+        idle = self._pauses and rng.random() < 0.03
+        self.world.after(rng.randint(100, 900) if idle else rng.randint(1, 30), self._produce)
 
     def _write(self, name: TopicPartition, acks_all: bool) -> Write:
         self._values += 1

@@ -10,22 +10,33 @@ start 0, shift 0:
 
 With racks, the walk alternates racks (racks a: 0 1 2, b: 3 4 5 give 0 3 1 4 2 5), and a broker
 whose rack already has a replica of the partition is passed over while another rack has none.
-Used for CreateTopics and CreatePartitions.
+
+A walk that is cut short would leave some brokers with two replicas more than others (p0 p1 p2
+alone: broker 2 has three, broker 0 one). So where no whole round is left to assign, or the
+partitions that exist are not spread evenly, each replica goes to a broker that has the fewest,
+and counts differ by at most one wherever racks of equal size allow it.
+
+Used for CreateTopics, CreatePartitions, and by tools that propose reassignments.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId
 
 Racks = Mapping[BrokerId, str | None]
+Replicas = tuple[BrokerId, ...]
 
 
 def assign_replicas(
-    racks: Racks, partitions: int, replication_factor: int, rng: Random, first_partition: int = 0
-) -> list[tuple[BrokerId, ...]]:
-    """Replicas for `partitions` new ones that follow the `first_partition` existing ones.
+    racks: Racks,
+    partitions: int,
+    replication_factor: int,
+    rng: Random,
+    existing: Sequence[Sequence[BrokerId]] = (),
+) -> list[Replicas]:
+    """Replicas for `partitions` new ones of a topic that has the `existing` ones.
 
     Racks are used only when every broker has one, as in Kafka. Raises KafkaError
     (INVALID_REPLICATION_FACTOR) when there are fewer brokers than replicas asked for.
@@ -38,21 +49,19 @@ def assign_replicas(
             "directories cordoned.",
         )
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
-    order = alternate_racks(known) if len(known) == len(racks) else sorted(racks)
-    start = rng.randrange(len(order))
-    shift = rng.randrange(len(order))
-    assigned = []
-    for partition in range(first_partition, first_partition + partitions):
-        if partition > 0 and partition % len(order) == 0:
-            shift += 1
-        leader_at = (partition + start) % len(order)
-        if len(known) == len(racks):
-            assigned.append(_spread_over_racks(order, leader_at, shift, replication_factor, known))
+    if len(known) == len(racks):
+        order = alternate_racks(known)
+    else:  # as if each were in a rack of its own
+        order, known = sorted(racks), {broker: str(broker) for broker in racks}
+    walk = _Walk(order, known, replication_factor, rng, existing)
+    found: list[Replicas] = []
+    while len(found) < partitions:
+        left = partitions - len(found)
+        if left >= len(order) and walk.is_even:
+            found += walk.round()
         else:
-            followers = range(replication_factor - 1)
-            places = [leader_at] + [_place(leader_at, shift + k, len(order)) for k in followers]
-            assigned.append(tuple(order[place] for place in places))
-    return assigned
+            found += walk.fill(min(left, len(order)))
+    return found
 
 
 def alternate_racks(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
@@ -65,28 +74,159 @@ def alternate_racks(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
     return [queue[i] for i in range(longest) for queue in queues if i < len(queue)]
 
 
-def _place(leader_at: int, distance: int, brokers: int) -> int:
-    """The place `distance` steps after the leader's next one; never the leader's own."""
-    return (leader_at + 1 + distance % (brokers - 1)) % brokers
+class _Walk:
+    """Over the brokers in `order`; knows how many leaders and replicas each of them has."""
 
+    def __init__(
+        self,
+        order: Sequence[BrokerId],
+        racks: Mapping[BrokerId, str],
+        replication_factor: int,
+        rng: Random,
+        existing: Sequence[Sequence[BrokerId]],
+    ) -> None:
+        self._order = order
+        self._racks = racks
+        self._rack_count = len(set(racks.values()))
+        self._factor = replication_factor
+        self._next_leader = rng.randrange(len(order))
+        self._shift = rng.randrange(len(order))
+        self._leaders = dict.fromkeys(order, 0)
+        self._replicas = dict.fromkeys(order, 0)
+        for replicas in existing:
+            self._count(replicas)
 
-def _spread_over_racks(
-    order: Sequence[BrokerId],
-    leader_at: int,
-    shift: int,
-    replication_factor: int,
-    racks: Mapping[BrokerId, str],
-) -> tuple[BrokerId, ...]:
-    rack_count = len(set(racks.values()))
-    replicas = [order[leader_at]]
-    used_racks = {racks[replicas[0]]}
-    step = 0
-    while len(replicas) < replication_factor:
+    @property
+    def is_even(self) -> bool:
+        return len({*self._leaders.values()}) == 1 and len({*self._replicas.values()}) == 1
+
+    def _count(self, replicas: Sequence[BrokerId]) -> None:
+        for at, broker in enumerate(replicas):
+            if broker in self._replicas:  # others may hold replicas that are no more to get any
+                self._replicas[broker] += 1
+                self._leaders[broker] += at == 0
+
+    # -- whole rounds --------------------------------------------------------------------------
+
+    def round(self) -> list[Replicas]:
+        """One partition for each broker to lead."""
+        size = len(self._order)
+        found = [self._follow((self._next_leader + i) % size) for i in range(size)]
+        for replicas in found:
+            self._count(replicas)
+        self._shift += 1
+        return found
+
+    def _follow(self, leader_at: int) -> Replicas:
+        replicas = [self._order[leader_at]]
+        for broker in self._after(leader_at):
+            if len(replicas) == self._factor:
+                break
+            if self._may_join(broker, replicas):
+                replicas.append(broker)
+        return tuple(replicas)
+
+    def _after(self, leader_at: int) -> Iterator[BrokerId]:
+        """The other brokers, from a distance behind the leader on; each of them often enough
+        that one that was passed over for its rack gets its turn."""
+        others = len(self._order) - 1
         # The shift counts racks, not brokers: it must not break the alternation.
-        broker = order[_place(leader_at, shift * rack_count + step, len(order))]
-        step += 1
-        if broker in replicas or (racks[broker] in used_racks and len(used_racks) < rack_count):
-            continue
-        replicas.append(broker)
-        used_racks.add(racks[broker])
-    return tuple(replicas)
+        step = (
+            self._shift
+            if self._rack_count == len(self._order)
+            else (self._shift * self._rack_count)
+        )
+        for i in range(2 * others):
+            yield self._order[(leader_at + 1 + (step + i) % others) % len(self._order)]
+
+    def _may_join(self, broker: BrokerId, replicas: Sequence[BrokerId]) -> bool:
+        if broker in replicas:
+            return False
+        used = {self._racks[replica] for replica in replicas}
+        return len(used) == self._rack_count or self._racks[broker] not in used
+
+    # -- the rest ------------------------------------------------------------------------------
+
+    def fill(self, partitions: int) -> list[Replicas]:
+        """Fewer than a round, or what makes up for an uneven start."""
+        found = [[leader] for leader in self._new_leaders(partitions)]
+        for replicas in found:
+            walk = list(dict.fromkeys(self._after(self._order.index(replicas[0]))))
+            while len(replicas) < self._factor:
+                broker = min((b for b in walk if self._may_join(b, replicas)), key=self._fullness)
+                replicas.append(broker)
+                self._replicas[broker] += 1
+        self._level(found)
+        return [tuple(replicas) for replicas in found]
+
+    def _fullness(self, broker: BrokerId) -> tuple[int, int]:
+        """Among equals one that leads: the others will lead what comes next."""
+        return self._replicas[broker], -self._leaders[broker]
+
+    def _new_leaders(self, partitions: int) -> Iterator[BrokerId]:
+        """Those that lead the fewest, among them those that have the fewest, in turn."""
+        size = len(self._order)
+        for _ in range(partitions):
+            walk = [(self._next_leader + i) % size for i in range(size)]
+            at = min(walk, key=self._load)
+            self._next_leader = (at + 1) % size
+            self._count(self._order[at : at + 1])
+            yield self._order[at]
+
+    def _load(self, place: int) -> tuple[int, int]:
+        broker = self._order[place]
+        return self._leaders[broker], self._replicas[broker]
+
+    def _level(self, found: list[list[BrokerId]]) -> None:
+        """Moves followers from those that have two more than others, where racks allow it.
+
+        More than two come from an uneven start, and it takes more than this to make up for it.
+        """
+        for _ in range(len(found) * self._factor):  # as many as there are to move
+            least, most = min(self._replicas.values()), max(self._replicas.values())
+            crowded = [broker for broker in self._order if self._replicas[broker] == most]
+            if most - least != 2 or not any(self._relieve(found, b) for b in crowded):
+                return
+
+    def _relieve(self, found: list[list[BrokerId]], crowded: BrokerId) -> bool:
+        """One replica less: to a broker with two fewer, or through others that pass one on."""
+        came_from: dict[BrokerId, BrokerId] = {}
+        queue = [crowded]
+        for broker in queue:
+            for other in self._order:
+                if other == crowded or other in came_from or not self._place(found, broker, other):
+                    continue
+                came_from[other] = broker
+                queue.append(other)
+                if self._replicas[crowded] - self._replicas[other] > 1:
+                    self._move_along(found, came_from, other)
+                    return True
+        return False
+
+    def _move_along(
+        self, found: list[list[BrokerId]], came_from: Mapping[BrokerId, BrokerId], last: BrokerId
+    ) -> None:
+        """From the end, so that each broker has room before it gets one. A step that an earlier
+        one made impossible is left out: then its broker keeps one more than it should."""
+        while last in came_from:
+            before = came_from[last]
+            replicas = self._place(found, before, last)
+            if replicas is not None:
+                replicas[replicas.index(before)] = last
+                self._replicas[before] -= 1
+                self._replicas[last] += 1
+            last = before
+
+    def _place(
+        self, found: list[list[BrokerId]], broker: BrokerId, other: BrokerId
+    ) -> list[BrokerId] | None:
+        """A partition that `broker` follows and `other` could follow instead."""
+        for replicas in found:
+            if broker in replicas[1:] and other not in replicas:
+                moved = [other if replica == broker else replica for replica in replicas]
+                if self._spread(moved) >= self._spread(replicas):
+                    return replicas
+        return None
+
+    def _spread(self, replicas: Sequence[BrokerId]) -> int:
+        return len({self._racks[replica] for replica in replicas})

@@ -172,9 +172,12 @@ def register(
     )
     records: list[MetadataRecord] = [record]
     if not again:
-        clean = existing is not None and request.previous_broker_epoch == existing.epoch
-        records += _new_incarnation(
-            _after(image, records), existing, record, clean=clean, unclean_default=unclean_default
+        records += _end_incarnation(
+            _after(image, records),
+            record.broker_id,
+            clean=existing is not None and request.previous_broker_epoch == existing.epoch,
+            one_disk=max(len(record.log_dirs), len(existing.log_dirs) if existing else 1) == 1,
+            unclean_default=unclean_default,
         )
     return Result(records, record.broker_epoch)
 
@@ -218,12 +221,12 @@ def _checked_features(image: MetadataImage, request: Struct) -> tuple[SupportedF
     return tuple(supported.values())
 
 
-def _new_incarnation(
+def _end_incarnation(
     image: MetadataImage,
-    previous: BrokerRegistration | None,
-    record: RegisterBrokerRecord,
+    broker_id: BrokerId,
     *,
     clean: bool,
+    one_disk: bool,
     unclean_default: bool,
 ) -> list[PartitionChangeRecord]:
     """The old incarnation leads nothing any more, and is in sync only where it is alone.
@@ -231,10 +234,10 @@ def _new_incarnation(
     Not even there if it stopped uncleanly and others are eligible: it may have lost what is
     committed, they have not. They take its place, also if none of them is back yet.
 
-    `image` has the new registration, so a replica whose directory is gone counts as lost."""
-    broker_id = record.broker_id
+    `image` has what comes after it, a new registration or none, so that a replica whose
+    directory is gone counts as lost. `one_disk`: it had and has no more than one directory.
+    """
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
-    one_disk = len(record.log_dirs) == 1 and (previous is None or len(previous.log_dirs) == 1)
     found = []
     for topic in image.topics.values():
         for index, partition in topic.partitions.items():
@@ -350,12 +353,16 @@ def unregister(
         raise KafkaError(
             ErrorCode.broker_id_not_registered, f"Broker ID {broker_id} is not currently registered"
         )
-    live = active_brokers(image)
-    live.pop(broker_id, None)
-    records: list[MetadataRecord] = [
-        *_remove(image, [broker_id], live, unclean_default),
-        UnregisterBrokerRecord(broker_id, broker.epoch),
-    ]
+    unregistered = UnregisterBrokerRecord(broker_id, broker.epoch)
+    # Against the image without it, so that its replicas count as lost.
+    changes = _end_incarnation(
+        _after(image, [unregistered]),
+        broker_id,
+        clean=False,
+        one_disk=False,
+        unclean_default=unclean_default,
+    )
+    records: list[MetadataRecord] = [*changes, unregistered]
     return Result(records, Struct(error_code=ErrorCode.none, error_message=None))
 
 

@@ -259,8 +259,6 @@ class PartitionChanges:
         if len(target.isr) >= min_isr:
             target.eligible = target.last_known = ()
             return
-        if target.isr == partition.isr and unclean_stop is None and not target.eligible:
-            return
         held = {*partition.isr, *partition.eligible_leader_replicas}
         lost = {r for r in partition.replicas if is_lost(self.image, partition, r)}
         unclean_election = target.recovery == RECOVERING

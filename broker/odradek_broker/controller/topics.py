@@ -252,7 +252,7 @@ def place_replicas(
     partitions: int,
     replication_factor: int,
     rng: Random,
-    first_partition: int = 0,
+    existing: Sequence[Replicas] = (),
 ) -> list[Replicas]:
     """On live brokers if there are enough of them, else on any that are registered."""
     live = {broker.id: broker.rack for broker in image.usable_brokers()}
@@ -263,7 +263,7 @@ def place_replicas(
                 ErrorCode.invalid_replication_factor, "All brokers are currently fenced."
             )
         brokers = live if len(live) >= replication_factor else everyone
-        found = assign_replicas(brokers, partitions, replication_factor, rng, first_partition)
+        found = assign_replicas(brokers, partitions, replication_factor, rng, existing)
         if not all(_in_sync(image, replicas) for replicas in found):
             raise KafkaError(
                 ErrorCode.invalid_replication_factor,
@@ -433,7 +433,8 @@ def _create_partitions(image: MetadataImage, asked: Struct, rng: Random) -> list
         raise _too_many_partitions()
     replication_factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:
-        found = place_replicas(image, additional, replication_factor, rng, first_partition=count)
+        existing = [partition.replicas for partition in topic.partitions.values()]
+        found = place_replicas(image, additional, replication_factor, rng, existing)
         return _partition_records(image, topic.id, found, first_partition=count)
     if len(asked.assignments) != additional:
         raise KafkaError(

@@ -1,0 +1,125 @@
+"""From one broker to three: voters by themselves, and back when one is gone for good."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka.admin import KafkaAdminClient
+
+from broker_tests.cluster.ask import DESCRIBE_QUORUM, Questions
+from broker_tests.cluster.harness import METADATA_TOPIC, Node, free_ports
+from odradek_broker.wire.struct import Struct
+
+DEADLINE_S = 40.0
+
+
+class Growing:
+    """Brokers that are started one after the other; the first is a cluster of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.nodes: list[Node] = []
+        self._questions = Questions()
+
+    def add(self) -> Node:
+        node_id = len(self.nodes) + 1
+        (port,) = free_ports(1)
+        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        if self.nodes:
+            settings["controller.quorum.bootstrap.servers"] = self.nodes[0].address
+            settings["odradek.cluster.id"] = self.cluster_id
+        node = Node(node_id, settings, self.directory / str(node_id))
+        node.start(DEADLINE_S)
+        self.nodes.append(node)
+        return node
+
+    @property
+    def cluster_id(self) -> str:
+        """As the disk of the newest broker has it."""
+        meta = (self.nodes[-1].data_dir / "meta.properties").read_text()
+        return meta.partition("cluster.id=")[2].partition("\n")[0]
+
+    def quorum(self, node: Node) -> Struct:
+        topics = [Struct(topic_name=METADATA_TOPIC, partitions=[Struct(partition_index=0)])]
+        answer = self._questions.ask(node.address, DESCRIBE_QUORUM, 2, Struct(topics=topics))
+        return answer.topics[0].partitions[0]
+
+    def voters(self) -> list[int]:
+        return sorted(v.replica_id for v in self.quorum(self.running[-1]).current_voters)
+
+    @property
+    def running(self) -> list[Node]:
+        return [node for node in self.nodes if node.running]
+
+    def end(self) -> None:
+        self._questions.close()
+        for node in self.running:
+            node.kill()
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Growing]:
+    cluster = Growing(tmp_path)
+    try:
+        yield cluster
+    finally:
+        cluster.end()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    give_up = time.monotonic() + DEADLINE_S
+    while time.monotonic() < give_up:
+        try:
+            if condition():
+                return
+        except OSError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError(f"not within {DEADLINE_S} s: {what}")
+
+
+def test_from_one_to_three_and_a_lost_disk(growing: Growing) -> None:
+    """1. a broker alone votes alone; 2. with two that stays so, with three all vote; 3. the
+    first, who formed the cluster, dies and the rest goes on; 4. it comes back without its disk
+    and votes again, as somebody else."""
+    growing.add()
+    assert growing.voters() == [1]
+    growing.add()
+    assert growing.voters() == [1]
+    growing.add()
+    wait_until(lambda: growing.voters() == [1, 2, 3], "three voters")
+
+    first = growing.nodes[0]
+    old = {v.replica_id: v.replica_directory_id for v in growing.quorum(first).current_voters}
+    first.kill()
+    wait_until(lambda: growing.quorum(growing.nodes[1]).leader_id in (2, 3), "another leader")
+
+    shutil.rmtree(first.data_dir)
+    servers = ",".join(node.address for node in growing.nodes[1:])
+    first.settings["controller.quorum.bootstrap.servers"] = servers
+    first.settings["odradek.cluster.id"] = growing.cluster_id
+    first.start(DEADLINE_S)
+
+    def replaced() -> bool:
+        quorum = growing.quorum(growing.nodes[1])
+        voters = {v.replica_id: v.replica_directory_id for v in quorum.current_voters}
+        return voters.keys() == {1, 2, 3} and voters[1] != old[1]
+
+    wait_until(replaced, "the empty disk votes")
+
+
+def test_kafka_python_sees_the_quorum(growing: Growing) -> None:
+    node = growing.add()
+    client = KafkaAdminClient(bootstrap_servers=node.address)
+    try:
+        described = client.describe_metadata_quorum()
+    finally:
+        client.close()
+    (partition,) = described["topics"][0]["partitions"]
+    assert partition["leader_id"] == 1
+    assert [voter["replica_id"] for voter in partition["current_voters"]] == [1]
+    assert [n["node_id"] for n in described["nodes"]] == [1]

@@ -1,0 +1,76 @@
+"""Long runs of the cluster simulation:  make sim SEEDS=1000 [START=0]
+
+    python -m broker_tests.sim.cluster_main --seeds 1000 --start 0      (in the folder broker/)
+    python -m broker_tests.sim.cluster_main --seed 348                  one, with its trace
+
+Prints what was found, and how many seeds per minute were run. A failure is run again (it must
+fail in the same way) and shrunk to the fewest faults; the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import nullcontext
+
+from broker_tests.sim.cluster_mutants import CLUSTER_MUTANTS, RARE_MUTANTS
+from broker_tests.sim.cluster_run import ClusterRun, run_seed, shrink_seed
+
+PROGRESS_SECONDS = 30.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Simulate clusters under faults.")
+    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="this one only, with its trace")
+    parser.add_argument("--mutant", help="with this planted bug (cluster_mutants.py)")
+    arguments = parser.parse_args()
+    mutants = {mutant.name: mutant for mutant in (*CLUSTER_MUTANTS, *RARE_MUTANTS)}
+    with mutants[arguments.mutant].planted() if arguments.mutant else nullcontext():
+        return _show(arguments.seed) if arguments.seed is not None else _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    began = told = time.monotonic()
+    failed: list[int] = []
+    acknowledged = elections = 0
+    for seed in range(arguments.start, arguments.start + arguments.seeds):
+        outcome = run_seed(seed)
+        acknowledged += outcome.acknowledged
+        elections += outcome.elections
+        if outcome.failure is not None:
+            failed.append(seed)
+            again = run_seed(seed)
+            same = "" if again.trace_hash == outcome.trace_hash else " (NOT THE SAME AGAIN)"
+            print(f"seed {seed}{same}: {outcome.failure}")
+            print("  needs:", "; ".join(map(str, shrink_seed(outcome))) or "no fault at all")
+        if time.monotonic() - told > PROGRESS_SECONDS:
+            told = time.monotonic()
+            print(f"seed {seed}, {_per_minute(seed + 1 - arguments.start, began)}", flush=True)
+    print(
+        f"{arguments.seeds} seeds, {_per_minute(arguments.seeds, began)}: "
+        f"{acknowledged} acknowledged writes, {elections} elections, {len(failed)} failed {failed}"
+    )
+    return 1 if failed else 0
+
+
+def _per_minute(seeds: int, began: float) -> str:
+    return f"{60 * seeds / (time.monotonic() - began):.0f} seeds per minute"
+
+
+def _show(seed: int) -> int:
+    faults = None
+    outcome = run_seed(seed)
+    if outcome.failure is not None:
+        faults = shrink_seed(outcome)
+    outcome = ClusterRun(seed, faults=faults, keep_trace=True).run()
+    print("\n".join(outcome.trace))
+    print("faults:", "; ".join(map(str, outcome.faults)))
+    print(outcome.failure or "no violation", outcome.trace_hash)
+    return 1 if outcome.failure is not None else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
