@@ -319,10 +319,13 @@ class Broker:
             self._loop.call_soon_threadsafe(self._readiness.wait_for, "recovery", text)
 
         loading = asyncio.ensure_future(asyncio.to_thread(self._logs.load, say, config_of))
-        await asyncio.wait({loading}, timeout=SLOW_START_SECONDS)
-        if not loading.done():
-            await self._start_admin()
-        await loading
+        try:
+            await asyncio.wait({loading}, timeout=SLOW_START_SECONDS)
+            if not loading.done():
+                await self._start_admin()
+            await asyncio.shield(loading)
+        finally:
+            await asyncio.wait({loading})  # its threads cannot be stopped half-way
         self._readiness.done("recovery")
 
     async def _housekeeping(self) -> None:
@@ -431,13 +434,14 @@ async def _serve(settings: Settings) -> None:
     starting = loop.create_task(broker.start())
     ends: set[asyncio.Future[Any]] = {stopping, broker.failure}
     await asyncio.wait({starting, *ends}, return_when=FIRST_COMPLETED)
-    if starting.done():
-        starting.result()
+    if starting.done() and starting.exception() is None:
         await asyncio.wait(ends, return_when=FIRST_COMPLETED)
     starting.cancel()
+    await asyncio.wait({starting})
     await broker.stop()
-    if broker.failure.done():
-        broker.failure.result()
+    for ended in (starting, broker.failure):
+        if ended.done() and not ended.cancelled():
+            ended.result()
 
 
 def run_broker(settings: Settings) -> int:
