@@ -52,7 +52,7 @@ from odradek_broker.partition.service import PartitionService
 from odradek_broker.raft.channel import ControllerChannel
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
-from odradek_broker.raft.service import Identity
+from odradek_broker.raft.service import Identity, QuorumService
 from odradek_broker.raft.values import Endpoint, ReplicaKey
 from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime.clock import SystemClock
@@ -93,14 +93,18 @@ class Broker:
         self._readiness = Readiness()
         self._admin: AdminServer | None = None
         self._admin_socket = _bind_admin(settings)
-        disk = RealDisk()
-        node_id = BrokerId(settings.node_id)
-        _check_cluster_id(settings, disk)
+        self._disk = RealDisk()
+        self._node_id = BrokerId(settings.node_id)
+        self._rng = Random()
+        self._threads = LoopThreads(loop)
+        self._metrics = Metrics()
+        self.failure: asyncio.Future[None] = loop.create_future()  # only ever an exception
+        _check_cluster_id(settings, self._disk)
         self._logs = LogManager(
             [str(path) for path in settings.log_dirs],
-            disk,
+            self._disk,
             self._clock,
-            _log_settings(settings, node_id),
+            _log_settings(settings, self._node_id),
         )
         self._cleaner = CleanerManager(
             self._logs.logs,
@@ -108,93 +112,112 @@ class Broker:
             self._clock,
             loop.call_soon_threadsafe,
         )
-        metrics = Metrics()
-        rng = Random()
-        threads = LoopThreads(loop)
-        cluster_id = self._logs.cluster_id
-        self._metadata = MetadataPublisher(node_id, settings)
+        self._metadata = MetadataPublisher(self._node_id, settings)
         self._partitions = PartitionService(
-            node_id, settings, self._logs, self._clock, loop, threads
+            self._node_id, settings, self._logs, self._clock, loop, self._threads
         )
-        self._quorum = open_quorum(
+        self._quorum = self._build_quorum()
+        self._controller = ControllerService(
             settings,
-            open_metadata_log(settings.metadata_log_dir, disk, settings, self._clock.now_ms()),
+            self._rng,
+            self._quorum,
+            self._metadata,
+            self._node_id,
+            self._logs.cluster_id,
+            self._clock,
+        )
+        self._seat = ControllerSeat(
+            self._controller, self._quorum, self._metadata, self._clock, loop
+        )
+        self._channels: list[ControllerChannel] = []
+        self._lifecycle = self._build_lifecycle()
+        self._replication = self._build_replication()
+        self._context = self._build_context()
+        self._server = Server(self._context, build_handlers(self._metrics), loop)
+        self._lag = LoopLag(loop, self._clock, self._metrics)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._registered = False
+
+    def _build_quorum(self) -> QuorumService:
+        settings, cluster_id = self._settings, self._logs.cluster_id
+        now_ms = self._clock.now_ms()
+        return open_quorum(
+            settings,
+            open_metadata_log(settings.metadata_log_dir, self._disk, settings, now_ms),
             self._metadata,
             Identity(
-                ReplicaKey(node_id, _metadata_directory_id(settings, disk, cluster_id)),
+                ReplicaKey(self._node_id, _metadata_directory_id(settings, self._disk, cluster_id)),
                 cluster_id,
                 settings.listeners.inter_broker_name,
             ),
             clock=self._clock,
-            loop=loop,
-            threads=threads,
-            rng=rng,
+            loop=self._loop,
+            threads=self._threads,
+            rng=self._rng,
             on_failure=self._failed,
         )
-        controller = ControllerService(
-            settings, rng, self._quorum, self._metadata, node_id, cluster_id, self._clock
+
+    def _build_lifecycle(self) -> BrokerLifecycle:
+        logs = self._logs
+        return BrokerLifecycle(
+            self._node_id,
+            logs.cluster_id,
+            self._settings,
+            self._channel("lifecycle"),
+            self._metadata,
+            incarnation_id=uuid4(),
+            previous_broker_epoch=logs.previous_broker_epoch,
+            directory_ids=lambda: logs.directory_ids,
+            offline_directory_ids=lambda: [d.directory_id for d in logs.offline_dirs],
+            applied_offset=lambda: self._quorum.applied_offset,
+            on_failure=self._failed,
         )
-        self._seat = ControllerSeat(controller, self._quorum, self._metadata, self._clock, loop)
-        self._channels: list[ControllerChannel] = []
-        self._requests_of_brokers = {
+
+    def _build_replication(self) -> ReplicationService:
+        client_id = f"broker-{self._node_id}-fetcher"
+        return ReplicationService(
+            self._settings,
+            self._clock,
+            self._threads,
+            self._partitions,
+            lambda host, port: Peer(host, port, self._loop, client_id=client_id),
+            self._channel("replication"),
+        )
+
+    def _build_context(self) -> BrokerContext:
+        slots = self._settings.int("max.incremental.fetch.session.cache.slots")
+        return BrokerContext(
+            node_id=self._node_id,
+            cluster_id=self._logs.cluster_id,
+            settings=self._settings,
+            clock=self._clock,
+            rng=self._rng,
+            metrics=self._metrics,
+            logs=self._logs,
+            cleaner=self._cleaner,
+            partitions=self._partitions,
+            metadata=self._metadata,
+            quorum=self._quorum,
+            controller=self._controller,
+            forwarder=self._channel("forwarder"),
+            producer_ids=ProducerIdBlocks(
+                self._node_id, lambda: self._lifecycle.broker_epoch, self._channel("producer-ids")
+            ),
+            fetch_sessions=FetchSessions(slots, self._rng),
+        )
+
+    def _channel(self, purpose: str) -> ControllerChannel:
+        """A way to the active controller on which only requests of one kind wait for each other."""
+        controller = self._controller
+        requests_of_brokers = {
             56: controller.alter_partition,
             62: controller.broker_registration,
             63: controller.broker_heartbeat,
             67: controller.allocate_producer_ids,
             73: controller.assign_replicas_to_dirs,
         }
-        self._lifecycle = BrokerLifecycle(
-            node_id,
-            cluster_id,
-            settings,
-            self._channel("lifecycle"),
-            self._metadata,
-            incarnation_id=uuid4(),
-            previous_broker_epoch=self._logs.previous_broker_epoch,
-            directory_ids=lambda: self._logs.directory_ids,
-            offline_directory_ids=lambda: [d.directory_id for d in self._logs.offline_dirs],
-            applied_offset=lambda: self._quorum.applied_offset,
-            on_failure=self._failed,
-        )
-        self._replication = ReplicationService(
-            settings,
-            self._clock,
-            threads,
-            self._partitions,
-            lambda host, port: Peer(host, port, loop, client_id=f"broker-{node_id}-fetcher"),
-            self._channel("replication"),
-        )
-        self._context = BrokerContext(
-            node_id=node_id,
-            cluster_id=cluster_id,
-            settings=settings,
-            clock=self._clock,
-            rng=rng,
-            metrics=metrics,
-            logs=self._logs,
-            cleaner=self._cleaner,
-            partitions=self._partitions,
-            metadata=self._metadata,
-            quorum=self._quorum,
-            controller=controller,
-            forwarder=self._channel("forwarder"),
-            producer_ids=ProducerIdBlocks(
-                node_id, lambda: self._lifecycle.broker_epoch, self._channel("producer-ids")
-            ),
-            fetch_sessions=FetchSessions(
-                settings.int("max.incremental.fetch.session.cache.slots"), rng
-            ),
-        )
-        self._server = Server(self._context, build_handlers(metrics), loop)
-        self._lag = LoopLag(loop, self._clock, metrics)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._registered = False
-        self.failure: asyncio.Future[None] = loop.create_future()  # only ever an exception
-
-    def _channel(self, purpose: str) -> ControllerChannel:
-        """A way to the active controller on which only requests of one kind wait for each other."""
-        client_id = f"broker-{self._settings.node_id}-{purpose}"
-        channel = ControllerChannel(self._quorum, self._requests_of_brokers, self._loop, client_id)
+        client_id = f"broker-{self._node_id}-{purpose}"
+        channel = ControllerChannel(self._quorum, requests_of_brokers, self._loop, client_id)
         self._channels.append(channel)
         return channel
 
@@ -291,7 +314,7 @@ class Broker:
 
     async def _hand_over(self) -> None:
         """Others lead what this broker leads, before it goes; if there are any."""
-        settings, node_id = self._settings, self._context.node_id
+        settings, node_id = self._settings, self._node_id
         others = [b.id for b in self._metadata.image.usable_brokers() if b.id != node_id]
         if others and settings.bool("controlled.shutdown.enable"):
             timeout_ms = settings.int("odradek.controlled.shutdown.timeout.ms")
@@ -300,7 +323,7 @@ class Broker:
 
     def _reconfigure(self, delta: MetadataDelta, _: int) -> None:
         """What reads its settings only now and then is told that they changed."""
-        if delta.broker_config_changed(BrokerId(self._context.node_id)):
+        if delta.broker_config_changed(self._node_id):
             self._cleaner.reconfigure()
 
     def _bind_listeners(self) -> dict[str, int]:
@@ -322,10 +345,13 @@ class Broker:
             self._loop.call_soon_threadsafe(self._readiness.wait_for, "recovery", text)
 
         loading = asyncio.ensure_future(asyncio.to_thread(self._logs.load, say, config_of))
-        await asyncio.wait({loading}, timeout=SLOW_START_SECONDS)
-        if not loading.done():
-            await self._start_admin()
-        await loading
+        try:
+            await asyncio.wait({loading}, timeout=SLOW_START_SECONDS)
+            if not loading.done():
+                await self._start_admin()
+            await asyncio.shield(loading)
+        finally:
+            await asyncio.wait({loading})  # its threads cannot be stopped half-way
         self._readiness.done("recovery")
 
     async def _housekeeping(self) -> None:
@@ -355,7 +381,7 @@ class Broker:
         admin = self._admin_socket and "{}:{}".format(*self._admin_socket.getsockname()[:2])
         line = {
             "event": "ready",
-            "node_id": self._context.node_id,
+            "node_id": self._node_id,
             "cluster_id": self._context.cluster_id,
             "listeners": hosts,
             "admin": admin,
@@ -434,13 +460,14 @@ async def _serve(settings: Settings) -> None:
     starting = loop.create_task(broker.start())
     ends: set[asyncio.Future[Any]] = {stopping, broker.failure}
     await asyncio.wait({starting, *ends}, return_when=FIRST_COMPLETED)
-    if starting.done():
-        starting.result()
+    if starting.done() and starting.exception() is None:
         await asyncio.wait(ends, return_when=FIRST_COMPLETED)
     starting.cancel()
+    await asyncio.wait({starting})
     await broker.stop()
-    if broker.failure.done():
-        broker.failure.result()
+    for ended in (starting, broker.failure):
+        if ended.done() and not ended.cancelled():
+            ended.result()
 
 
 def run_broker(settings: Settings) -> int:

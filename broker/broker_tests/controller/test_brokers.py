@@ -374,6 +374,22 @@ class TestDirectories:
         world.heartbeat(3, offline=[directory(3, 1)])
         assert world.image.offset == offset, "said again, nothing changes"
 
+    def test_a_new_replica_is_not_taken_for_the_lost_one(self):
+        """1. broker 3 is alone in sync; 2. it comes back without that disk, makes the replica
+        anew on another, and says so; 3. it must not lead, but may when it has caught up."""
+        world = self.two_disks()
+        world.alter_isr([3])
+        world.start(3, disks=[0])
+        request = self.assign(world, disk=0)
+        answer = world.decide(world.active.assign_replicas_to_dirs(request))
+        assert answer.directories[0].topics[0].partitions[0].error_code is ErrorCode.none
+        assert world.partition().leader == -1
+        world.elect(1)
+        world.alter_isr([1, 3])
+        assert world.partition().directories == (directory(3, 0), directory(1))
+        world.fence(1)
+        assert world.partition().leader == 3
+
     @pytest.mark.parametrize(
         ("changes", "code"),
         [

@@ -1,28 +1,32 @@
 """The active controller under random events: whatever happens, the partitions stay sound.
 
-Brokers start, die, stop, lose their disks; leaders shrink and expand ISRs; operators create,
-delete, move, elect, change settings; controllers fail over, in the middle of a batch too. After
-each step the invariants of issue 4 hold, and at the end, when everybody is back, every partition
-has a leader again and every deletion is complete.
+Brokers start, die, stop, lose their disks; leaders shrink and expand ISRs, sometimes late;
+operators create, delete, move, elect, change settings; controllers fail over. After each step
+the invariants of issue 4 hold, and whenever everybody is back, every partition whose data is
+there has a leader and every deletion is complete.
 
 A small model of the data goes along, to tell a clean election from a lossy one: a log is a row
 of writes, each named by the leader epoch that made it. Writes are committed when all of the ISR
 have them and the ISR is not below min.insync.replicas, as partition/replica_state does it. A
 replica that stops uncleanly may lose its newest writes; one that loses its disk loses all.
+
+`python -m broker_tests.controller.test_controller_model 5000` runs more seeds.
 """
 
 import contextlib
-import random
+import logging
+import sys
 from collections.abc import Iterable
+from random import Random
 from uuid import UUID
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+import pytest
 
 from broker_tests.controller.active_support import World, directory, set_config
 from broker_tests.controller.support import delete
+from odradek_broker.controller import active, alter_partition, brokers
 from odradek_broker.controller.context import ControllerContext
+from odradek_broker.controller.partition_changes import PartitionChanges, TopicRules
 from odradek_broker.metadata.image import PartitionRegistration, TopicImage
 from odradek_broker.metadata.records import NO_LEADER
 from odradek_broker.model.errors import ErrorCode, KafkaError
@@ -30,6 +34,10 @@ from odradek_broker.model.ids import BrokerId
 from odradek_broker.wire.struct import Struct
 
 BROKERS = (1, 2, 3, 4)
+TOPICS_MAX = 5
+STEPS = 60
+SEEDS = 600
+
 Key = tuple[UUID, int]
 Log = tuple[int, ...]
 
@@ -45,9 +53,10 @@ def common(logs: Iterable[Log]) -> Log:
     return first
 
 
-class ControllerModel(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
+class ControllerModel:
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.trace: list[str] = []
         self.world = World(len(BROKERS), racks={1: "a", 2: "b", 3: "a", 4: "b"})
         self.topics = 0
         self.stopping: int | None = None
@@ -59,11 +68,17 @@ class ControllerModel(RuleBasedStateMachine):
         self.held: dict[tuple[Key, int], Log] = {}  # by partition and replica
         self.unclean_was_allowed: set[Key] = set()  # by a topic's setting or an operator
         self.in_flight: list[Struct] = []  # proposals on their way
+        self.create((1, 2), 1, unclean=False, min_isr=2)
+        self.create((2, 3, 1), 2, unclean=False, min_isr=2)
+        self.create((3, 1, 2), 1, unclean=False, min_isr=1)
 
-    @initialize()
-    def first_topics(self) -> None:
-        self.create([1, 2, 3], 1, 2, unclean=False, min_isr=2)
-        self.create([2, 3, 1], 2, 3, unclean=False, min_isr=2)
+    def run(self, steps: int) -> None:
+        names = [name for name, weight in STEP_WEIGHTS.items() for _ in range(weight)]
+        for _ in range(steps):
+            name = self.rng.choice(names)
+            self.trace.append(name)
+            getattr(self, name)()
+            self.check()
 
     # -- helpers ---------------------------------------------------------------------------
 
@@ -74,9 +89,11 @@ class ControllerModel(RuleBasedStateMachine):
             for index, partition in topic.partitions.items()
         ]
 
-    def some(self, data: st.DataObject) -> tuple[Key, TopicImage, int] | None:
-        found = [(key, topic, key[1]) for key, topic, _ in self.partitions()]
-        return data.draw(st.sampled_from(found)) if found else None
+    def broker(self) -> int:
+        return self.rng.choice(BROKERS)
+
+    def chance(self, share: float = 0.5) -> bool:
+        return self.rng.random() < share
 
     def alive(self, broker: int) -> bool:
         return self.running[broker] and broker in self.world.image.brokers
@@ -86,80 +103,13 @@ class ControllerModel(RuleBasedStateMachine):
             if self.alive(broker):
                 self.world.heartbeat(broker, want_shut_down=broker == self.stopping)
 
-    def min_isr(self, topic: TopicImage, partition: PartitionRegistration) -> int:
-        text = self.world.image.topic_config(topic.name).get("min.insync.replicas", "1")
-        return min(int(text), len(partition.replicas))
-
-    # -- topics ------------------------------------------------------------------------------
-
-    @rule(
-        replicas=st.permutations(BROKERS),
-        count=st.integers(1, 3),
-        factor=st.integers(1, 4),
-        unclean=st.booleans(),
-        min_isr=st.sampled_from([1, 2, 2, 3]),
-    )
-    def create(
-        self, replicas: list[int], count: int, factor: int, unclean: bool, min_isr: int
-    ) -> None:
-        usable = {broker.id for broker in self.world.image.usable_brokers()}
-        registered = [r for r in replicas if r in self.world.image.brokers][:factor]
-        if self.topics >= 4 or not usable & set(registered):
-            return
-        self.topics += 1
-        configs = {
-            "unclean.leader.election.enable": str(unclean).lower(),
-            "min.insync.replicas": str(min_isr),
-        }
-        self.world.topic(f"t{self.topics}", [registered] * count, configs)
-
-    @rule(data=st.data())
-    def delete(self, data: st.DataObject) -> None:
-        names = sorted(self.world.image.topics)
-        if len(names) > 1:
-            name = data.draw(st.sampled_from(names))
-            self.world.decide(self.world.active.delete_topics(delete(name)))
-
-    @rule(data=st.data(), value=st.sampled_from(["1", "2", "3"]))
-    def change_min_isr(self, data: st.DataObject, value: str) -> None:
-        names = sorted(self.world.image.topics)
-        if names:
-            request = set_config(data.draw(st.sampled_from(names)), "min.insync.replicas", value)
-            self.world.decide(self.world.active.incremental_alter_configs(request))
-
-    # -- the data ----------------------------------------------------------------------------
-
-    @rule(data=st.data(), writes=st.integers(1, 3))
-    def write(self, data: st.DataObject, writes: int) -> None:
-        """Every leader writes; all of its ISR and some of the others fetch everything."""
-        for key, topic, partition in self.partitions():
-            if partition.leader == NO_LEADER or not self.running[partition.leader]:
-                continue
-            log = self.log(key, partition.leader) + (partition.leader_epoch,) * writes
-            self.held[key, partition.leader] = log
-            maximal_isr = self.maximal_isr(key, partition)
-            for replica in partition.replicas:
-                follows = replica in partition.isr or data.draw(st.booleans())
-                if self.running[replica] and follows:
-                    self.held[key, replica] = log
-            if len(partition.isr) >= self.min_isr(topic, partition):
-                reached = common(self.log(key, replica) for replica in maximal_isr)
-                if len(reached) > len(self.committed.get(key, ())):
-                    self.committed[key] = reached
-
-    def maximal_isr(self, key: Key, partition: PartitionRegistration) -> set[int]:
-        """With those that the leader has proposed and that may be in it before it hears so."""
-        members = set(partition.isr)
-        for request in self.in_flight:
-            topic = request.topics[0]
-            asked = topic.partitions[0]
-            epochs = (asked.leader_epoch, asked.partition_epoch)
-            if (topic.topic_id, asked.partition_index) == key and epochs == (
-                partition.leader_epoch,
-                partition.partition_epoch,
-            ):
-                members |= {state.broker_id for state in asked.new_isr_with_epochs}
-        return members
+    def time_passes(self) -> None:
+        """Sessions of the dead end."""
+        half_ms = self.world.active.sessions.timeout_ms / 2 + 1
+        for _ in range(2):
+            self.world.now_ms += half_ms
+            self.beat()
+        self.world.tick()
 
     def log(self, key: Key, replica: int) -> Log:
         return self.held.get((key, replica), ())
@@ -168,27 +118,89 @@ class ControllerModel(RuleBasedStateMachine):
         committed = self.committed.get(key, ())
         return self.log(key, replica)[: len(committed)] == committed
 
-    @rule()
+    # -- topics ------------------------------------------------------------------------------
+
+    def create(self, replicas: tuple[int, ...], count: int, *, unclean: bool, min_isr: int) -> None:
+        usable = {broker.id for broker in self.world.image.usable_brokers()}
+        registered = [r for r in replicas if r in self.world.image.brokers]
+        if self.topics >= TOPICS_MAX or not usable & set(registered):
+            return
+        self.topics += 1
+        configs = {
+            "unclean.leader.election.enable": str(unclean).lower(),
+            "min.insync.replicas": str(min_isr),
+        }
+        self.world.topic(f"t{self.topics}", [registered] * count, configs)
+
+    def create_topic(self) -> None:
+        replicas = tuple(self.rng.sample(BROKERS, self.rng.randint(1, 4)))
+        count, min_isr = self.rng.randint(1, 3), self.rng.choice([1, 2, 2, 3])
+        self.create(replicas, count, unclean=self.chance(), min_isr=min_isr)
+
+    def delete_topic(self) -> None:
+        names = sorted(self.world.image.topics)
+        if len(names) > 1:
+            request = delete(self.rng.choice(names))
+            self.world.decide(self.world.active.delete_topics(request))
+
+    def change_min_isr(self) -> None:
+        value = self.rng.choice("123")
+        for name in sorted(self.world.image.topics):
+            request = set_config(name, "min.insync.replicas", value)
+            self.world.decide(self.world.active.incremental_alter_configs(request))
+
+    # -- the data ----------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Every leader writes; all of its ISR and some of the others fetch everything."""
+        for key, topic, partition in self.partitions():
+            if partition.leader == NO_LEADER or not self.running[partition.leader]:
+                continue
+            writes = (partition.leader_epoch,) * self.rng.randint(1, 3)
+            log = self.log(key, partition.leader) + writes
+            self.held[key, partition.leader] = log
+            for replica in partition.replicas:
+                if self.running[replica] and (replica in partition.isr or self.chance()):
+                    self.held[key, replica] = log
+            configs = self.world.image.topic_config(topic.name)
+            min_isr = min(int(configs["min.insync.replicas"]), len(partition.replicas))
+            if len(partition.isr) >= min_isr:
+                maximal_isr = self.maximal_isr(key, partition)
+                reached = common(self.log(key, replica) for replica in maximal_isr)
+                if len(reached) > len(self.committed.get(key, ())):
+                    self.committed[key] = reached
+
+    def maximal_isr(self, key: Key, partition: PartitionRegistration) -> set[int]:
+        """With those that the leader has proposed and that may be in it before it hears so."""
+        members = set(partition.isr)
+        now = (*key, partition.leader_epoch, partition.partition_epoch)
+        for request in self.in_flight:
+            topic = request.topics[0]
+            asked = topic.partitions[0]
+            index, epochs = asked.partition_index, (asked.leader_epoch, asked.partition_epoch)
+            if (topic.topic_id, index, *epochs) == now:
+                members |= {state.broker_id for state in asked.new_isr_with_epochs}
+        return members
+
     def all_catch_up(self) -> None:
         """Every leader takes into its ISR who is there."""
+        live = self.world.live()
         for key, topic, partition in self.partitions():
-            there = [r for r in partition.replicas if r in self.world.live()]
-            self.propose(key, topic, [r for r in there if self.running[r]])
+            self.propose(key, topic, [r for r in partition.replicas if r in live])
 
-    @rule(data=st.data())
-    def alter_isr(self, data: st.DataObject) -> None:
-        """A leader proposes any ISR of replicas that have caught up."""
-        chosen = self.some(data)
-        if chosen is not None:
-            key, topic, index = chosen
-            replicas = topic.partitions[index].replicas
-            wanted = data.draw(st.sets(st.sampled_from(replicas)))
-            self.propose(key, topic, [r for r in replicas if r in wanted])
+    def nobody_keeps_up(self) -> None:
+        """Every leader is alone in its ISR."""
+        for key, topic, _ in self.partitions():
+            self.propose(key, topic, [])
+
+    def some_keep_up(self) -> None:
+        for key, topic, partition in self.partitions():
+            self.propose(key, topic, [r for r in partition.replicas if self.chance()])
 
     def propose(self, key: Key, topic: TopicImage, isr: list[int]) -> None:
         request = self.proposal(key, topic, isr)
         if request is not None:
-            self.decide_proposal(request)
+            self.world.decide(self.world.active.alter_partition(request))
 
     def proposal(self, key: Key, topic: TopicImage, wanted: list[int]) -> Struct | None:
         """As a leader that is alive makes it: who joins has all that the leader has."""
@@ -205,89 +217,70 @@ class ControllerModel(RuleBasedStateMachine):
             isr.append(replica)
         return self.world.proposal(partition, isr, topic.name, key[1])
 
-    def decide_proposal(self, request: Struct) -> ErrorCode:
-        answer = self.world.decide(self.world.active.alter_partition(request))
-        code: ErrorCode = answer.topics[0].partitions[0].error_code
-        return code
-
-    @rule(data=st.data())
-    def propose_later(self, data: st.DataObject) -> None:
-        """The request lies in a socket for a while."""
-        chosen = self.some(data)
-        if chosen is not None:
-            key, topic, index = chosen
-            request = self.proposal(key, topic, list(topic.partitions[index].replicas))
+    def propose_later(self) -> None:
+        """Every leader wants everybody in its ISR; the requests lie in sockets for a while."""
+        for key, topic, partition in self.partitions():
+            request = self.proposal(key, topic, list(partition.replicas))
             self.in_flight += [request] if request else []
 
-    @rule()
-    def a_late_proposal_arrives(self) -> None:
-        if self.in_flight:
+    def late_proposals_arrive(self) -> None:
+        while self.in_flight:
             with contextlib.suppress(KafkaError):  # its sender was restarted meanwhile
-                self.decide_proposal(self.in_flight.pop(0))
+                request = self.in_flight.pop(0)
+                self.world.decide(self.world.active.alter_partition(request))
 
     # -- brokers -----------------------------------------------------------------------------
 
-    @rule(broker=st.sampled_from(BROKERS), noticed=st.booleans())
-    def die(self, broker: int, noticed: bool) -> None:
-        self.running[broker] = False
-        self.clean_epoch[broker] = -1
-        if noticed:
+    def heartbeat(self) -> None:
+        broker = self.broker()
+        if self.alive(broker):
+            self.world.heartbeat(broker)
+
+    def die(self, *brokers: int) -> None:
+        for broker in brokers or (self.broker(),):
+            self.running[broker] = False
+            self.clean_epoch[broker] = -1
+        if self.chance():
             self.time_passes()
 
-    @rule(brokers=st.sets(st.sampled_from(BROKERS), min_size=1))
-    def outage(self, brokers: set[int]) -> None:
+    def outage(self) -> None:
         """Some die at the same moment."""
-        for broker in brokers:
-            self.die(broker, noticed=False)
-        self.time_passes()
+        self.die(*self.rng.sample(BROKERS, self.rng.randint(1, 4)))
 
-    @rule(broker=st.sampled_from(BROKERS), noticed=st.booleans(), lost=st.integers(0, 3))
-    def bounce(self, broker: int, noticed: bool, lost: int) -> None:
+    def bounce(self) -> None:
         """kill -9 or a loss of power, and back at once."""
-        self.die(broker, noticed=noticed)
-        self.start(broker, new_disk=False, lost=lost, seed=lost)
+        broker = self.broker()
+        self.die(broker)
+        self.start(broker, lost=self.rng.randint(0, 3))
         self.world.heartbeat(broker)
 
-    @rule()
-    def time_passes(self) -> None:
-        """Sessions of the dead end."""
-        half_ms = self.world.active.sessions.timeout_ms / 2 + 1
-        for _ in range(2):
-            self.world.now_ms += half_ms
-            self.beat()
-        self.world.tick()
+    def start_one(self) -> None:
+        broker = self.broker()
+        if not self.running[broker]:
+            self.start(broker, new_disk=self.chance(0.25), lost=self.rng.randint(0, 3))
 
-    @rule(
-        broker=st.sampled_from(BROKERS),
-        new_disk=st.sampled_from([False, False, False, True]),
-        lost=st.integers(0, 3),
-        seed=st.integers(0, 2**16),
-    )
-    def start(self, broker: int, new_disk: bool, lost: int, seed: int) -> None:
+    def start(self, broker: int, *, new_disk: bool = False, lost: int = 0) -> None:
         """After an unclean stop the newest writes may be gone, with a new disk all."""
-        if self.running[broker]:
-            return
         if new_disk:
             self.disk[broker] += 1
             self.clean_epoch[broker] = -1
-        unclean = self.clean_epoch[broker] == -1
-        if unclean:
-            self.lose(broker, 10**6 if new_disk else lost, random.Random(seed))
+            self.lose(broker, sys.maxsize)
+        elif self.clean_epoch[broker] == -1:
+            self.lose(broker, lost)
+        disks = [self.disk[broker]]
         try:
-            self.world.register(
-                broker, [self.disk[broker]], previous_epoch=self.clean_epoch[broker]
-            )
+            self.world.register(broker, disks, previous_epoch=self.clean_epoch[broker])
         except KafkaError as error:
             if error.code is not ErrorCode.duplicate_broker_registration:
                 raise
             self.time_passes()
-            self.world.register(broker, [self.disk[broker]])
+            self.world.register(broker, disks)
         self.running[broker] = True
 
-    def lose(self, broker: int, most: int, rng: random.Random) -> None:
+    def lose(self, broker: int, writes: int) -> None:
         for key, _, partition in self.partitions():
             log = self.log(key, broker)
-            self.held[key, broker] = log[: max(0, len(log) - rng.randint(most // 2, most))]
+            self.held[key, broker] = log[: max(0, len(log) - writes)]
             # What nobody has any more who should have it is lost, and no election can help.
             holders = {*partition.isr, *partition.eligible_leader_replicas}
             if not any(self.has_all(key, replica) for replica in holders):
@@ -295,14 +288,9 @@ class ControllerModel(RuleBasedStateMachine):
                 kept = [common([committed, self.log(key, r)]) for r in holders]
                 self.committed[key] = max(kept, key=len)
 
-    @rule(broker=st.sampled_from(BROKERS))
-    def heartbeat(self, broker: int) -> None:
-        if self.alive(broker):
-            self.world.heartbeat(broker)
-
-    @rule(broker=st.sampled_from(BROKERS))
-    def stop(self, broker: int) -> None:
+    def stop(self) -> None:
         """A controlled shutdown, carried through."""
+        broker = self.broker()
         if not self.alive(broker):
             return
         epoch = self.world.image.brokers[BrokerId(broker)].epoch
@@ -317,98 +305,108 @@ class ControllerModel(RuleBasedStateMachine):
         self.running[broker] = False
         self.clean_epoch[broker] = epoch
 
-    @rule(broker=st.sampled_from(BROKERS))
-    def unregister(self, broker: int) -> None:
+    def unregister(self) -> None:
         """An operator says that it never comes back, and neither does its disk."""
+        broker = self.broker()
         if broker in self.world.image.brokers and not self.running[broker]:
             self.disk[broker] += 1
             self.clean_epoch[broker] = -1
-            self.lose(broker, 10**6, random.Random(0))
-            self.world.decide(
-                self.world.active.unregister_broker(Struct(broker_id=BrokerId(broker)))
-            )
+            self.lose(broker, sys.maxsize)
+            request = Struct(broker_id=BrokerId(broker))
+            self.world.decide(self.world.active.unregister_broker(request))
 
-    @rule()
-    def fail_over(self) -> None:
-        self.world.fail_over()
+    def everybody_comes_back(self) -> None:
+        """Then every partition whose data is there gets a leader, and deletions end."""
+        for broker in BROKERS:
+            if not self.alive(broker):
+                self.start(broker)
+        for _ in range(3):
+            self.time_passes()
+        assert self.world.live() == list(BROKERS)
+        context = self.world.active.context
+        assert context.topics_to_delete() == set()
+        assert len(context.deletions) == 0
+        for _, _, partition in self.partitions():
+            disks = dict(zip(partition.replicas, partition.directories, strict=True))
+            there = [r for r in partition.isr if disks[r] == directory(r, self.disk[r])]
+            assert partition.leader != NO_LEADER or not there, partition
 
     # -- operators ---------------------------------------------------------------------------
 
-    @rule(data=st.data(), order=st.permutations(BROKERS), factor=st.integers(1, 4))
-    def reassign(self, data: st.DataObject, order: list[int], factor: int) -> None:
-        chosen = self.some(data)
-        if chosen is None:
-            return
-        key, topic, index = chosen
-        replicas = [r for r in order if r in self.world.image.brokers][:factor]
-        cancel = data.draw(st.sampled_from([False, False, True]))
-        self.world.reassign(None if cancel else replicas, topic.name, index)
-        self.forget_removed(key)
+    def reassign(self) -> None:
+        for key, topic, _ in self.partitions():
+            if self.chance(0.7):
+                continue
+            order = self.rng.sample(BROKERS, self.rng.randint(1, 4))
+            replicas = [r for r in order if r in self.world.image.brokers]
+            self.world.reassign(None if self.chance(0.3) else replicas, topic.name, key[1])
+            now = self.world.partition(topic.name, key[1]).replicas
+            for broker in BROKERS:  # who was moved away deletes its files
+                if broker not in now:
+                    self.held.pop((key, broker), None)
 
-    def forget_removed(self, key: Key) -> None:
-        """A replica that was moved away deletes its files."""
-        topic = self.world.image.topics_by_id[key[0]]
-        for broker in BROKERS:
-            if broker not in topic.partitions[key[1]].replicas:
-                self.held.pop((key, broker), None)
+    def elect_preferred(self) -> None:
+        for key, topic, _ in self.partitions():
+            code = self.world.elect(0, topic.name, key[1])
+            after = self.world.partition(topic.name, key[1])
+            if code in (ErrorCode.none, ErrorCode.election_not_needed):
+                assert after.leader == after.replicas[0]
 
-    @rule(data=st.data(), kind=st.sampled_from([0, 0, 1]))
-    def elect(self, data: st.DataObject, kind: int) -> None:
-        chosen = self.some(data)
-        if chosen is None:
-            return
-        key, topic, index = chosen
-        if kind == 1:
-            self.unclean_was_allowed.add(key)
-        code = self.world.elect(kind, topic.name, index)
-        after = self.world.partition(topic.name, index)
-        if code is ErrorCode.election_not_needed:
-            assert after.leader == after.replicas[0] or kind == 1
+    def elect_unclean(self) -> None:
+        for key, topic, partition in self.partitions():
+            if partition.leader == NO_LEADER and self.chance(0.3):
+                self.unclean_was_allowed.add(key)
+                self.world.elect(1, topic.name, key[1])
 
-    @rule()
     def balance(self) -> None:
         self.world.active._balance_at_ms = 0
         self.world.tick()
 
+    def fail_over(self) -> None:
+        self.world.fail_over()
+
     # -- what always holds -------------------------------------------------------------------
 
-    @invariant()
-    def partitions_are_sound(self) -> None:
-        image = self.world.image
-        image.validate()
-        known = {}
+    def check(self) -> None:
+        self.world.image.validate()
         for key, topic, partition in self.partitions():
-            assert partition.leader == NO_LEADER or partition.leader in partition.isr
-            if partition.leader != NO_LEADER:
-                leader = image.brokers[partition.leader]
-                assert not leader.fenced, "a fenced leader"
-                at = partition.replicas.index(leader.id)
-                assert leader.has_online_dir(partition.directories[at]), "a leader without disk"
-            moving = {*partition.adding_replicas, *partition.removing_replicas}
-            assert moving <= set(partition.replicas)
-            assert not set(partition.adding_replicas) & set(partition.removing_replicas)
-            before = self.epochs.get(key, (-1, -1))
-            now = (partition.leader_epoch, partition.partition_epoch)
-            assert now[0] >= before[0]
-            assert now[1] >= before[1]
-            if now[0] > before[0]:
-                assert now[1] > before[1] or before == (-1, -1)
-            known[key] = now
-            if (
-                self.world.image.topic_config(topic.name)["unclean.leader.election.enable"]
-                == "true"
-            ):
+            configs = self.world.image.topic_config(topic.name)
+            if configs["unclean.leader.election.enable"] == "true":
                 self.unclean_was_allowed.add(key)
-        self.epochs = known
+            self.check_leader(partition)
+            self.check_epochs(key, partition)
+            self.check_strong_isr(key, partition)
+        context = self.world.active.context
+        assert context.replicas.illegal_transitions == 0
+        assert context.partitions.illegal_transitions == 0
+        fresh = ControllerContext(self.world.image)
+        assert dict(fresh.partitions) == dict(context.partitions)
 
-    @invariant()
-    def whoever_may_be_elected_has_all_that_is_committed(self) -> None:
-        """StrongIsr, for the eligible too; unless an unclean election was allowed."""
-        for key, _, partition in self.partitions():
-            may_lead = {*partition.isr, *partition.eligible_leader_replicas}
-            lacking = [replica for replica in may_lead if not self.has_all(key, replica)]
-            if not lacking:
-                continue
+    def check_leader(self, partition: PartitionRegistration) -> None:
+        if partition.leader != NO_LEADER:
+            assert partition.leader in partition.isr
+            leader = self.world.image.brokers[partition.leader]
+            assert not leader.fenced, "a fenced leader"
+            directory_id = partition.directories[partition.replicas.index(leader.id)]
+            assert leader.has_online_dir(directory_id), "a leader without its disk"
+        moving = {*partition.adding_replicas, *partition.removing_replicas}
+        assert moving <= set(partition.replicas)
+        assert not set(partition.adding_replicas) & set(partition.removing_replicas)
+
+    def check_epochs(self, key: Key, partition: PartitionRegistration) -> None:
+        before = self.epochs.get(key)
+        now = (partition.leader_epoch, partition.partition_epoch)
+        if before is not None:
+            assert now[0] >= before[0]
+            assert now[1] >= before[1] + (now[0] > before[0])
+        self.epochs[key] = now
+
+    def check_strong_isr(self, key: Key, partition: PartitionRegistration) -> None:
+        """Whoever may be elected has all that is committed; unless an unclean election was
+        allowed."""
+        may_lead = {*partition.isr, *partition.eligible_leader_replicas}
+        lacking = [replica for replica in may_lead if not self.has_all(key, replica)]
+        if lacking:
             assert key in self.unclean_was_allowed, (
                 f"{lacking} of {partition} have {[self.log(key, r) for r in lacking]}, committed "
                 f"is {self.committed[key]}"
@@ -416,43 +414,107 @@ class ControllerModel(RuleBasedStateMachine):
             logs = [self.log(key, replica) for replica in may_lead]
             self.committed[key] = common([self.committed[key], *logs])
 
-    @invariant()
-    def states_are_legal(self) -> None:
-        context = self.world.active.context
-        assert context.replicas.illegal_transitions == 0
-        assert context.partitions.illegal_transitions == 0
-        fresh = ControllerContext(self.world.image)
-        assert dict(fresh.partitions) == dict(context.partitions)
 
-    # -- the end -----------------------------------------------------------------------------
-
-    @precondition(lambda self: self.world.image.topics)
-    @rule()
-    def everybody_comes_back(self) -> None:
-        """Without new disks: then every partition whose data is there gets a leader."""
-        for broker in BROKERS:
-            if not self.running[broker] or broker not in self.world.image.brokers:
-                self.running[broker] = False
-                self.start(broker, new_disk=False, lost=0, seed=0)
-        for _ in range(3):
-            self.time_passes()
-        assert self.world.live() == list(BROKERS)
-        assert self.world.active.context.topics_to_delete() == set()
-        assert len(self.world.active.context.deletions) == 0
-        for key, _, partition in self.partitions():
-            disks = {
-                replica: partition.directories[partition.replicas.index(replica)]
-                for replica in partition.isr
-            }
-            there = [r for r in partition.isr if disks[r] == directory(r, self.disk[r])]
-            if there:
-                assert partition.leader != NO_LEADER, f"{key}: {partition}"
+STEP_WEIGHTS = {
+    "write": 4,
+    "all_catch_up": 3,
+    "nobody_keeps_up": 2,
+    "some_keep_up": 2,
+    "propose_later": 2,
+    "late_proposals_arrive": 2,
+    "heartbeat": 3,
+    "time_passes": 2,
+    "die": 2,
+    "outage": 1,
+    "bounce": 3,
+    "start_one": 4,
+    "stop": 1,
+    "unregister": 1,
+    "everybody_comes_back": 1,
+    "create_topic": 1,
+    "delete_topic": 1,
+    "change_min_isr": 1,
+    "reassign": 2,
+    "elect_preferred": 1,
+    "elect_unclean": 1,
+    "balance": 1,
+    "fail_over": 1,
+}
 
 
-TestControllerModel = ControllerModel.TestCase
-TestControllerModel.settings = settings(
-    max_examples=150,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+def run_seed(seed: int) -> None:
+    model = ControllerModel(seed)
+    try:
+        model.run(STEPS)
+    except Exception as error:
+        trace = " ".join(model.trace)
+        raise AssertionError(f"seed {seed}, after {len(model.trace)} steps: {trace}") from error
+
+
+def run_seeds(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        run_seed(seed)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 100))
+def test_partitions_stay_sound(first):
+    run_seeds(range(first, first + 100))
+
+
+# -- the model can fail ---------------------------------------------------------------------
+
+
+def _ignores_broker_epochs(image, isr, states):
+    return all(broker in image.brokers and image.brokers[broker].active for broker in isr)
+
+
+def _elects_nobody(image, live, *, unclean_default):
+    return []
+
+
+def _keeps_the_old_incarnation(*_, **__):
+    return []
+
+
+PLANTED = {
+    "a restarted follower joins the ISR": (alter_partition, "_eligible", _ignores_broker_epochs),
+    "eligible although min.insync.replicas fell": (
+        active,
+        "drop_where_min_isr_fell",
+        lambda image, result: result,
+    ),
+    "an empty disk counts as the old one": (PartitionChanges, "_there", lambda *_: True),
+    "last known leaders while others only sleep": (
+        PartitionChanges,
+        "_held_by_nobody",
+        lambda *_: True,
+    ),
+    "unclean elections always": (TopicRules, "unclean", lambda *_: True),
+    "nobody leads what came back": (brokers, "elect_where_leaderless", _elects_nobody),
+    "a crash is no reason to leave the ISR": (
+        brokers,
+        "_end_incarnation",
+        _keeps_the_old_incarnation,
+    ),
+    "the ISR loses its last member": (
+        brokers,
+        "without",
+        lambda isr, gone: tuple(r for r in isr if r not in gone),
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_found(bug, monkeypatch):
+    monkeypatch.setattr(*PLANTED[bug])
+    logging.disable(logging.CRITICAL)
+    try:
+        with pytest.raises(AssertionError, match="seed"):
+            run_seeds(range(SEEDS))
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+if __name__ == "__main__":
+    run_seeds(range(SEEDS, SEEDS + int(sys.argv[1])))
+    print(f"{sys.argv[1]} seeds: sound")

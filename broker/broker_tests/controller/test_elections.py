@@ -179,6 +179,17 @@ class TestEligible:
         world.heartbeat(2)
         assert world.show() == "leader 2 epoch 2 isr 2 last 1"
 
+    def test_nobody_is_after_an_unclean_election(self):
+        """What was committed may be gone, and with it what they were eligible for."""
+        world = World(4)
+        configs = {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
+        world.topic("t", [(1, 2, 3, 4)], configs)
+        world.alter_isr([1, 2])
+        world.alter_isr([1])
+        assert world.show() == "leader 1 epoch 0 isr 1 elr 2"
+        world.fence(1, 2)
+        assert world.show() == "leader 3 epoch 1 isr 3 recovering"
+
     def test_with_min_isr_1_nobody_is(self):
         """The leader may have committed alone since then."""
         world = World(2)

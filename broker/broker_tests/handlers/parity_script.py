@@ -134,6 +134,9 @@ def steps() -> Iterator[Step]:
     yield from _broker_configs()
     yield from _describe_refusals()
     yield from _metadata()
+    yield from _moves()
+    yield from _elections()
+    yield from _features()
     yield from _others()
 
 
@@ -325,6 +328,81 @@ def _metadata() -> Iterator[Step]:
     yield page("cursor beyond", ["p"], cursor=cursor("p", 77))
     yield page("unknown", ["zzz", "p"])
     yield page("bad name", ["a/b"])
+
+
+def move(
+    label: str,
+    *targets: tuple[str, int, list[int] | None],
+    version: int = 1,
+    may_change_factor: bool = True,
+) -> Step:
+    asked = [
+        Struct(name=name, partitions=[Struct(partition_index=index, replicas=replicas)])
+        for name, index, replicas in targets
+    ]
+    request = Struct(
+        topics=asked, timeout=10_000, allow_replication_factor_change=may_change_factor
+    )
+    return Step(f"move {label}", 45, version, request)
+
+
+def _moves() -> Iterator[Step]:
+    for version in (0, 1):
+        yield move("unknown topic", ("nobody", 0, [1]), version=version)
+        yield move("unknown partition", ("p", 77, [1]), version=version)
+        yield move("to nobody", ("p", 0, []), version=version)
+        yield move("to an unknown broker", ("p", 0, [1, 9]), version=version)
+        yield move("to a negative broker", ("p", 0, [-1]), version=version)
+        yield move("to one broker twice", ("p", 0, [1, 1]), version=version)
+        yield move("cancel nothing", ("p", 0, None), version=version)
+        yield move("to where it is", ("p", 0, [1]), version=version)
+    yield move("some of each", ("p", 0, [1]), ("p", 1, [2]), ("q", 0, None))
+    for replicas in ([1], [], [1, 9], [1, 1], None):
+        target = ("p", 0, replicas)
+        yield move(f"keep the factor: {replicas}", target, may_change_factor=False)
+    yield move("keep the factor of nothing", ("nobody", 0, [1]), may_change_factor=False)
+    yield Step("move nothing", 45, 1, Struct(topics=[], timeout=10_000))
+
+
+def _elections() -> Iterator[Step]:
+    for version in range(3):
+        for kind in (0, 1) if version else (0,):
+            for name, index in (("p", 0), ("p", 77), ("nobody", 0)):
+                asked = [Struct(topic=name, partitions=[index])]
+                fields = {"topic_partitions": asked, "timeout": 10_000}
+                if version:
+                    fields["election_type"] = kind
+                label = f"elect v{version} kind {kind} {name}-{index}"
+                yield Step(label, 43, version, Struct(**fields))
+    yield Step(
+        "elect everywhere", 43, 2, Struct(election_type=0, topic_partitions=None, timeout=10_000)
+    )
+    asked = [Struct(topic="p", partitions=[0])]
+    yield Step(
+        "elect somehow", 43, 2, Struct(election_type=7, topic_partitions=asked, timeout=10_000)
+    )
+    yield Step("unregister an unknown broker", 64, 0, Struct(broker_id=77))
+
+
+def _features() -> Iterator[Step]:
+    for name, level, kind in (
+        ("metadata.version", 30, 1),
+        ("metadata.version", 29, 1),
+        ("metadata.version", 3, 2),
+        ("metadata.version", 99, 1),
+        ("metadata.version", -1, 1),
+        ("metadata.version", 30, 2),
+        ("metadata.version", 7, 3),
+        ("metadata.version", 7, 2),
+        ("metadata.version", 29, 2),
+        ("metadata.version", 30, 9),
+        ("no.such.feature", 1, 1),
+        ("no.such.feature", 0, 1),
+    ):
+        for version in (1, 2):
+            update = Struct(feature=name, max_version_level=level, upgrade_type=kind)
+            request = Struct(feature_updates=[update], timeout=10_000, validate_only=True)
+            yield Step(f"feature {name} {level} kind {kind} v{version}", 57, version, request)
 
 
 def _others() -> Iterator[Step]:

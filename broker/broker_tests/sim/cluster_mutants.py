@@ -292,13 +292,13 @@ FOUND_BY: dict[str, int] = {
     "progress-of-older-epoch": 1,
     "no-truncation": 2,
     "maximal-isr-ignored": 6,
-    "stale-leader-and-isr-applied": 8,
     "unclean-stop-counts-as-clean": 16,
     "no-leader-epoch-fence": 52,
     "truncate-to-high-watermark": 84,
     "expand-before-epoch-start": 94,
     "old-metadata-undoes-proposal": 103,
     "controlled-shutdown-elects-out-of-isr": 147,
+    "stale-leader-and-isr-applied": 154,
 }
 SEEDS_MAX = 400
 

@@ -151,7 +151,7 @@ class ClusterNode(RaftNode):
         self._news: list[Instruction] = []
         self._leading_from: Offset | None = None
         self.broker_epoch = -1
-        self._incarnation_id = UUID(int=self._broker_rng.getrandbits(128))
+        self.incarnation_id = UUID(int=self._broker_rng.getrandbits(128))
         self._previous_epoch, self.data.clean_epoch = self.data.clean_epoch, -1
         self.metadata = MetadataPublisher(node_id, self.settings)
         self.controller = SimController(self)
@@ -256,7 +256,7 @@ class ClusterNode(RaftNode):
         request = Struct(
             broker_id=BrokerId(self.node_id),
             cluster_id=CLUSTER_ID,
-            incarnation_id=self._incarnation_id,
+            incarnation_id=self.incarnation_id,
             listeners=[Struct(name="PLAINTEXT", host="h", port=9092, security_protocol=0)],
             features=[
                 Struct(

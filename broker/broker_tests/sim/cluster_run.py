@@ -220,8 +220,15 @@ class ClusterRun:
         return bool(image.topics)
 
     def _serves(self, node_id: int) -> bool:
+        """Up, and as the incarnation that is registered: it was not killed just now."""
         broker = self.cluster.image.brokers.get(BrokerId(node_id))
-        return self.world.hosts[node_id].up and broker is not None and not broker.fenced
+        node = self.nodes[node_id]
+        return (
+            self.world.hosts[node_id].up
+            and broker is not None
+            and not broker.fenced
+            and broker.incarnation_id == node.incarnation_id
+        )
 
     def _leader_id(self) -> int | None:
         """Of the quorum or of a partition: both are worth chasing."""

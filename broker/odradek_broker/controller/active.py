@@ -200,7 +200,7 @@ class ActiveController:
         return producer_ids.allocate_producer_ids(self.latest, request)
 
     def update_features(self, request: Struct) -> Result[Struct]:
-        return features.update_features(self.latest, request)
+        return features.update_features(self.latest, request, self._settings.node_id)
 
     def lost_contact(self, broker_id: BrokerId, now_ms: float) -> None:
         """The broker's connection broke. A live one comes back with its next heartbeat."""

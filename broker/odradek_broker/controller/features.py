@@ -3,11 +3,17 @@
 `kafka-features` asks for more or less of it; both are refused, in Apache Kafka's words.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
+from odradek_broker.controller.brokers import SUPPORTED_FEATURES
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.metadata.records import FeatureLevelRecord, MetadataRecord
+from odradek_broker.metadata.records import (
+    FeatureLevelRecord,
+    MetadataRecord,
+    SupportedFeature,
+)
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.struct import Struct
 
@@ -18,47 +24,65 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-def update_features(image: MetadataImage, request: Struct) -> Result[Struct]:
-    """All or nothing, as Kafka does it."""
+def update_features(image: MetadataImage, request: Struct, node_id: int) -> Result[Struct]:
+    """All or nothing, as Kafka does it. `node_id` is that of this controller."""
     records: list[MetadataRecord] = []
     for update in request.feature_updates:
-        upgrade_type = getattr(update, "upgrade_type", UpgradeType.UPGRADE)
-        reason = _reason_against(image, update.feature, update.max_version_level, upgrade_type)
+        # Version 0 can only allow a downgrade, not say of which kind.
+        kind = getattr(update, "upgrade_type", UpgradeType.UPGRADE)
+        name, level = update.feature, update.max_version_level
+        reason = _reason_against(image, node_id, name, level, kind)
         if reason is not None:
             raise KafkaError(
                 ErrorCode.invalid_update_version,
-                f"Invalid update version {update.max_version_level} for feature "
-                f"{update.feature}. {reason}",
+                "The update failed for all features since the following feature had an error: "
+                + reason,
             )
-        records.append(FeatureLevelRecord(update.feature, update.max_version_level))
+        if level != image.features.get(name, 0):
+            records.append(FeatureLevelRecord(name, level))
     answer = Struct(error_code=ErrorCode.none, error_message=None)
     return Result([] if request.validate_only else records, answer)
 
 
-def _reason_against(image: MetadataImage, name: str, level: int, upgrade_type: int) -> str | None:
-    if upgrade_type not in tuple(UpgradeType):
-        return "The controller does not support the given upgrade type."
-    if level < 0:
-        return "A feature version cannot be less than 0."
-    for broker in sorted(image.brokers.values(), key=lambda broker: broker.id):
-        supported = next((f for f in broker.features if f.name == name), None)
-        lowest = supported.min_supported_version if supported else 0
-        highest = supported.max_supported_version if supported else 0
-        if level != 0 and highest == 0:
-            return f"Broker {broker.id} does not support this feature."
-        if not lowest <= level <= highest:
-            return f"Broker {broker.id} only supports versions {lowest}-{highest}"
+def _reason_against(
+    image: MetadataImage, node_id: int, name: str, level: int, kind: int
+) -> str | None:
     current = image.features.get(name, 0)
-    if level < current and upgrade_type == UpgradeType.UPGRADE:
-        return (
+    reason = None
+    if kind not in tuple(UpgradeType):
+        reason = "The controller does not support the given upgrade type."
+    elif level < 0:
+        reason = "A feature version cannot be less than 0."
+    else:
+        reason = _not_supported(f"Local controller {node_id}", SUPPORTED_FEATURES, name, level)
+        for broker in sorted(image.brokers.values(), key=lambda broker: broker.id):
+            reason = reason or _not_supported(f"Broker {broker.id}", broker.features, name, level)
+    if reason is None and level < current and kind == UpgradeType.UPGRADE:
+        reason = (
             "Can't downgrade the version of this feature without setting the upgrade type to "
             "either safe or unsafe downgrade."
         )
-    if level > current and upgrade_type != UpgradeType.UPGRADE:
-        return "Can't downgrade to a newer version."
+    elif reason is None and level > current and kind != UpgradeType.UPGRADE:
+        reason = "Can't downgrade to a newer version."
+    if reason is not None:
+        return f"Invalid update version {level} for feature {name}. {reason}"
     if level < current:
-        return (
-            "Refusing to perform the requested downgrade because it might delete metadata "
-            "information."
-        )
+        # Records of this level are already in the log.
+        reason = "Refusing to perform the requested downgrade because it might delete metadata "
+        reason += "information."
+        if kind == UpgradeType.UNSAFE_DOWNGRADE:
+            reason = "Unsafe metadata downgrade is not supported in this version."
+        return f"Unsupported {name} downgrade from {current} to {level}. {reason}"
+    return None
+
+
+def _not_supported(
+    who: str, features: Sequence[SupportedFeature], name: str, level: int
+) -> str | None:
+    found = next((feature for feature in features if feature.name == name), None)
+    if found is None:
+        return f"{who} does not support this feature." if level else f"Feature {name} not found."
+    lowest, highest = found.min_supported_version, found.max_supported_version
+    if not lowest <= level <= highest:
+        return f"{who} only supports versions {lowest}-{highest}"
     return None

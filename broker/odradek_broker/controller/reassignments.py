@@ -75,7 +75,7 @@ def alter_partition_reassignments(
         responses.append(Struct(name=asked_topic.name, partitions=answers))
     response = Struct(
         error_code=ErrorCode.none,
-        error_message=None,
+        error_message=None if responses else "",
         allow_replication_factor_change=may_change_factor,
         responses=responses,
     )
@@ -140,9 +140,7 @@ def _cancel(
     unclean: bool,
 ) -> PartitionChangeRecord | None:
     if not is_reassigning(partition):
-        raise KafkaError(
-            ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress."
-        )
+        raise KafkaError(ErrorCode.no_reassignment_in_progress)
     adding = set(partition.adding_replicas)
     replicas = tuple(r for r in partition.replicas if r not in adding)
     isr = tuple(r for r in partition.isr if r not in adding)

@@ -103,6 +103,8 @@ class ControllerSeat:
                 await self._change_voters()
             except KafkaError as error:
                 logger.info("voters are not changed: %s", error)
+            except Exception:
+                logger.exception("voters are not changed; this is a bug in Odradek")
 
     async def _change_voters(self) -> None:
         quorum = self._quorum
@@ -112,8 +114,12 @@ class ControllerSeat:
         logger.info("%s: %s", change, change.reason)
         request: AddVoterRequest | RemoveVoterRequest = RemoveVoterRequest(change.key)
         if isinstance(change, Add):
-            broker = self._metadata.image.brokers[BrokerId(change.key.id)]
-            endpoint = broker.endpoints[quorum.listener]
+            endpoint = self._metadata.image.brokers[BrokerId(change.key.id)].endpoints.get(
+                quorum.listener
+            )
+            if endpoint is None:
+                message = f"broker {change.key.id} has no listener {quorum.listener}"
+                raise KafkaError(ErrorCode.invalid_request, message)
             where = (Endpoint(endpoint.name, endpoint.host, endpoint.port),)
             request = AddVoterRequest(Voter(change.key, where), VOTER_CHANGE_TIMEOUT_MS)
         response = await quorum.change_voters(request)

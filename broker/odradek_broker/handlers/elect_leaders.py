@@ -5,7 +5,8 @@ Decided by the controller, per partition. Version 0 knows only preferred ones.
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
-from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.handlers.messages import refused
+from odradek_broker.model.errors import KafkaError
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 43
@@ -16,6 +17,14 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     try:
         return await to_controller(ctx, request, ctx.broker.controller.elect_leaders)
     except KafkaError as error:
-        if error.code is ErrorCode.not_controller:
-            raise
-        return Struct(error_code=error.code, replica_election_results=[])
+        return Struct(error_code=error.code, replica_election_results=_refused(request, error))
+
+
+def _refused(request: Struct, error: KafkaError) -> list[Struct]:
+    return [
+        Struct(
+            topic=topic.topic,
+            partition_result=[refused(error, partition_id=index) for index in topic.partitions],
+        )
+        for topic in request.topic_partitions or ()
+    ]

@@ -20,19 +20,13 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
             if error.code is ErrorCode.not_controller:
                 raise
             answer = Struct(error_code=error.code, error_message=error.message)
-        return _with_results(request, answer) if ctx.api_version < 2 else answer
+        if ctx.api_version < 2 and answer.error_code is ErrorCode.none:
+            answer.results = [_result(update.feature) for update in request.feature_updates]
+        return answer
 
     return await to_controller(ctx, request, decide)
 
 
-def _with_results(request: Struct, answer: Struct) -> Struct:
-    """Until version 1 each feature has its own result."""
-    results = [
-        Struct(
-            feature=update.feature,
-            error_code=answer.error_code,
-            error_message=answer.error_message,
-        )
-        for update in request.feature_updates
-    ]
-    return Struct(error_code=ErrorCode.none, error_message=None, results=results)
+def _result(feature: str) -> Struct:
+    """Until version 1 each feature has its own; the message is what Apache Kafka says."""
+    return Struct(feature=feature, error_code=ErrorCode.none, error_message="NONE")

@@ -346,6 +346,11 @@ class LogManager:
 
     def close(self, broker_epoch: int = -1) -> None:
         """Write and sync all logs, then say that it was done."""
+        if self._checkpoints and not self.logs:  # not loaded: all is as it was found
+            for log_dir in self.dirs:
+                epoch = log_dir.previous_broker_epoch
+                log_dir.close(clean=log_dir.clean, broker_epoch=epoch)
+            return
         for log_dir in self.dirs:
             closed = log_dir.failure is None and self._close_logs(log_dir)
             log_dir.close(clean=closed and not self._found, broker_epoch=broker_epoch)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.types import FileRange
 from odradek_broker.model.errors import KafkaError
 from odradek_broker.raft import quorum
@@ -57,7 +56,6 @@ from odradek_broker.raft.values import SnapshotInfo
 from odradek_broker.raft.voters import VoterSet
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.tasks import Cancellable, Threads
-from odradek_broker.wire.errors import DecodeError
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +156,7 @@ class Driver:
                     self._step(self._inbox.popleft())
                 else:
                     break
-        except (LogDirError, OSError, DecodeError, AssertionError) as error:
+        except Exception as error:  # metadata that cannot be applied: better none than wrong
             self._fail(error)
         finally:
             self._working = False
@@ -173,7 +171,7 @@ class Driver:
         self._carrying = True
         try:
             action()
-        except (RaftError, LogDirError, OSError, KafkaError, AssertionError) as error:
+        except Exception as error:
             self._fail(error)
         finally:
             self._carrying = False
@@ -181,7 +179,10 @@ class Driver:
     def _fail(self, error: BaseException) -> None:
         if self.state is None:
             return
-        logger.error("this node leaves the metadata quorum: %s", error)
+        known = isinstance(error, OSError | KafkaError | RaftError)
+        logger.error(
+            "this node leaves the metadata quorum: %s", error, exc_info=None if known else error
+        )
         self.end()
         self._on_failure(error if isinstance(error, Exception) else RuntimeError(error))
 
