@@ -58,6 +58,15 @@ def setting(name: str, value: str) -> ConfigRecord:
     return ConfigRecord(ResourceType.CLIENT_METRICS, "test", name, value)
 
 
+class SleepyClock(SystemClock):
+    """As if the process had been stopped for a while (SIGSTOP): only the clock went on."""
+
+    slept_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() + self.slept_ms
+
+
 class Node:
     def __init__(
         self,
@@ -87,7 +96,7 @@ class Node:
         loop = asyncio.get_running_loop()
         self.executor = ThreadPoolExecutor(2)
         settings = Settings({"log.dirs": str(self.directory), "node.id": str(self.node_id)})
-        clock = SystemClock()
+        self.clock = clock = SleepyClock()
         self.publisher = MetadataPublisher(BrokerId(self.node_id), settings)
         self.files = open_metadata_log(self.directory, RealDisk(), settings, clock.now_ms())
         others = {i: Address("127.0.0.1", port) for i, port in bootstrap.items()}

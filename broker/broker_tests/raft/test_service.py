@@ -144,6 +144,31 @@ class TestThreeNodes:
 
         run(story)
 
+    def test_a_leader_that_was_stopped_for_long_finds_out_when_it_appends(self, tmp_path):
+        """1. its process sleeps past the check-quorum deadline; 2. the first thing it does is
+        append; 3. that fails as an append of one who leads no longer, and the node goes on."""
+
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                old = await cluster.grow()
+                await old.append("before")
+                await cluster.have("before")
+                end = old.quorum.next_offset
+                old.clock.slept_ms += CONFIG.check_quorum_ms + 1
+                assert old.quorum.is_active  # as far as it knows
+                with pytest.raises(KafkaError) as refused:
+                    await old.append("lost")
+                assert refused.value.code is ErrorCode.not_controller
+                assert not old.quorum.is_active
+                assert old.resigned == 1
+                assert old.quorum.next_offset == end
+                new = await cluster.active()
+                await new.append("after")
+                await cluster.have("before", "after")
+                assert all("lost" not in node.values for node in cluster.nodes)
+
+        run(story)
+
     def test_an_isolated_follower_disturbs_nobody(self, tmp_path):
         """It asks for pre-votes in vain: when it is back, the epoch and the leader are the same."""
 

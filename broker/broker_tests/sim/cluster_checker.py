@@ -46,6 +46,7 @@ class ClusterChecker:
         self.acknowledged = 0
         self.reads = 0
         self.elections = 0
+        self.appends_refused = 0
         self._led: dict[tuple[TopicPartition, LeaderEpoch], tuple[int, int]] = {}
         self._known: dict[tuple[TopicPartition, Offset, LeaderEpoch], Entry] = {}
         self._holders: dict[tuple[TopicPartition, Offset, LeaderEpoch], set[int]] = {}

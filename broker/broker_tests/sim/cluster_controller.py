@@ -16,8 +16,8 @@ from odradek_broker.controller.result import Result
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import LeaderEpoch, Offset
-from odradek_broker.raft.types import ClientAppend, Tick
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset
+from odradek_broker.raft.types import ClientAppend
 from odradek_broker.wire.struct import Struct
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class SimController:
     def __init__(self, node: ClusterNode) -> None:
         self._node = node
         self.active: ActiveController | None = None
+        self._predecessor: BrokerId | None = None
         self._waiting: deque[_Waiting] = deque()
 
     def became_leader(self, epoch: LeaderEpoch) -> None:
@@ -65,10 +66,25 @@ class SimController:
             now_ms=node.clock.monotonic_ms(),
         )
         node.world.record(f"{node.node_id} is the controller in {epoch}")
-        records = self.active.first_records()
-        if records:
-            self._append(self.active, records)
-        self._tick(self.active)
+        active = self.active
+        records = active.first_records()
+        try:
+            if records:
+                self._append(active, records)
+        except KafkaError:
+            return  # elected, and stopped for long
+        self._tick(active)
+        if self._predecessor is not None:
+            self.lost_contact(self._predecessor)
+            self._predecessor = None
+
+    def leader_changed(self, leader_id: int | None) -> None:
+        if leader_id is not None and leader_id != self._node.node_id:
+            self._predecessor = BrokerId(leader_id)
+
+    def lost_contact(self, broker_id: int) -> None:
+        if self.active is not None:
+            self.active.lost_contact(BrokerId(broker_id), self._node.clock.monotonic_ms())
 
     def lost_leadership(self) -> None:
         self.active = None
@@ -87,31 +103,33 @@ class SimController:
 
     def _tick(self, active: ActiveController) -> None:
         node = self._node
-        node.give(Tick())
         if self.active is not active:
             return
-        if node.can_append():
+        try:
             for records in active.tick(node.clock.monotonic_ms()):
                 if records:
                     self._append(active, records)
+        except KafkaError:
+            return  # the quorum has another leader, and will say so
         node.world.after_on(node.node_id, TICK_MS, self._tick, active)
 
     # ------------------------------------------------------------ requests
 
     def handle(self, kind: str, request: Struct, reply: Reply) -> None:
         node = self._node
-        node.give(Tick())  # after a pause it may lead no more
         active = self.active
-        if active is None or not node.can_append():
+        if active is None:
             reply(Struct(error_code=ErrorCode.not_controller))
             return
         try:
             result = self._decide(active, kind, request)
+            if result.records:
+                last_offset = self._append(active, result.records)
         except KafkaError as error:
             reply(Struct(error_code=error.code))
             return
         if result.records:
-            last_offset = self._append(active, result.records)
+            pass
         elif active.latest.offset > node.metadata.image.offset:
             last_offset = active.latest.offset  # decided by what may never be committed
         else:
@@ -129,10 +147,15 @@ class SimController:
         return decided
 
     def _append(self, active: ActiveController, records: Sequence[MetadataRecord]) -> Offset:
+        """A process that was stopped for long finds here that it leads no more."""
         node = self._node
+        if not node.can_append():
+            raise KafkaError(ErrorCode.not_controller)
         last_offset = node.log_end_offset + len(records) - 1
         data = node.records.put(records)
-        active.replay(records, last_offset)
         node.give(ClientAppend(active.epoch, len(records), data))
-        assert node.log_end_offset == last_offset + 1, "an append was refused"
+        if self.active is not active:
+            raise KafkaError(ErrorCode.not_controller)
+        assert node.log_end_offset == last_offset + 1, "neither appended nor refused"
+        active.replay(records, last_offset)
         return last_offset

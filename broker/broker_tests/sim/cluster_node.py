@@ -37,7 +37,14 @@ from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.raft.types import BecameLeader, Event, Instruction, LostLeadership
+from odradek_broker.raft.types import (
+    AppendRefused,
+    BecameLeader,
+    Event,
+    Instruction,
+    LeaderChanged,
+    LostLeadership,
+)
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.wire.struct import Struct
 
@@ -222,14 +229,19 @@ class ClusterNode(RaftNode):
             case _:
                 super().handle(source, message)
 
-    def refused(self, target: int, message: Any) -> None:
+    def failed(self, target: int, message: Any, refused: bool) -> None:
         match message:
             case Fetch() | ListOffsets():
-                self.replication.refused(message)
+                self.replication.failed(message)
             case Call(number, _, _):
                 self._called(number, None)
             case _:
-                super().refused(target, message)
+                super().failed(target, message, refused)
+
+    def disconnected(self, source: int) -> None:
+        """Every broker always waits at the controller for news: who hangs up may be dead."""
+        super().disconnected(source)
+        self.controller.lost_contact(source)
 
     def call(
         self, kind: str, request: Struct, done: Callable[[Struct | None], None], timeout_ms: int
@@ -359,7 +371,7 @@ class ClusterNode(RaftNode):
 
     def _carry_out_one(self, instruction: Instruction) -> None:
         super()._carry_out_one(instruction)
-        if isinstance(instruction, BecameLeader | LostLeadership):
+        if isinstance(instruction, BecameLeader | LostLeadership | LeaderChanged | AppendRefused):
             self._news.append(instruction)
 
     def _tell_news(self) -> None:
@@ -370,6 +382,10 @@ class ClusterNode(RaftNode):
                 case LostLeadership():
                     self._leading_from = None
                     self.controller.lost_leadership()
+                case LeaderChanged(leader):
+                    self.controller.leader_changed(leader.leader_id)
+                case AppendRefused():
+                    self.cluster.appends_refused += 1
         start = self._leading_from
         if start is not None and self.applied_offset > start and self.can_append():
             assert self.state is not None

@@ -112,7 +112,7 @@ class SimReplication:
             self._step(partition, following, event)
             self._later(0, partition, following)
 
-    def refused(self, message: Fetch | ListOffsets) -> None:
+    def failed(self, message: Fetch | ListOffsets) -> None:
         partition = self._node.partition(message.name)
         if partition is not None and partition.following is not None:
             self._give_up(partition, partition.following, message.position)

@@ -33,7 +33,7 @@ from broker_tests.controller.support import create, new_topic
 from broker_tests.sim.cluster_checker import ClusterChecker
 from broker_tests.sim.cluster_controller import Records
 from broker_tests.sim.cluster_log import Entry
-from broker_tests.sim.cluster_node import ClusterNode
+from broker_tests.sim.cluster_node import HEARTBEAT_MS, ClusterNode
 from broker_tests.sim.faults import Fault, Injector, Kind, draw_schedule, shrink
 from broker_tests.sim.network import Weather
 from broker_tests.sim.raft_checker import RaftChecker
@@ -61,6 +61,7 @@ RETRY_WRITE_MS = 300
 LOST_PROPOSAL_MS = 5_000.0
 SETTINGS = {
     "broker.session.timeout.ms": "500",
+    "broker.heartbeat.interval.ms": str(HEARTBEAT_MS),
     "replica.lag.time.max.ms": "400",
     "replica.fetch.backoff.ms": "100",
     "unclean.leader.election.interval.ms": "1000",

@@ -158,6 +158,7 @@ class Injector:
                     loss=self._rng.uniform(0.0, 0.3),
                     duplication=self._rng.uniform(0.0, 0.2),
                     straggler=self._rng.uniform(0.0, 0.1),
+                    reset=self._rng.choice((0.0, 0.02, 0.1)),
                 )
             case Kind.WIPE:
                 if self._may_wipe(first):

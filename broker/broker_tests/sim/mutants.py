@@ -69,9 +69,9 @@ def _answer_before_vote_is_durable(
             node._carry_out_one(instruction)
 
 
-def _vote_twice(state: QuorumState, request: VoteRequest) -> bool:
+def _vote_twice(state: QuorumState, request: VoteRequest, now_ms: float) -> bool:
     if request.pre_vote or state.role is Role.CANDIDATE:
-        return _CAN_GRANT_VOTE(state, request)
+        return _CAN_GRANT_VOTE(state, request, now_ms)
     return state.leader_id is None and election.is_up_to_date(state, request)
 
 
@@ -90,7 +90,7 @@ def _take_vote_back(
 _GRANT_VOTE = transitions.grant_vote
 
 
-def _pre_vote_against_live_leader(state: QuorumState, request: VoteRequest) -> bool:
+def _pre_vote_against_live_leader(state: QuorumState, request: VoteRequest, _: float) -> bool:
     if request.pre_vote:
         return state.role is not Role.LEADER and election.is_up_to_date(state, request)
     if state.voted is not None:

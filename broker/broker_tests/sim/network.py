@@ -27,6 +27,8 @@ class Weather:
     # A few messages, and all second copies, take up to this long: newer ones overtake them.
     straggler: float = 0.0
     straggler_max_ms: int = 1500
+    # A request breaks its connection: by a proxy or a full queue, while both ends are alive.
+    reset: float = 0.0
 
 
 class Network:
@@ -57,6 +59,10 @@ class Network:
         if random() < weather.duplication:
             delays.append(self._rng.randint(0, weather.straggler_max_ms))
         return delays
+
+    def resets(self) -> bool:
+        """Whether the connection of a request sent now breaks under it."""
+        return self.weather.reset > 0.0 and self._rng.random() < self.weather.reset
 
     def _delay_ms(self) -> int:
         weather = self.weather

@@ -157,8 +157,14 @@ class RaftNode:
         else:
             self.give(ReceivedResponse(source.node_id, message.correlation_id, message.response))
 
-    def refused(self, target: int, message: ToNode) -> None:
-        self.give(RequestFailed(message.correlation_id))
+    def failed(self, target: int, message: ToNode, refused: bool) -> None:
+        self.give(RequestFailed(message.correlation_id, refused))
+
+    def disconnected(self, source: int) -> None:
+        """The long poll of a follower ends with the leader's process."""
+        fetch = self.state.fetch if self.state is not None else None
+        if fetch is not None and fetch.to == source:
+            self.give(RequestFailed(fetch.correlation_id))
 
     def take_snapshot(self) -> None:
         """Writes a snapshot of what is applied; drops the log before it."""

@@ -29,8 +29,11 @@ class Echo:
         if message == "die":
             raise HostCrashedError
 
-    def refused(self, target: int, message: Any) -> None:
-        self.heard.append(f"refused by {target}")
+    def failed(self, target: int, message: Any, refused: bool) -> None:
+        self.heard.append(f"refused by {target}" if refused else f"broken to {target}")
+
+    def disconnected(self, source: int) -> None:
+        self.heard.append(f"hung up by {source}")
 
     def crash(self, rng: Random) -> None:
         self.heard.append("crash")

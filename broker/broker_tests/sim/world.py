@@ -5,7 +5,10 @@ knows three things about a host: is it up, is it paused, and which life it is in
 scheduled for a host dies with the life in which it was scheduled; while the host is paused it
 waits, and is delivered in order on resume, as with SIGSTOP.
 
-A reply travels on the connection of its request: it reaches only the life that asked.
+A reply travels on the connection of its request: it reaches only the life that asked. When a
+process dies, its connections break: who had asked it hears `failed`, who served it hears
+`disconnected`. Both come late or never where the network is bad, and may come (`Weather.reset`)
+although everybody is alive.
 """
 
 from __future__ import annotations
@@ -48,8 +51,14 @@ class Node(Protocol):
     def handle(self, source: Address, message: Any) -> None:
         """A message has arrived."""
 
-    def refused(self, target: int, message: Any) -> None:
-        """Nobody listens there: a connection was refused. (A cut link is silent.)"""
+    def failed(self, target: int, message: Any, refused: bool) -> None:
+        """No answer to this request will come. (A cut link is silent.)
+
+        `refused`: nobody listens there. Else the connection broke while it was under way.
+        """
+
+    def disconnected(self, source: int) -> None:
+        """A connection that was opened from there broke."""
 
     def crash(self, rng: Random) -> None:
         """The process is gone, and with it what was not durable; `rng` says how much."""
@@ -65,6 +74,7 @@ class Host:
     up: bool = False
     paused: bool = False
     life: int = 0
+    down_since_ms: int = 0
     # What came while paused, in order.
     deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=list)
 
@@ -81,6 +91,7 @@ class World:
         self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._sequence = 0
         self._crash_rng = self.rng("crash")
+        self._reset_rng = self.rng("reset")
 
     def rng(self, purpose: str) -> Random:
         """A stream of its own per purpose: one more draw here changes nothing there."""
@@ -148,9 +159,13 @@ class World:
         host = self.hosts[node_id]
         if host.up:
             host.up = host.paused = False
+            host.down_since_ms = self.now_ms
             host.deferred.clear()
             self.record(f"crash {node_id}")
             host.node.crash(self._crash_rng)
+            for other in self.hosts:
+                if other != node_id:
+                    self._hang_up(node_id, other)
 
     def wipe(self, node_id: int) -> None:
         """Crash, and come back later with an empty disk."""
@@ -179,22 +194,41 @@ class World:
 
     def send(self, source: int, target: int, message: Any) -> None:
         """A request: whichever life of the target is up when it arrives gets it."""
+        sender = Address(source, self.hosts[source].life)
+        if self.network.resets():
+            refused = self._reset_rng.random() < 0.5
+            self.after(1, self._fail, sender, target, message, refused)
+            self._hang_up(source, target)
+            return
         for delay_ms in self.network.delays_ms(source, target):
-            sender = Address(source, self.hosts[source].life)
-            self.after(delay_ms, self._deliver, sender, target, None, message)
+            args = (sender, target, None, message, self.now_ms)
+            self.after(delay_ms, self._deliver, *args)
 
     def reply(self, source: int, target: Address, message: Any) -> None:
         for delay_ms in self.network.delays_ms(source, target.node_id):
             sender = Address(source, self.hosts[source].life)
-            self.after(delay_ms, self._deliver, sender, target.node_id, target.life, message)
+            args = (sender, target.node_id, target.life, message, self.now_ms)
+            self.after(delay_ms, self._deliver, *args)
 
-    def _deliver(self, sender: Address, target: int, life: int | None, message: Any) -> None:
+    def _deliver(
+        self, sender: Address, target: int, life: int | None, message: Any, sent_ms: int
+    ) -> None:
         host = self.hosts[target]
         if host.up and life in (None, host.life):
             self._on_host(target, host.life, host.node.handle, (sender, message))
         elif not host.up and life is None and not self.network.is_cut(target, sender.node_id):
-            node = self.hosts[sender.node_id].node
-            self._on_host(sender.node_id, sender.life, node.refused, (target, message))
+            self._fail(sender, target, message, sent_ms >= host.down_since_ms)
+
+    def _fail(self, sender: Address, target: int, message: Any, refused: bool) -> None:
+        node = self.hosts[sender.node_id].node
+        self._on_host(sender.node_id, sender.life, node.failed, (target, message, refused))
+
+    def _hang_up(self, source: int, target: int) -> None:
+        """The end of a connection travels like a message."""
+        host = self.hosts[target]
+        for delay_ms in self.network.delays_ms(source, target):
+            args = (target, host.life, host.node.disconnected, (source,))
+            self.after(delay_ms, self._on_host, *args)
 
     # ------------------------------------------------------------ trace
 

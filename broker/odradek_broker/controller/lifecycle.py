@@ -120,7 +120,8 @@ class BrokerLifecycle:
         self._wants_shut_down = True
         self._wake.set()
         try:
-            await asyncio.wait_for(self._may_shut_down.wait(), timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):  # wait_for may lose a cancellation
+                await self._may_shut_down.wait()
         except TimeoutError:
             logger.warning("the controller did not let go within %d ms: stopping", timeout_ms)
 

@@ -107,7 +107,10 @@ class ControllerService:
         )
         records = self._active.first_records()
         if records:
-            self._append(self._active, records)
+            try:
+                self._append(self._active, records)
+            except KafkaError as error:  # elected and stopped for long: it will be told
+                logger.info("the controller of epoch %d begins nothing: %s", epoch, error)
 
     def resign(self) -> None:
         """Another node leads, or nobody does."""

@@ -60,7 +60,8 @@ async def _everywhere(
     partition.when_deleted(offset, waiter, 0)
     ctx.broker.partitions.mark_dirty(partition)
     try:
-        error = await asyncio.wait_for(told, max(timeout_ms, 0) / 1000)
+        async with asyncio.timeout(max(timeout_ms, 0) / 1000):  # wait_for may lose a cancellation
+            error = await told
     except TimeoutError:
         partition.give_up_deletion(waiter)
         error = ErrorCode.request_timed_out

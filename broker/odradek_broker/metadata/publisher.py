@@ -49,7 +49,8 @@ class MetadataPublisher:
 
         self._subscribers.append(look)
         try:
-            await asyncio.wait_for(came.wait(), timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):  # wait_for may lose a cancellation
+                await came.wait()
         except TimeoutError:
             return False
         finally:

@@ -132,7 +132,10 @@ class Driver:
             self._work()
 
     def give_first(self, event: Event) -> None:
-        """Handled before it returns; only for a leader, who never waits for its vote file."""
+        """Handled before it returns; only for a leader, who never waits for its vote file.
+
+        One whose process was stopped for long finds only now that its time is over.
+        """
         assert not self._paused
         assert not self._carrying
         self._step(event)
@@ -231,7 +234,9 @@ class Driver:
                 logger.info("voters are now %s", [voter.key.id for voter in voters.voters.voters])
             case Report(message):
                 logger.warning("%s", message)
-            case AppendRefused() | PersistVote() | LoadSnapshot():
+            case AppendRefused():
+                pass  # leadership was lost in this very step: that news fails what was appended
+            case PersistVote() | LoadSnapshot():
                 raise AssertionError(f"{instruction} cannot come here")
 
     def _report(self, news: News) -> None:

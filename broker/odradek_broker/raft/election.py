@@ -47,21 +47,28 @@ def on_vote_request(
             # Meant for a disk that this node no longer has: that one may have voted already.
             error = ErrorCode.invalid_voter_key
         else:
-            granted = can_grant_vote(state, request)
+            granted = can_grant_vote(state, request, now_ms)
             if granted and not request.pre_vote:
                 transitions.grant_vote(state, request.candidate, now_ms, out)
     out.append(Reply(ticket, VoteResponse(error, state.leader, granted)))
 
 
-def can_grant_vote(state: QuorumState, request: VoteRequest) -> bool:
+def can_grant_vote(state: QuorumState, request: VoteRequest, now_ms: float) -> bool:
     """Whether this node gives (or would give) its vote; the epochs are equal already."""
     if request.pre_vote:
-        if state.role is Role.LEADER or (state.following and state.following.has_fetched):
-            return False
-        return is_up_to_date(state, request)
+        return not _has_leader(state, now_ms) and is_up_to_date(state, request)
     if state.voted is not None:
         return state.voted == request.candidate
     return state.leader_id is None and is_up_to_date(state, request)
+
+
+def _has_leader(state: QuorumState, now_ms: float) -> bool:
+    """Whether there is no reason to want another one. (This node's own deadline may be a little
+    later than the fetch timeout; that must not keep another from standing.)"""
+    following = state.following
+    if following is not None and following.has_fetched:
+        return now_ms < following.answered_ms + state.config.fetch_timeout_ms
+    return state.role is Role.LEADER
 
 
 def is_up_to_date(state: QuorumState, request: VoteRequest) -> bool:

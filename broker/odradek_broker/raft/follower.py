@@ -225,7 +225,8 @@ def update_own_voter(state: QuorumState, now_ms: float, out: list[Instruction]) 
 
 def _leader_answered(state: QuorumState, following: Following, now_ms: float) -> None:
     following.has_fetched = True
-    state.deadline_ms = now_ms + state.config.fetch_timeout_ms
+    following.answered_ms = now_ms
+    state.deadline_ms = now_ms + transitions.fetch_timeout_ms(state)
 
 
 def _keep_committed(state: QuorumState, end_offset: Offset, asked_for: OffsetAndEpoch) -> None:

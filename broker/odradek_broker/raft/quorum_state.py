@@ -91,6 +91,7 @@ class Following:
     # The leader answered at least once: until the fetch timeout there is no reason to want
     # another leader, and pre-votes are refused.
     has_fetched: bool = False
+    answered_ms: float = 0.0  # the last time that it did
     download: SnapshotDownload | None = None
     update_voter_ms: float = 0.0  # not before this the next UpdateRaftVoter
 

@@ -216,7 +216,8 @@ class QuorumService:
         self._leader_watchers.append(look)
         self._driver.give(Resign())
         try:
-            await asyncio.wait_for(handed_over.wait(), patience_ms / 1000)
+            async with asyncio.timeout(patience_ms / 1000):  # wait_for may lose a cancellation
+                await handed_over.wait()
         except TimeoutError:
             logger.warning("no other node took over the quorum within %d ms", patience_ms)
         finally:
@@ -350,7 +351,8 @@ class QuorumService:
     def append(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
         """Append as one batch: all of them or none. Their offsets are given at once; the
         future is done when they are committed and published. KafkaError: NOT_CONTROLLER if
-        this node does not lead, or (then the outcome is unknown) does no longer."""
+        this node does not lead; from the future, if it does no longer (a process that was
+        stopped finds that here), and then the outcome is unknown."""
         if not self.is_active:
             raise KafkaError(ErrorCode.not_controller, "this node is not the active controller")
         now_ms = self._clock.now_ms()
@@ -391,6 +393,8 @@ class QuorumService:
         self._applier.apply_to(high_watermark)
         if self._leading_from is not None and high_watermark > self._leading_from:
             self._leading_from = None
+            if self.state.role is not Role.LEADER:
+                return  # no longer: that news comes next
             self._active_epoch = self.epoch
             if self._leadership is not None:
                 self._leadership.became_leader(self.epoch)

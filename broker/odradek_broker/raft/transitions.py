@@ -33,6 +33,12 @@ def election_timeout_ms(state: QuorumState) -> float:
     return state.config.election_timeout_ms * (1.0 + state.rng.random())
 
 
+def fetch_timeout_ms(state: QuorumState) -> float:
+    """Up to a tenth longer than configured: voters that miss a leader together (its process was
+    stopped) must not stand against each other within the same millisecond."""
+    return state.config.fetch_timeout_ms * (1.0 + state.rng.random() / 10)
+
+
 def adopt_epoch(
     state: QuorumState, epoch: LeaderEpoch, now_ms: float, out: list[Instruction]
 ) -> None:
@@ -199,7 +205,7 @@ def _close_leadership(state: QuorumState, leadership: Leadership, out: list[Inst
 
 def _start_following(state: QuorumState, now_ms: float) -> None:
     state.following = Following()
-    state.deadline_ms = now_ms + state.config.fetch_timeout_ms
+    state.deadline_ms = now_ms + fetch_timeout_ms(state)
     state.next_fetch_ms = now_ms
     state.election_retries = 0
 
