@@ -45,6 +45,7 @@ format: .venv/.stamp ## format the code and mend what ruff can mend
 gen: .venv/.stamp ## write generated files again (a test holds them equal to their sources)
 	@$(BIN)/python -m odradek_broker.wire.generate
 	@$(BIN)/ruff format -q broker/odradek_broker/wire/kio_table.py
+	@$(BIN)/python -m odradek_operator.api.crd
 
 lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
 	@.ci/setup lock

@@ -1,1 +1,1 @@
-"""The Kubernetes operator. Not yet: the place is kept."""
+"""The operator: KafkaCluster and Topic resources become brokers and topics."""

@@ -1,0 +1,70 @@
+"""The CRDs in crds/ are what the types say, and have what an API server insists on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from odradek_operator.api.crd import CRDS, crd, crd_file, crd_text
+from odradek_operator.api.kinds import KINDS, Kind
+
+all_kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+@all_kinds
+def test_files_are_up_to_date(kind: Kind) -> None:
+    text = (CRDS / crd_file(kind)).read_text()
+    assert text == crd_text(kind), "run `make gen`"
+    assert yaml.safe_load(text) == crd(kind)
+
+
+def schema(kind: Kind) -> dict[str, Any]:
+    found: dict[str, Any] = crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+@all_kinds
+def test_schemas_are_structural(kind: Kind) -> None:
+    """Every part has a type; none of the words that Kubernetes does not take."""
+
+    def check(part: dict[str, Any], where: str) -> None:
+        assert part.get("type"), where
+        assert not {"$ref", "anyOf", "title", "additionalProperties"} & part.keys(), where
+        if part["type"] == "object" and "properties" not in part and where != ".metadata":
+            assert part.get("x-kubernetes-preserve-unknown-fields"), where
+        if part["type"] == "array":
+            check(part["items"], f"{where}[]")
+        for name, inner in part.get("properties", {}).items():
+            check(inner, f"{where}.{name}")
+
+    check(schema(kind), "")
+
+
+@all_kinds
+def test_every_default_is_filled_in(kind: Kind) -> None:
+    """An object without a default of its own would hide the defaults of its fields."""
+
+    def reachable(part: dict[str, Any], where: str) -> None:
+        for name, inner in part.get("properties", {}).items():
+            optional = name not in part.get("required", [])
+            has_defaults = any("default" in p for p in inner.get("properties", {}).values())
+            if optional and has_defaults and name != "external":
+                assert inner.get("default") == {}, f"{where}.{name}"
+            reachable(inner, f"{where}.{name}")
+
+    reachable(schema(kind)["properties"]["spec"], "spec")
+
+
+def test_what_kubectl_shows() -> None:
+    cluster = crd(KINDS["KafkaCluster"])
+    assert cluster["spec"]["names"]["shortNames"] == ["kc"]
+    assert "kafka" in cluster["spec"]["names"]["categories"]
+    version = cluster["spec"]["versions"][0]
+    assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.brokers"
+    assert {"Ready", "Rolling", "Brokers"} <= {
+        c["name"] for c in version["additionalPrinterColumns"]
+    }
+    rules = schema(KINDS["KafkaCluster"])["properties"]["spec"]["x-kubernetes-validations"]
+    assert all(rule["message"].startswith("spec.") for rule in rules)

@@ -1,0 +1,156 @@
+"""Manifests: what is filled in, and the very words of each refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek_operator.api.base import InvalidManifestError, quantity_bytes, settings_text
+from odradek_operator.api.parse import load, parse
+
+CLUSTER = {"apiVersion": "odradek.dev/v1alpha1", "kind": "KafkaCluster", "metadata": {"name": "m"}}
+TOPIC = {"apiVersion": "odradek.dev/v1alpha1", "kind": "Topic", "metadata": {"name": "orders"}}
+
+
+def cluster(**spec: Any) -> dict[str, Any]:
+    return {**CLUSTER, "spec": spec}
+
+
+def topic(**spec: Any) -> dict[str, Any]:
+    return {**TOPIC, "spec": {"cluster": {"name": "m"}, **spec}}
+
+
+def words(document: Any, old: Any = None) -> list[str]:
+    before = parse(old) if old else None
+    with pytest.raises(InvalidManifestError) as refused:
+        parse(document, "f.yaml", before)
+    return [str(problem) for problem in refused.value.problems]
+
+
+def test_an_empty_spec_is_three_brokers_with_defaults() -> None:
+    resource = parse(cluster())
+    assert resource is not None
+    spec = resource.spec
+    assert (spec.brokers, spec.engine, spec.storage.size) == (3, "embedded", "10Gi")
+    assert spec.racks.topology_key == "topology.kubernetes.io/zone"
+    assert resource.key == "default/m"
+
+
+WHO = "f.yaml: KafkaCluster default/m: "
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"brokers": 0}, "spec.brokers: expected a whole number of at least 1"),
+        ({"brokers": "3"}, "spec.brokers: expected a whole number, got a text"),
+        ({"brokrs": 3}, "spec.brokrs: no such field; did you mean brokers?"),
+        ({"storage": {"siez": 1}}, "spec.storage.siez: no such field; did you mean size?"),
+        (
+            {"listeners": {"external": {"typ": "NodePort"}}},
+            "spec.listeners.external.typ: no such field; did you mean type?",
+        ),
+        ({"engine": "redpanda"}, "spec.engine: 'redpanda' is not one of its values"),
+        (
+            {"storage": {"size": "ten"}},
+            r"spec.storage.size: has not the form '^[0-9]+(\\.[0-9]+)?"
+            "(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$'",
+        ),
+        (
+            {"replication": {"factor": 4}},
+            "spec.replication.factor: a replication factor larger than the number of brokers "
+            "cannot be reached",
+        ),
+        (
+            {"replication": {"factor": 2, "minInsyncReplicas": 3}},
+            "spec.replication.minInsyncReplicas: more in-sync replicas than replicas: no write "
+            "with acks=all would ever be accepted",
+        ),
+        ({"racks": {"names": ["a", "a"]}}, "spec.racks.names: a rack is named twice"),
+        (
+            {"metrics": {"port": 9092}},
+            "spec.listeners: two listeners cannot share a port",
+        ),
+        ({"config": {"node.id": 7}}, "spec.config[node.id]: is not set here: broker ids are given "
+         "by the operator"),
+        ({"config": {"a": {"b": 1}}}, "spec.config[a]: a setting is a text, a number, true, false "
+         "or a list"),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_field(spec: dict[str, Any], sentence: str) -> None:
+    assert words(cluster(**spec)) == [WHO + sentence]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        (cluster(engine="embedded"), cluster(engine="apache"), "spec.engine: the engine of"),
+        (cluster(storage={"size": "1Ti"}), cluster(storage={"size": "1023Gi"}), "storage grows"),
+        (cluster(storage={"volumes": 2}), cluster(), "volumes are added"),
+        (topic(), {**TOPIC, "spec": {"cluster": {"name": "other"}}}, "cannot move to another"),
+        (topic(name="a"), topic(name="b"), "cannot be renamed"),
+        (topic(partitions=6), topic(partitions=5), "spec.partitions: partitions are added"),
+        (topic(partitions=6), topic(), "spec.partitions: partitions are added"),
+    ],
+)
+def test_changes_that_cannot_be(old: Any, new: Any, field: str) -> None:
+    (sentence,) = words(new, old)
+    assert field in sentence
+
+
+def test_changes_that_can_be() -> None:
+    old = parse(cluster(storage={"size": "1024Mi"}))
+    assert parse(cluster(storage={"size": "1Gi"}, brokers=6), old=old) is not None
+
+
+def test_topics_with_more_in_sync_replicas_than_replicas() -> None:
+    (sentence,) = words(topic(replicationFactor=2, config={"min.insync.replicas": 3}))
+    assert "spec.config[min.insync.replicas]: 3 in-sync replicas of 2" in sentence
+
+
+def test_a_topic_needs_its_cluster() -> None:
+    (sentence,) = words({**TOPIC, "spec": {}})
+    assert sentence.endswith("Topic default/orders: spec.cluster: is missing")
+
+
+def test_other_api_groups_are_left_alone_and_ours_are_not() -> None:
+    assert parse({"apiVersion": "apps/v1", "kind": "Deployment"}) is None
+    (sentence,) = words({"apiVersion": "odradek.dev/v1alpha1", "kind": "KafkaClustr"})
+    assert sentence == "f.yaml: kind: KafkaClustr is not known; did you mean KafkaCluster?"
+    (sentence,) = words({"apiVersion": "odradek.dev/v2", "kind": "Topic"})
+    assert "odradek.dev/v2 is not known" in sentence
+
+
+def test_all_files_are_reported_at_once(tmp_path: Path) -> None:
+    head = "apiVersion: odradek.dev/v1alpha1\nkind: KafkaCluster\nmetadata: {name: m}\n"
+    (tmp_path / "a.yaml").write_text(head + "spec: {brokers: 0}\n---\n" + head + "spec: {}\n")
+    (tmp_path / "b.yml").write_text(head + "spec: {}\n")
+    with pytest.raises(InvalidManifestError) as refused:
+        load([tmp_path])
+    assert [str(p) for p in refused.value.problems] == [
+        "a.yaml: KafkaCluster default/m: spec.brokers: expected a whole number of at least 1",
+        "b.yml: KafkaCluster default/m: is also defined in a.yaml",
+    ]
+
+
+def test_a_file_that_is_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: b\n  c: [\n")
+    with pytest.raises(InvalidManifestError, match=r"a\.yaml: is not YAML: .* in line 2"):
+        load([tmp_path])
+    with pytest.raises(InvalidManifestError, match="no such file or directory"):
+        load([tmp_path / "missing"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidManifestError, match=r"no \.yaml, \.yml or \.json file"):
+        load([tmp_path / "empty"])
+
+
+def test_quantities_and_settings() -> None:
+    assert quantity_bytes("10Gi") == 10 << 30
+    assert quantity_bytes("1.5k") == 1500
+    assert settings_text({"a": True, "b": 3, "c": ["x", "y"]}) == {
+        "a": "true",
+        "b": "3",
+        "c": "x,y",
+    }
