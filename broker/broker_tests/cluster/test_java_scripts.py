@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from broker_tests.cluster.harness import Cluster
 from broker_tests.cluster.load import Load
 from broker_tests.harness import kafka_tool
+from odradek_broker.controller.seat import VOTERS_SECONDS
+from odradek_broker.controller.voters import AUTO_JOIN
+from odradek_broker.log.dir_identity import uuid_to_text
 
 pytestmark = pytest.mark.java
 
@@ -48,6 +52,44 @@ def quorum_and_versions(cluster: Cluster) -> None:
     for node_id, node in cluster.nodes.items():
         assert f"{node.address} (id: {node_id} rack:" in versions
     assert "UNSUPPORTED" not in versions.split("Produce(0)")[1].split("\n")[0]
+
+
+def test_voters_by_hand(cluster: Cluster, tmp_path: Path) -> None:
+    """1. an operator removes a voter; 2. the controller does not take it in again, and neither
+    does the next one; 3. the operator adds it from its own server.properties."""
+    command = "org.apache.kafka.tools.MetadataQuorumCommand"
+    away = next(node_id for node_id in (3, 2) if node_id != cluster.controller())
+    (key,) = [v for v in cluster.quorum().current_voters if v.replica_id == away]
+    directory_id = uuid_to_text(key.replica_directory_id)
+    said = script(cluster, command, "remove-controller", "--controller-id", str(away),
+                  "--controller-directory-id", directory_id)  # fmt: skip
+    assert f"KRaft controller {away} with directory id {directory_id}" in said
+
+    def voters() -> list[int]:
+        return sorted(v.replica_id for v in cluster.quorum().current_voters)
+
+    others = [node_id for node_id in (1, 2, 3) if node_id != away]
+    assert voters() == others
+    cluster.stop(cluster.controller())  # whose successor looks after the voters too
+    cluster.start([node.node_id for node in cluster.nodes.values() if not node.running])
+    several_looks = time.monotonic() + 4 * VOTERS_SECONDS
+    while time.monotonic() < several_looks:
+        assert voters() == others
+        time.sleep(0.1)
+
+    node = cluster.nodes[away]
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"process.roles=controller\nnode.id={away}\nlog.dirs={node.data_dir}\n"
+        f"listeners=PLAINTEXT://{node.address}\ncontroller.listener.names=PLAINTEXT\n"
+        f"controller.quorum.bootstrap.servers={cluster.bootstrap}\n"
+    )
+    said = script(cluster, command, "--command-config", str(properties), "add-controller")
+    assert f"Added controller {away} with directory id {directory_id}" in said
+    assert voters() == [1, 2, 3]
+    said = script(cluster, "kafka.admin.ConfigCommand", "--describe", "--entity-type", "brokers",
+                  "--entity-name", str(away))  # fmt: skip
+    assert AUTO_JOIN not in said
 
 
 def reassignment(cluster: Cluster, topic: str, directory: Path) -> None:

@@ -6,8 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_tests.controller.support import cluster
-from odradek_broker.controller.voters import Add, Remove, voter_change
+from odradek_broker.controller.voters import (
+    AUTO_JOIN,
+    Add,
+    Remove,
+    forget_removal,
+    remember_removal,
+    voter_change,
+)
+from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.metadata.records import ConfigRecord, ResourceType
 from odradek_broker.raft.values import ReplicaKey
 
 
@@ -91,6 +100,64 @@ def test_a_voter_that_lost_its_disk_is_removed_before_it_comes_back():
     change = voter_change(image, keys(1, 2), observers, leader=1)
     assert isinstance(change, Add)
     assert change.key == key(3, disk=7)
+
+
+def set_auto_join(image: MetadataImage, broker: str, value: str) -> MetadataImage:
+    delta = MetadataDelta(image)
+    delta.replay(ConfigRecord(ResourceType.BROKER, broker, AUTO_JOIN, value))
+    return delta.finish(image.offset + 1).after
+
+
+class TestWhatTheOperatorSaid:
+    LISTED = (1, 2, 3)
+
+    def test_the_listed_wait_for_each_other(self):
+        """Broker 3 is late: 4 and 5 do not take its place."""
+        image = no_racks(1, 2, 4, 5)
+        assert voter_change(image, keys(1), keys(2, 4, 5), 1, self.LISTED) is None
+        assert voter_change(image, keys(1, 2), keys(4, 5), 1, self.LISTED) is None
+        image = no_racks(1, 2, 3, 4, 5)
+        change = voter_change(image, keys(1, 2), keys(3, 4, 5), 1, self.LISTED)
+        assert change == Add(key(3), "there are 2 of 3 voters")
+
+    def test_racks_do_not_count_more_than_the_list(self):
+        image = cluster({1: "a", 2: "a", 3: "a", 4: "b"})
+        change = voter_change(image, keys(1), keys(2, 3, 4), 1, self.LISTED)
+        assert isinstance(change, Add)
+        assert change.key == key(2)
+
+    def test_five_listed_vote(self):
+        image = no_racks(1, 2, 3, 4, 5)
+        listed = (1, 2, 3, 4, 5)
+        change = voter_change(image, keys(1, 2, 3), keys(4, 5), 1, listed)
+        assert change == Add(key(4), "there are 3 of 5 voters")
+        assert voter_change(image, keys(*listed), [], 1, listed) is None
+
+    def test_an_unlisted_one_votes_for_a_listed_one_that_was_unregistered(self):
+        image = no_racks(1, 2, 4)
+        change = voter_change(image, keys(1, 2, 3), keys(4), 1, self.LISTED)
+        assert isinstance(change, Add)
+        assert change.key == key(4)
+
+    def test_one_removed_by_hand_is_not_taken_in_again(self):
+        image = set_auto_join(no_racks(1, 2, 3), "3", "false")
+        assert voter_change(image, keys(1, 2), keys(3), 1, self.LISTED) is None
+        assert voter_change(image, keys(1, 2), keys(3), 1) is None
+        image = set_auto_join(image, "3", "true")
+        assert isinstance(voter_change(image, keys(1, 2), keys(3), 1), Add)
+
+    def test_left_to_the_operator_altogether(self):
+        image = set_auto_join(no_racks(1, 2, 3, 4), "", "false")
+        assert voter_change(image, keys(1), keys(2, 3, 4), 1) is None
+
+    def test_the_memory_is_a_setting_that_is_written_once_and_taken_back(self):
+        image = no_racks(1, 2, 3)
+        (record,) = remember_removal(image, 3).records
+        assert record == ConfigRecord(ResourceType.BROKER, "3", AUTO_JOIN, "false")
+        removed = set_auto_join(image, "3", "false")
+        assert not remember_removal(removed, 3).records
+        assert forget_removal(removed, 3).records
+        assert not forget_removal(image, 3).records
 
 
 @given(

@@ -3,12 +3,15 @@
 import asyncio
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from broker_tests.proxy import Proxy
 from broker_tests.raft.support import CONFIG, Cluster, Node, make_voter, until
+from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.raft.log_files import VOTER_MARK
 from odradek_broker.raft.messages import RemoveVoterRequest
 from odradek_broker.raft.sender import WrongClusterError
 from odradek_broker.raft.snapshots import SnapshotPolicy
@@ -35,6 +38,13 @@ def isolate(cluster: Cluster, lonely: Node) -> None:
 def heal(cluster: Cluster) -> None:
     for node in cluster.nodes:
         node.proxy.heal()
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 class TestOneNode:
@@ -287,6 +297,49 @@ class TestMembership:
                 assert answer.error is ErrorCode.none
                 await make_voter(leader, empty)
                 await until(lambda: empty.quorum.state.is_voter)
+
+        run(story)
+
+    @pytest.mark.parametrize("deleted", [".", "quorum-state"])
+    def test_a_voter_whose_memory_was_deleted_does_not_vote_on(self, tmp_path, deleted):
+        """1. somebody deletes __cluster_metadata-0, or the votes in it, and leaves the directory
+        id; 2. that voter says so and does not start; 3. removed, unmarked and added it is
+        another voter."""
+
+        async def story():
+            async with Cluster(tmp_path, 3) as cluster:
+                leader = await cluster.grow()
+                await leader.append("a")
+                await cluster.have("a")
+                forgetful = next(node for node in cluster.nodes if node is not leader)
+                await until(lambda: forgetful.files.marked_voter)
+                await forgetful.kill()
+                remove(forgetful.directory / "__cluster_metadata-0" / deleted)
+                with pytest.raises(LogDirConfigError, match="its votes are gone"):
+                    await cluster.start(forgetful)
+                await forgetful.kill()
+
+                answer = await leader.quorum.change_voters(RemoveVoterRequest(forgetful.key))
+                assert answer.error is ErrorCode.none
+                (forgetful.directory / VOTER_MARK).unlink()
+                await cluster.start(forgetful)
+                await cluster.have("a")
+                await until(lambda: forgetful.key in leader.quorum.observers())
+                await make_voter(leader, forgetful)
+
+        run(story)
+
+    def test_an_observer_may_forget(self, tmp_path):
+        async def story():
+            async with Cluster(tmp_path, 2) as cluster:
+                leader = await cluster.active()
+                observer = next(node for node in cluster.nodes if node is not leader)
+                await leader.append("a")
+                await cluster.have("a")
+                await observer.kill()
+                remove(observer.directory / "__cluster_metadata-0")
+                await cluster.start(observer)
+                await cluster.have("a")
 
         run(story)
 

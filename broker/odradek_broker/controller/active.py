@@ -130,7 +130,7 @@ class ActiveController:
             may_stop=self.sessions.may_stop(image, broker.id),
         )
         records: list[MetadataRecord] = []
-        if after is not before:
+        if after is not before and not (after is BrokerState.SHUTDOWN_NOW and broker.fenced):
             logger.info("broker %d is %s, was %s", broker.id, after.value, before.value)
         if after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW) and not broker.fenced:
             records += brokers.fence(image, [broker.id], unclean_default=self._unclean)

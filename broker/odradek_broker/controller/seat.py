@@ -111,7 +111,8 @@ class ControllerSeat:
         change = self._controller.voter_change(quorum.voters, quorum.observers())
         if change is None:
             return
-        logger.info("%s: %s", change, change.reason)
+        verb = "becomes a voter" if isinstance(change, Add) else "votes no longer"
+        logger.info("node %d %s: %s", change.key.id, verb, change.reason)
         request: AddVoterRequest | RemoveVoterRequest = RemoveVoterRequest(change.key)
         if isinstance(change, Add):
             endpoint = self._metadata.image.brokers[BrokerId(change.key.id)].endpoints.get(

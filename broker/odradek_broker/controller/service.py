@@ -23,11 +23,11 @@ from typing import TypeVar
 from uuid import UUID
 
 from odradek_broker.controller import brokers, producer_ids
+from odradek_broker.controller import voters as voters_rules
 from odradek_broker.controller.active import ActiveController
 from odradek_broker.controller.context import ControllerContext
 from odradek_broker.controller.metadata_log import MetadataLog
 from odradek_broker.controller.result import Result
-from odradek_broker.controller.voters import VoterChange, voter_change
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
@@ -146,11 +146,21 @@ class ControllerService:
 
     def voter_change(
         self, voters: Collection[ReplicaKey], observers: Collection[ReplicaKey]
-    ) -> VoterChange:
+    ) -> voters_rules.VoterChange:
         """What the quorum should change about its voters; see voters.py."""
         if self._active is None:
             return None
-        return voter_change(self.image, voters, observers, leader=self.node_id)
+        listed = self._settings.quorum_voters
+        return voters_rules.voter_change(self.image, voters, observers, self.node_id, listed)
+
+    async def remember_voter_removal(self, node_id: int) -> None:
+        """Before an operator's RemoveRaftVoter: the node is not to be taken in again."""
+        active = self._decider()
+        await self._commit(active, voters_rules.remember_removal(active.latest, node_id))
+
+    async def forget_voter_removal(self, node_id: int) -> None:
+        active = self._decider()
+        await self._commit(active, voters_rules.forget_removal(active.latest, node_id))
 
     # -- this broker --------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ earlier answer, is ignored.)
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.quorum_calls import check_cluster
+from odradek_broker.model.errors import ErrorCode
 from odradek_broker.raft import rpc_requests, rpc_responses
 from odradek_broker.wire.struct import Struct
 
@@ -20,6 +21,9 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     change = rpc_requests.decode_add_raft_voter(request)
 
     async def decide(_: Struct) -> Struct:
-        return rpc_responses.encode(await ctx.broker.quorum.change_voters(change))
+        answer = await ctx.broker.quorum.change_voters(change)
+        if answer.error is ErrorCode.none:
+            await ctx.broker.controller.forget_voter_removal(change.voter.key.id)
+        return rpc_responses.encode(answer)
 
     return await to_controller(ctx, request, decide)

@@ -1,8 +1,14 @@
-"""RemoveRaftVoter (81), v0: a node no longer votes about the metadata log."""
+"""RemoveRaftVoter (81), v0: a node no longer votes about the metadata log.
+
+Nor does the controller take it in again by itself; controller/voters.py says how that is
+remembered. First that and then the removal, so that a crash in between only leaves a voter that
+would not be taken in again.
+"""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.quorum_calls import check_cluster
+from odradek_broker.model.errors import ErrorCode
 from odradek_broker.raft import rpc_requests, rpc_responses
 from odradek_broker.wire.struct import Struct
 
@@ -14,7 +20,14 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     check_cluster(ctx, request.cluster_id)
     change = rpc_requests.decode_remove_raft_voter(request)
 
+    quorum, controller = ctx.broker.quorum, ctx.broker.controller
+
     async def decide(_: Struct) -> Struct:
-        return rpc_responses.encode(await ctx.broker.quorum.change_voters(change))
+        if change.key in quorum.voters:
+            await controller.remember_voter_removal(change.key.id)
+        answer = await quorum.change_voters(change)
+        if answer.error is not ErrorCode.none and change.key in quorum.voters:
+            await controller.forget_voter_removal(change.key.id)
+        return rpc_responses.encode(answer)
 
     return await to_controller(ctx, request, decide)

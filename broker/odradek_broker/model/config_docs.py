@@ -111,6 +111,7 @@ odradek.admin.listener | host:port of the HTTP server for health and metrics; em
 odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
 odradek.controlled.shutdown.timeout.ms | How long a broker that stops waits for others to take over.
 odradek.leader.imbalance.per.broker.percentage | Share of leaders elsewhere before they move back.
+odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter by itself.
 preallocate | Whether a new segment's file gets its full size at once.
 process.roles | What this node is: broker, controller, or both.
 producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.

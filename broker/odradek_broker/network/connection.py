@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+CLOSED_BY_CLIENT = "closed by the client"  # why most connections end
 # Clients keep 5 produce requests in flight by default; librdkafka up to 1,000,000. More than
 # this brings no throughput, it only moves the queue from the client into our memory.
 MAX_IN_FLIGHT = 64
@@ -122,7 +123,7 @@ class Connection:
             scratch[:kept] = self._backlog
         received = self.sock.recv_into(scratch[kept:])
         if received == 0:
-            self.close("closed by the client")
+            self.close(CLOSED_BY_CLIENT)
             return
         self._backlog = b""
         self.last_active_ms = self.server.clock.monotonic_ms()

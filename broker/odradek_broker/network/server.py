@@ -8,7 +8,7 @@ from collections import Counter
 
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.registry import Handler
-from odradek_broker.network.connection import Connection
+from odradek_broker.network.connection import CLOSED_BY_CLIENT, Connection
 from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
 from odradek_broker.runtime.listeners import Listener
@@ -146,7 +146,8 @@ class Server:
             del self._per_ip[host]
         self._metrics.connections -= 1
         self._metrics.connection_closed(reason.split(":")[0])
-        logger.info("connection from %s closed: %s", host, reason)
+        level = logging.DEBUG if reason == CLOSED_BY_CLIENT else logging.INFO
+        logger.log(level, "connection from %s closed: %s", host, reason)
 
     # --- housekeeping --------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from odradek_broker.log.types import FileRange
@@ -196,10 +197,18 @@ class Driver:
             if isinstance(instruction, PersistVote):
                 self._persist(instruction, instructions[at + 1 :])
                 return
+            if isinstance(instruction, VotersChanged) and self._votes_first(instruction):
+                self._pause(self._files.mark_voter, partial(self._carry_out, instructions[at:]))
+                return
             if isinstance(instruction, LoadSnapshot):
                 self._load_snapshot(instruction.snapshot, instructions[at + 1 :])
                 return
             self._carry_out_one(instruction)
+
+    def _votes_first(self, change: VotersChanged) -> bool:
+        """Whether this node becomes a voter: from now on its disk must not be forgotten."""
+        assert self.state is not None
+        return change.voters.voters.contains(self.state.key) and not self._files.marked_voter
 
     def _carry_out_one(self, instruction: Instruction) -> None:
         files = self._files

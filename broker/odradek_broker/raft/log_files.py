@@ -54,6 +54,12 @@ logger = logging.getLogger(__name__)
 
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 QUORUM_STATE = "quorum-state"
+# Beside meta.properties: a node with this directory id is or was a voter.
+VOTER_MARK = ".odradek-voter"
+VOTER_MARK_TEXT = (
+    b"A node with this directory id votes about the cluster's metadata. Without its log and its\n"
+    b"votes (__cluster_metadata-0) it must not go on under that id; this file tells it so.\n"
+)
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024  # as Kafka; 10,000 partitions take some 700 KB
 OPEN_FILES_MAX = 16
@@ -87,6 +93,7 @@ class LogFiles:
         self._directory = log.dir
         self._snapshots: dict[OffsetAndEpoch, tuple[SnapshotInfo, VotersAt]] = {}
         self._download: File | None = None
+        self.marked_voter = False
 
     # -- opening ----------------------------------------------------------------------------
 
@@ -143,6 +150,32 @@ class LogFiles:
         """Durable when it returns. May run in a thread."""
         self._disk.write(f"{self._directory}/{QUORUM_STATE}", vote.to_json().encode())
 
+    def mark_voter(self) -> None:
+        """From now on `check_memory` may fail. Durable when it returns; may run in a thread."""
+        path = f"{self.log.log_dir.path}/{VOTER_MARK}"
+        if not self._disk.exists(path):
+            self._disk.write(path, VOTER_MARK_TEXT)
+        self.marked_voter = True
+
+    def check_memory(self) -> None:
+        """LogDirConfigError if this was a voter, and what it knew and promised is gone.
+
+        An empty disk has another directory id and is no voter. But somebody may have deleted
+        only __cluster_metadata-0: such a voter would help to elect a leader without records
+        that were committed with its help, or vote twice in an epoch.
+        """
+        mark = f"{self.log.log_dir.path}/{VOTER_MARK}"
+        empty = self.end_offset == 0 and not self._snapshots
+        formatted = self._disk.exists(self._path(FORMATTED))
+        forgot = (empty and not formatted) or (not empty and self.read_vote() is None)
+        if forgot and self._disk.exists(mark):
+            raise LogDirConfigError(
+                f"{self._directory}: this node votes about the cluster's metadata, and its log or "
+                "its votes are gone. Restore the directory; or remove this voter from the cluster "
+                "(kafka-metadata-quorum remove-controller, with the directory.id of "
+                f"meta.properties), delete {mark}, start it and add it again"
+            )
+
     def formatted_with(self) -> VoterSet:
         """The voters that the disk was formatted with; empty if it was to join others."""
         path = self._path(FORMATTED)
@@ -151,6 +184,7 @@ class LogFiles:
     def format(self, voters: VoterSet, now_ms: int) -> None:
         data = encode_snapshot(FORMATTED, voters, (), now_ms)
         self._disk.write(self._path(FORMATTED), data)
+        self.mark_voter()
 
     # -- the log ----------------------------------------------------------------------------
 

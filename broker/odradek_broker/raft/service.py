@@ -160,7 +160,10 @@ class QuorumService:
         snapshots = self._files.snapshots()
         if snapshots:
             self._load_image(snapshots[-1][0])
+        self._files.check_memory()
         log = LogView.load(self._files, self._files.formatted_with())
+        if log.newest_voters.contains(self.key):
+            await asyncio.to_thread(self._files.mark_voter)
         if len(log.newest_voters) > 0 or self._files.read_vote() is not None:
             self._formation = None  # it knows of a cluster
         if self._formation is not None and self._formation.may_form:
