@@ -124,15 +124,13 @@ class SimController:
         try:
             result = self._decide(active, kind, request)
             if result.records:
-                last_offset = self._append(active, result.records)
+                self._append(active, result.records)
         except KafkaError as error:
             reply(Struct(error_code=error.code))
             return
-        if result.records:
-            pass
-        elif active.latest.offset > node.metadata.image.offset:
-            last_offset = active.latest.offset  # decided by what may never be committed
-        else:
+        # Without records of its own it may be decided by what will never be committed.
+        last_offset = active.latest.offset
+        if last_offset <= node.metadata.image.offset:
             reply(result.response)
             return
         self._waiting.append(_Waiting(last_offset, reply, result.response))
@@ -146,7 +144,7 @@ class SimController:
             decided = getattr(active, kind)(request)
         return decided
 
-    def _append(self, active: ActiveController, records: Sequence[MetadataRecord]) -> Offset:
+    def _append(self, active: ActiveController, records: Sequence[MetadataRecord]) -> None:
         """A process that was stopped for long finds here that it leads no more."""
         node = self._node
         if not node.can_append():
@@ -158,4 +156,3 @@ class SimController:
             raise KafkaError(ErrorCode.not_controller)
         assert node.log_end_offset == last_offset + 1, "neither appended nor refused"
         active.replay(records, last_offset)
-        return last_offset

@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import nullcontext
 
-from broker_tests.sim.cluster_mutants import CLUSTER_MUTANTS, RARE_MUTANTS
+from broker_tests.sim.cluster_mutants import CLUSTER_MUTANTS
 from broker_tests.sim.cluster_run import ClusterRun, run_seed, shrink_seed
 
 PROGRESS_SECONDS = 30.0
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one only, with its trace")
     parser.add_argument("--mutant", help="with this planted bug (cluster_mutants.py)")
     arguments = parser.parse_args()
-    mutants = {mutant.name: mutant for mutant in (*CLUSTER_MUTANTS, *RARE_MUTANTS)}
+    mutants = {mutant.name: mutant for mutant in CLUSTER_MUTANTS}
     with mutants[arguments.mutant].planted() if arguments.mutant else nullcontext():
         return _show(arguments.seed) if arguments.seed is not None else _run(arguments)
 

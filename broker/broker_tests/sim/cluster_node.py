@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from broker_tests.sim.cluster_ambush import Ambusher
 from broker_tests.sim.cluster_checker import ClusterChecker
 from broker_tests.sim.cluster_controller import CLUSTER_ID, Records, SimController
 from broker_tests.sim.cluster_log import DataDisk
@@ -127,6 +128,7 @@ class ClusterNode(RaftNode):
         records: Records,
         settings: Settings,
         loses_tail: Callable[[int], bool],
+        ambusher: Ambusher,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -135,6 +137,7 @@ class ClusterNode(RaftNode):
         self.records = records
         self.settings = settings
         self._loses_tail = loses_tail
+        self.ambusher = ambusher
         self._broker_rng = world.rng(f"broker-{node_id}")
         self.controller_rng = world.rng(f"controller-{node_id}")
         self.clock = SimClock(self, world.rng(f"wall-clock-{node_id}"))
@@ -244,7 +247,12 @@ class ClusterNode(RaftNode):
         self.controller.lost_contact(source)
 
     def call(
-        self, kind: str, request: Struct, done: Callable[[Struct | None], None], timeout_ms: int
+        self,
+        kind: str,
+        request: Struct,
+        done: Callable[[Struct | None], None],
+        timeout_ms: int,
+        delays_ms: list[int] | None = None,
     ) -> None:
         """To the controller, wherever it is; `done` hears the answer, or None."""
         self._call_number += 1
@@ -254,7 +262,7 @@ class ClusterNode(RaftNode):
         if leader is None:
             self.world.after_on(self.node_id, RETRY_MS, self._called, number, None)
             return
-        self.world.send(self.node_id, leader, Call(number, kind, request))
+        self.world.send(self.node_id, leader, Call(number, kind, request), delays_ms)
         self.world.after_on(self.node_id, timeout_ms, self._called, number, None)
 
     def _called(self, number: int, response: Struct | None) -> None:

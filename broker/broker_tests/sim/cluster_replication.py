@@ -56,6 +56,15 @@ class ListedOffsets(NamedTuple):
     found: follower_state.OffsetsFound
 
 
+def _joining(batch: dict[TopicPartition, tuple[Partition, Proposal]]) -> list[BrokerId]:
+    return [
+        replica
+        for partition, proposal in batch.values()
+        for replica in proposal.isr_ids
+        if partition.leading is not None and replica not in partition.leading.isr
+    ]
+
+
 class SimReplication:
     """`partition.service.Replication` of one life of a broker."""
 
@@ -94,7 +103,8 @@ class SimReplication:
         fetch = Fetch(
             partition.topic_partition, node.node_id, node.partitions.peers.broker_epoch, position
         )
-        self._world.send(node.node_id, following.leader, fetch)
+        if (node.node_id, following.leader) not in node.ambusher.stalled:
+            self._world.send(node.node_id, following.leader, fetch)
         self._give_up_later(partition, following, position)
 
     def _give_up_later(
@@ -266,6 +276,7 @@ class SimReplication:
             request,
             lambda response: self._answered(batch, response),
             PROPOSAL_TIMEOUT_MS,
+            self._node.ambusher.proposal_delays_ms(peers.node_id, _joining(batch)),
         )
 
     def _answered(

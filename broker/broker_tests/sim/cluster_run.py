@@ -30,11 +30,12 @@ from dataclasses import dataclass, field, replace
 from unittest import mock
 
 from broker_tests.controller.support import create, new_topic
+from broker_tests.sim.cluster_ambush import AMBUSHES, Ambusher, draw_profile
 from broker_tests.sim.cluster_checker import ClusterChecker
 from broker_tests.sim.cluster_controller import Records
 from broker_tests.sim.cluster_log import Entry
 from broker_tests.sim.cluster_node import HEARTBEAT_MS, ClusterNode
-from broker_tests.sim.faults import Fault, Injector, Kind, draw_schedule, shrink
+from broker_tests.sim.faults import Fault, Injector, Kind, shrink
 from broker_tests.sim.network import Weather
 from broker_tests.sim.raft_checker import RaftChecker
 from broker_tests.sim.raft_node import new_uuid
@@ -74,6 +75,7 @@ class ClusterInjector(Injector):
     """Spares a cluster in which a disk has just lost something: see the module."""
 
     cluster: ClusterChecker
+    ambusher: Ambusher
     crashes_all = False  # right now
 
     def crash_point(self, node_id: int, *, critical: bool = False) -> None:
@@ -83,7 +85,14 @@ class ClusterInjector(Injector):
     def others_may_die(self, node_id: int) -> bool:
         return all(lost == node_id for lost in self.cluster.lost)
 
+    def heal(self) -> None:
+        self.ambusher.heal()
+        super().heal()
+
     def _begin(self, fault: Fault) -> None:
+        if fault.kind in (Kind.STALL, *AMBUSHES):
+            self.ambusher.begin(fault)
+            return
         leader = self._leader() if fault.chases_leader else None
         if leader is not None:
             fault = replace(fault, nodes=(leader,), chases_leader=False)
@@ -163,6 +172,7 @@ class ClusterRun:
         self._target_rng = self.world.rng("target")
         self.injector = ClusterInjector(self.world, self.may_lose, self._leader_id, weather)
         self.injector.cluster = self.cluster
+        self.injector.ambusher = Ambusher(self.world, self._registrations, self.may_lose)
         node_ids = tuple(range(1, rng.choice((3, 3, 4, 5)) + 1))
         self.nodes: dict[int, ClusterNode] = {}
         self._records = Records()
@@ -176,7 +186,7 @@ class ClusterRun:
         self._loaded = True
         self._unacknowledged: list[Write] = []
         self._reads: dict[tuple[int, TopicPartition], Offset] = {}
-        drawn = draw_schedule(self.world.rng("faults"), node_ids, FAULTS_MS)
+        drawn, self._restless = draw_profile(self.world.rng("faults"), node_ids, FAULTS_MS)
         self.faults = drawn if faults is None else faults
 
     def _add_nodes(self, node_ids: tuple[int, ...]) -> None:
@@ -196,6 +206,7 @@ class ClusterRun:
                 records=self._records,
                 settings=self._settings,
                 loses_tail=self._loses_tail,
+                ambusher=self.injector.ambusher,
             )
             self.nodes[node_id] = node
             self.raft.nodes[node_id] = node
@@ -422,10 +433,25 @@ class ClusterRun:
         if not self._loaded:
             return
         rng = self._operator_rng
+        if self._restless:
+            self._flip()
+            self.world.after(rng.randint(30, 120), self._operate)
+            return
         if self._operates:
             action = rng.choice((self._stop_somebody, self._elect_preferred, self._reassign))
             action()
         self.world.after(rng.randint(100, 1200), self._operate)
+
+    def _flip(self) -> None:
+        """Another replica becomes the preferred leader, and the leader."""
+        rng = self._operator_rng
+        index = rng.randrange(self.partition_count)
+        registration = self._registrations()[index]
+        replicas = list(registration.replicas)
+        first = rng.choice([r for r in registration.isr if r != registration.leader] or replicas)
+        replicas.sort(key=lambda replica: replica != first)
+        self._ask("alter_partition_reassignments", self._move(index, replicas))
+        self._elect_preferred()
 
     def _stop_somebody(self) -> None:
         node = self._operator_rng.choice(list(self.nodes.values()))
@@ -440,12 +466,14 @@ class ClusterRun:
         rng = self._operator_rng
         index = rng.randrange(self.partition_count)
         replicas = rng.sample(list(self.nodes), REPLICATION)
+        self._ask("alter_partition_reassignments", self._move(index, replicas))
+
+    def _move(self, index: int, replicas: list[int]) -> Struct:
         asked = Struct(partition_index=index, replicas=replicas)
-        request = Struct(
+        return Struct(
             allow_replication_factor_change=True,
             topics=[Struct(name=TOPIC, partitions=[asked])],
         )
-        self._ask("alter_partition_reassignments", request)
 
     def _ask(self, kind: str, request: Struct) -> None:
         """An operator's request, to whoever believes to be the controller."""

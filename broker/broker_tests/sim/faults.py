@@ -27,6 +27,11 @@ class Kind(Enum):
     WIPE = "wipe"
     SLOW_DISK = "slow-disk"
     FLAKY = "flaky"  # dies in the middle of its work, again and again
+    # Drawn and carried out by cluster_ambush.py.
+    STALL = "stall"
+    AMBUSH_DEATH = "ambush-death"
+    AMBUSH_LATE = "ambush-late"
+    AMBUSH_TWICE = "ambush-twice"
 
 
 @dataclass(frozen=True)

@@ -88,13 +88,32 @@ def test_a_paused_host_hears_everything_later_and_in_order(world: World) -> None
 
 
 def test_a_host_that_is_down_refuses_and_a_cut_link_is_silent(world: World) -> None:
+    world.network.cut([(1, 3), (2, 1), (2, 3)])
     world.crash(2)
+    world.network.mend([(2, 1)])
     world.send(1, 2, "ping")
-    world.network.cut([(1, 3)])
     world.send(1, 3, "ping")
     world.run_until(100)
     assert heard(world, 1) == ["start", "refused by 2"]
     assert heard(world, 3) == ["start"]
+
+
+def test_connections_break_with_the_process(world: World) -> None:
+    """1. 1 asks 2, and 2 dies before it arrives; 2. both hear of it, 3 only of the end."""
+    world.network.weather = Weather(latency_min_ms=10, latency_max_ms=10)
+    world.send(1, 2, "ping")
+    world.after(5, world.crash, 2)
+    world.run_until(100)
+    assert sorted(heard(world, 1)[1:]) == ["broken to 2", "hung up by 2"]
+    assert heard(world, 3) == ["start", "hung up by 2"]
+
+
+def test_a_connection_may_break_while_both_are_alive(world: World) -> None:
+    world.network.weather = Weather(reset=1.0)
+    world.send(1, 2, "ping")
+    world.run_until(100)
+    assert heard(world, 1)[1:] in (["refused by 2"], ["broken to 2"])
+    assert heard(world, 2) == ["start", "hung up by 1"]
 
 
 def test_cuts_work_one_way_and_are_counted(world: World) -> None:

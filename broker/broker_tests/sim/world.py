@@ -192,15 +192,20 @@ class World:
 
     # ------------------------------------------------------------ messages
 
-    def send(self, source: int, target: int, message: Any) -> None:
-        """A request: whichever life of the target is up when it arrives gets it."""
+    def send(
+        self, source: int, target: int, message: Any, delays_ms: list[int] | None = None
+    ) -> None:
+        """A request: whichever life of the target is up when it arrives gets it.
+
+        `delays_ms` of its copies; by default those of the network.
+        """
         sender = Address(source, self.hosts[source].life)
         if self.network.resets():
             refused = self._reset_rng.random() < 0.5
             self.after(1, self._fail, sender, target, message, refused)
             self._hang_up(source, target)
             return
-        for delay_ms in self.network.delays_ms(source, target):
+        for delay_ms in delays_ms or self.network.delays_ms(source, target):
             args = (sender, target, None, message, self.now_ms)
             self.after(delay_ms, self._deliver, *args)
 

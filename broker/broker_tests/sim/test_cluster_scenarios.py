@@ -1,0 +1,79 @@
+"""Single stories in the simulated cluster, each with many seeds: what must happen, and how soon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from broker_tests.sim.cluster_node import HEARTBEAT_MS
+from broker_tests.sim.cluster_run import SETTINGS, ClusterRun
+from broker_tests.sim.faults import Fault, Kind
+from odradek_broker.controller.active import HEARTBEATS_OF_GRACE
+
+SEEDS = range(12)
+SESSION_MS = int(SETTINGS["broker.session.timeout.ms"])
+GRACE_MS = HEARTBEATS_OF_GRACE * HEARTBEAT_MS
+
+
+def _runs(fault: Fault, *, hits_controller: bool) -> Iterator[ClusterRun]:
+    """Clusters in which only this happens, to a partition's leader or to the controller."""
+    for seed in SEEDS:
+        run = ClusterRun(seed, faults=(fault,), keep_trace=True)
+        run._operates = run._restless = False
+
+        def target(run: ClusterRun = run) -> int:
+            controller = next(i for i, node in run.nodes.items() if node.is_leader)
+            leaders = [p.leader for p in run._registrations() if p.leader != controller]
+            return controller if hits_controller or not leaders else leaders[0]
+
+        run.injector._leader = target
+        outcome = run.run()
+        assert outcome.failure is None, f"seed {seed}: {outcome.failure}"
+        yield run
+
+
+def _leaderless_ms(trace: list[str]) -> int | None:
+    """How long after the crash the partitions of the dead broker were led by others."""
+    dead, crashed_ms, led = "", 0, set()
+    for line in trace:
+        at_ms, what, *rest = line.split()
+        if what == "metadata" and rest[1] == "leader":
+            name, leader = rest[0], rest[2].split("@")[0]
+            if not dead:
+                led = {n for n in led if n != (name, leader)} | {(name, leader)}
+            elif (name, dead) in led and leader != dead:
+                return int(at_ms) - crashed_ms
+        elif what == "crash" and not dead:
+            dead, crashed_ms = rest[0], int(at_ms)
+    return None
+
+
+def _times_ms(*, hits_controller: bool) -> list[int]:
+    fault = Fault(Kind.CRASH, 1_000, 2_000, (1,), chases_leader=True)
+    runs = _runs(fault, hits_controller=hits_controller)
+    times = [_leaderless_ms(run.world.trace or []) for run in runs]
+    return [time for time in times if time is not None]
+
+
+def test_a_leader_that_dies_is_replaced_before_its_session_ends() -> None:
+    """Its connection breaks: it has two heartbeats to come back."""
+    times = _times_ms(hits_controller=False)
+    assert len(times) >= len(SEEDS) // 2
+    assert min(times) >= GRACE_MS
+    assert median(times) < SESSION_MS - HEARTBEAT_MS
+
+
+def test_the_partitions_of_a_controller_that_dies_do_not_wait_for_its_session() -> None:
+    """Its successor knows whom it succeeds: election, then the two heartbeats."""
+    times = _times_ms(hits_controller=True)
+    assert len(times) >= 3
+    assert median(times) < 2 * SESSION_MS + GRACE_MS
+
+
+def test_a_controller_that_slept_finds_out_when_it_decides() -> None:
+    """1. SIGSTOP for longer than a leader of the quorum may go unheard; 2. requests wait in its
+    sockets; 3. it wakes and decides on the first of them: the append is refused, the request is
+    answered NOT_CONTROLLER, and it goes on as a follower."""
+    fault = Fault(Kind.PAUSE, 500, 3_000, (1,), chases_leader=True)
+    refused = [run.cluster.appends_refused for run in _runs(fault, hits_controller=True)]
+    assert sum(map(bool, refused)) >= 3
