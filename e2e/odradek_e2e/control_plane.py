@@ -11,12 +11,12 @@ listens on loopback, on free ports, and ends with the test. Ready after about 5 
 """
 
 import contextlib
+import json
 import os
 import socket
 import ssl
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -175,10 +175,11 @@ class ControlPlane:
         )
         deadline = time.monotonic() + READY_SECONDS
         while True:
-            with contextlib.suppress(OSError, urllib.error.URLError):
-                with urllib.request.urlopen(request, context=context, timeout=2) as answer:
-                    if answer.status == 200:
-                        return
+            with (
+                contextlib.suppress(OSError),  # not listening yet, or not ready yet
+                urllib.request.urlopen(request, context=context, timeout=2),
+            ):
+                return
             for name, process in self._processes.items():
                 if process.poll() is not None:
                     raise ControlPlaneError(f"{name} ended:\n{self.log_of(name)[-2000:]}")
