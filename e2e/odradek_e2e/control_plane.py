@@ -230,14 +230,5 @@ class ControlPlane:
     def patch_status(
         self, kind: str, name: str, status: dict[str, Any], namespace: str = "default"
     ) -> None:
-        patch = yaml.safe_dump({"status": status})
-        self.kubectl(
-            "patch",
-            kind,
-            name,
-            f"-n={namespace}",
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            patch,
-        )
+        where = (kind, name, f"-n={namespace}", "--subresource=status")
+        self.kubectl("patch", *where, "--type=merge", "-p", json.dumps({"status": status}))
