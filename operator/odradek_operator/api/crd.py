@@ -80,6 +80,7 @@ def _schema(kind: Kind) -> dict[str, Any]:
         [kind.spec, kind.status], ref_template="{name}"
     )
     spec = _structural(spec_ref, components)
+    spec.pop("default", None)  # it is required, and the rules do not hold for an empty one
     status = _structural(status_ref, components, defaults=False)
     status["properties"]["conditions"] |= {
         "x-kubernetes-list-type": "map",

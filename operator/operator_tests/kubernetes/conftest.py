@@ -1,0 +1,30 @@
+"""A real API server, controllers and three nodes in three zones; one per test process."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from odradek_e2e.control_plane import ControlPlane
+from odradek_e2e.programs import ProgramsMissingError
+from odradek_operator.api.crd import CRDS
+
+
+@pytest.fixture(scope="session")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    try:
+        with ControlPlane(tmp_path_factory.mktemp("kubernetes")) as running:
+            for zone in "abc":
+                running.add_node(f"node-{zone}", zone=f"zone-{zone}")
+            running.kubectl("apply", "-f", str(CRDS))
+            running.kubectl("wait", "--for=condition=Established", "crd", "--all")
+            yield running
+    except ProgramsMissingError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def namespace(kubernetes: ControlPlane, request: pytest.FixtureRequest) -> str:
+    """A namespace of the test's own."""
+    name = request.node.name.replace("_", "-").replace("[", "-").rstrip("]").lower()[:60].strip("-")
+    kubernetes.kubectl("create", "namespace", name)
+    return name

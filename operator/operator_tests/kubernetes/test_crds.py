@@ -1,0 +1,74 @@
+"""What a real API server makes of the CRDs: it takes them, fills in defaults, refuses nonsense."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from odradek_e2e.control_plane import ControlPlane, ControlPlaneError
+
+
+def cluster(namespace: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "odradek.dev/v1alpha1",
+        "kind": "KafkaCluster",
+        "metadata": {"name": "main", "namespace": namespace},
+        "spec": spec,
+    }
+
+
+def test_defaults_are_filled_in(kubernetes: ControlPlane, namespace: str) -> None:
+    kubernetes.apply(cluster(namespace))
+    text = kubernetes.kubectl("get", "kafkacluster", "main", "-n", namespace, "-o", "yaml")
+    spec = yaml.safe_load(text)["spec"]
+    assert spec["brokers"] == 3
+    assert spec["engine"] == "embedded"
+    assert spec["storage"] == {"size": "10Gi", "volumes": 1, "deletionPolicy": "Retain"}
+    assert spec["listeners"] == {"port": 9092}
+
+
+def test_columns_and_short_names(kubernetes: ControlPlane, namespace: str) -> None:
+    kubernetes.apply(cluster(namespace))
+    head, row = kubernetes.kubectl("get", "kc", "-n", namespace).splitlines()
+    assert head.split()[:3] == ["NAME", "ENGINE", "BROKERS"]
+    assert row.split()[:3] == ["main", "embedded", "3"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"brokers": 3, "replication": {"factor": 5}}, "larger than the number of brokers"),
+        ({"brokers": 0}, "spec.brokers"),
+        ({"storage": {"size": "ten"}}, "spec.storage.size"),
+        ({"replication": {"factor": 2, "minInsyncReplicas": 3}}, "more in-sync replicas than"),
+        ({"colour": "green"}, "spec.colour"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    kubernetes: ControlPlane, spec: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ControlPlaneError, match=sentence):
+        kubernetes.apply(cluster("default", **spec))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"engine": "apache"}, "never changes"),
+        ({"storage": {"size": "1Gi"}}, "never shrinks"),
+    ],
+    ids=["engine", "storage"],
+)
+def test_what_must_not_change_is_refused(
+    kubernetes: ControlPlane, namespace: str, change: dict[str, Any], sentence: str
+) -> None:
+    kubernetes.apply(cluster(namespace))
+    with pytest.raises(ControlPlaneError, match=sentence):
+        kubernetes.apply(cluster(namespace, **change))
+
+
+def test_scale(kubernetes: ControlPlane, namespace: str) -> None:
+    kubernetes.apply(cluster(namespace))
+    kubernetes.kubectl("scale", "kafkacluster/main", "--replicas=5", "-n", namespace)
+    path = "jsonpath={.spec.brokers}"
+    assert kubernetes.kubectl("get", "kc", "main", "-n", namespace, "-o", path) == "5"
