@@ -1,0 +1,203 @@
+"""spec → desired, without looking at the world: brokers with all their settings, and topics.
+
+`Known` is what must survive a restart of the operator (which ids exist, who formed the cluster),
+`Site` says where a broker listens and keeps its data: pod names on Kubernetes, ports and
+directories on this machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from odradek_operator.api.base import RESTART_ANNOTATION, Resource, settings_text
+from odradek_operator.api.kafka_cluster import KafkaClusterSpec
+from odradek_operator.api.topic import TopicSpec
+from odradek_operator.desired.placement import Placement, place_brokers, racks_in_use
+
+VOTERS_MAX = 3
+# How a broker finds the others at its first start; later it knows them from its own disk. A
+# change here (a broker more, a broker less) is never worth a restart.
+DISCOVERY_SETTINGS = frozenset({"controller.quorum.voters", "controller.quorum.bootstrap.servers"})
+# What is not a setting of Kafka's but needs a restart like one; these never reach the broker.
+TEMPLATE, IMAGE, RESTART = "@template", "@image", "@restart"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where one broker is found. `address` is host:port of the inter-broker listener."""
+
+    address: str
+    listeners: str
+    advertised: str
+    admin: str
+    log_dirs: tuple[str, ...]
+
+
+class Site(Protocol):
+    def endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint: ...
+
+
+@dataclass(frozen=True)
+class Known:
+    existing: Mapping[int, str] = field(default_factory=dict)  # broker → rack
+    kept: Mapping[int, str] = field(default_factory=dict)  # volumes of brokers that are gone
+    formation: tuple[int, ...] = ()  # the brokers that formed the cluster; empty: none yet
+    cluster_id: str = ""
+
+
+@dataclass(frozen=True)
+class DesiredBroker:
+    id: int
+    rack: str
+    address: str
+    settings: Mapping[str, str]  # Kafka's, and those that begin with @
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What the broker itself is told."""
+        return {n: v for n, v in self.settings.items() if not n.startswith("@")}
+
+
+@dataclass(frozen=True)
+class DesiredTopic:
+    name: str
+    owner: str  # "namespace/name" of the resource
+    partitions: int | None = None
+    replication_factor: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    delete: bool = False  # the resource is being deleted
+    retain: bool = False
+    adopt: bool = False
+
+
+@dataclass(frozen=True)
+class DesiredCluster:
+    name: str
+    namespace: str
+    spec: KafkaClusterSpec
+    brokers: Mapping[int, DesiredBroker]
+    leaving: Mapping[int, str]
+    racks: tuple[str, ...]
+    formation: tuple[int, ...]
+    cluster_id: str
+    generation: int = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers.values())
+
+
+def build(
+    resource: Resource[KafkaClusterSpec], racks: Sequence[str], known: Known, site: Site
+) -> DesiredCluster:
+    spec = resource.spec
+    in_use = racks_in_use(spec.racks.names, racks, known.existing)
+    placement = place_brokers(spec.brokers, in_use, known.existing, known.kept)
+    formation = known.formation or tuple(placement.brokers)[:VOTERS_MAX]
+    shared = {
+        **_replication(spec, max(spec.brokers, len(known.existing))),
+        **settings_text(spec.config),
+        "odradek.cluster.id": known.cluster_id,
+        IMAGE: spec.image or spec.version or "",
+        TEMPLATE: _template(spec),
+        RESTART: resource.annotations.get(RESTART_ANNOTATION, ""),
+    }
+    addresses = {b: site.endpoint(b, spec).address for b in {*placement.brokers, *formation}}
+    brokers = {
+        broker: DesiredBroker(
+            broker,
+            rack,
+            addresses[broker],
+            {
+                **shared,
+                **_own_settings(broker, rack, site.endpoint(broker, spec)),
+                **_discovery(broker, placement, formation, addresses),
+            },
+        )
+        for broker, rack in placement.brokers.items()
+    }
+    return DesiredCluster(
+        name=resource.name,
+        namespace=resource.namespace,
+        spec=spec,
+        brokers=brokers,
+        leaving=placement.leaving,
+        racks=in_use,
+        formation=formation,
+        cluster_id=known.cluster_id,
+        generation=resource.generation,
+    )
+
+
+def build_topic(resource: Resource[TopicSpec]) -> DesiredTopic:
+    spec = resource.spec
+    return DesiredTopic(
+        name=spec.name or resource.name,
+        owner=resource.key,
+        partitions=spec.partitions,
+        replication_factor=spec.replication_factor,
+        config=settings_text(spec.config),
+        delete=resource.deleting,
+        retain=spec.deletion_policy == "Retain",
+        adopt=spec.adopt,
+    )
+
+
+def topic_cluster(topic: Resource[TopicSpec]) -> str:
+    """ "namespace/name" of the cluster that a Topic is for."""
+    ref = topic.spec.cluster
+    return f"{ref.namespace or topic.namespace}/{ref.name}"
+
+
+def accepts(cluster: Resource[KafkaClusterSpec], topic: Resource[TopicSpec]) -> bool:
+    """Whether the cluster lets this Topic's namespace have topics."""
+    allowed = cluster.spec.topic_namespaces
+    return topic.namespace == cluster.namespace or "*" in allowed or topic.namespace in allowed
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def _replication(spec: KafkaClusterSpec, brokers: int) -> dict[str, str]:
+    """`brokers` counts those that leave too: the default drops when they have gone, not before."""
+    factor = spec.replication.factor or min(3, brokers)
+    min_isr = spec.replication.min_insync_replicas or max(1, factor - 1)
+    return {
+        "default.replication.factor": str(factor),
+        "min.insync.replicas": str(min_isr),
+        "offsets.topic.replication.factor": str(factor),
+        "transaction.state.log.replication.factor": str(factor),
+        "transaction.state.log.min.isr": str(max(1, factor - 1)),
+    }
+
+
+def _own_settings(broker: int, rack: str, endpoint: Endpoint) -> dict[str, str]:
+    return {
+        "node.id": str(broker),
+        **({"broker.rack": rack} if rack else {}),
+        "listeners": endpoint.listeners,
+        "advertised.listeners": endpoint.advertised,
+        "odradek.admin.listener": endpoint.admin,
+        "log.dirs": ",".join(endpoint.log_dirs),
+    }
+
+
+def _discovery(
+    broker: int, placement: Placement, formation: Sequence[int], addresses: Mapping[int, str]
+) -> dict[str, str]:
+    if broker in formation:
+        voters = ",".join(f"{b}@{addresses[b]}" for b in formation)
+        return {"controller.quorum.voters": voters}
+    servers = ",".join(addresses[b] for b in placement.brokers if b != broker)
+    return {"controller.quorum.bootstrap.servers": servers}
+
+
+def _template(spec: KafkaClusterSpec) -> str:
+    """A short hash of what a pod is made of; the local runtime ignores resources and pods."""
+    parts = (spec.resources, spec.pod_template)
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:12]

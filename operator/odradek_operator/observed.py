@@ -1,0 +1,108 @@
+"""What is there: brokers as the platform sees them, and the cluster as Kafka describes it.
+
+Written by cluster/ (kafka_admin.py, local/, kubernetes), read by plan/. `Observed.kafka` is None
+when no broker answers: then nothing about partitions is known, and nothing is concluded from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+NO_LEADER = -1
+
+
+class Phase(Enum):
+    STOPPED = "stopped"  # there is none, and nobody starts it
+    STARTING = "starting"
+    READY = "ready"
+    CRASHED = "crashed"  # it ends again and again, or cannot be started
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedBroker:
+    id: int
+    rack: str
+    phase: Phase
+    since: float = 0.0  # unix seconds: when it came into this phase
+    started_with: Mapping[str, str] = field(default_factory=dict)  # as DesiredBroker.settings
+    detail: str = ""  # last words of one that crashed
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition. While it moves, `replicas` holds the old and the new ones."""
+
+    id: TopicPartition
+    leader: int
+    replicas: tuple[int, ...]
+    isr: frozenset[int]
+    min_isr: int = 1
+    adding: frozenset[int] = frozenset()
+    removing: frozenset[int] = frozenset()
+
+    @property
+    def moving(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def settled(self) -> tuple[int, ...]:
+        """The replicas that are not just being added."""
+        return tuple(r for r in self.replicas if r not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas when the move is over."""
+        return tuple(r for r in self.replicas if r not in self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedTopic:
+    name: str
+    topic_id: str = ""
+    internal: bool = False
+    partitions: int = 0
+    config: Mapping[str, str] = field(default_factory=dict)  # only what was set for this topic
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSetting:
+    value: str | None
+    read_only: bool
+    dynamic: bool = False  # set for all brokers at run time
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    cluster_id: str = ""
+    controller: int = -1
+    voters: frozenset[int] = frozenset()
+    lagging_voters: frozenset[int] = frozenset()
+    registered: Mapping[int, str] = field(default_factory=dict)  # broker → rack, also fenced ones
+    live: frozenset[int] = frozenset()  # registered and not fenced
+    partitions: tuple[Partition, ...] = ()
+    topics: Mapping[str, ObservedTopic] = field(default_factory=dict)
+    settings: Mapping[int, Mapping[str, BrokerSetting]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    now: float
+    brokers: Mapping[int, ObservedBroker] = field(default_factory=dict)
+    kafka: Kafka | None = None
+    unreachable: str = ""  # why `kafka` is None
+    dynamic_config: frozenset[str] = frozenset()  # settings that the operator altered itself
+    # Topic name → key of the resource that made or adopted it, and the settings it set.
+    managed_topics: Mapping[str, str] = field(default_factory=dict)
+    managed_settings: Mapping[str, frozenset[str]] = field(default_factory=dict)

@@ -1,0 +1,103 @@
+"""desired + observed → the plan: all that can be done now, in order, each with its reason.
+
+    make_plan(desired, observed, topics) -> (StartBrokers(…), Restart(…), CreateTopics(…), …)
+
+At most one action of a plan is disruptive (a restart); the next one comes from the next pass,
+which looks again. Nothing is concluded from silence: when no broker answers, brokers are started
+and nothing else is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek_operator.desired.build import DesiredCluster, DesiredTopic
+from odradek_operator.observed import Kafka, Observed, Phase
+from odradek_operator.plan.actions import Plan, Reason, Restart, StartBrokers, Wait, listed
+from odradek_operator.plan.differences import alter_config, restart_reason
+from odradek_operator.plan.moves import drain, level, repair_racks
+from odradek_operator.plan.roll import Decision, Done, RollBroker, RollView, decide_roll
+from odradek_operator.plan.topics import plan_topics
+
+
+def make_plan(
+    desired: DesiredCluster, observed: Observed, topics: Sequence[DesiredTopic] = ()
+) -> Plan:
+    if desired.spec.pause:
+        return (Wait(Reason("Paused", "spec.pause is true: nothing is changed")),)
+    starts = _start(desired, observed)
+    decision = decide_roll(roll_view(desired, observed))
+    roll: Plan = () if isinstance(decision, Done) else (decision,)
+    kafka = observed.kafka
+    if kafka is None:
+        if starts:
+            return starts
+        if isinstance(decision, Restart) or any(
+            b.phase is not Phase.READY for b in observed.brokers.values()
+        ):
+            return roll
+        return (Wait(Reason("NoAnswer", observed.unreachable or "no broker answers")),)
+    altered = alter_config(desired, observed)
+    brokers = {b: broker.rack for b, broker in desired.brokers.items()}
+    return (
+        *starts,
+        *((altered,) if altered else ()),
+        *roll,
+        *drain(desired, observed, kafka),
+        *_rebalance(desired, kafka, decision),
+        *plan_topics(topics, observed, brokers),
+    )
+
+
+def roll_view(desired: DesiredCluster, observed: Observed) -> RollView:
+    """What a rolling restart has to know; brokers that leave are not restarted any more."""
+    kafka = observed.kafka or Kafka()
+    brokers = {}
+    for broker in observed.brokers.values():
+        wanted = desired.brokers.get(broker.id)
+        if wanted is None and broker.phase is not Phase.READY:
+            continue  # on its way out
+        settings = kafka.settings.get(broker.id, {})
+        pending = restart_reason(wanted, broker, settings) if wanted else None
+        if broker.phase is Phase.STOPPED:
+            pending = None  # it will be started as it should be
+        brokers[broker.id] = RollBroker(broker.id, broker.rack, broker.phase, pending, broker.since)
+    rolling = desired.spec.rolling
+    return RollView(
+        now=observed.now,
+        brokers=brokers,
+        partitions=kafka.partitions,
+        controller=kafka.controller,
+        voters=kafka.voters,
+        lagging_voters=kafka.lagging_voters,
+        max_unavailable=rolling.max_unavailable,
+        min_ready_seconds=rolling.min_ready_seconds,
+        preferred_leaders=rolling.preferred_leaders,
+    )
+
+
+def _start(desired: DesiredCluster, observed: Observed) -> Plan:
+    """Brokers that do not run and should; also those that leave but still hold replicas."""
+    holding = {r for p in (observed.kafka.partitions if observed.kafka else ()) for r in p.replicas}
+    wanted = {*desired.brokers, *(desired.leaving.keys() & holding)}
+    new = sorted(b for b in wanted if b not in observed.brokers)
+    stopped = sorted(
+        b for b in wanted if b in observed.brokers and observed.brokers[b].phase is Phase.STOPPED
+    )
+    plan: Plan = ()
+    if new:
+        say = f"{listed(new, 'broker')} {'do' if len(new) > 1 else 'does'} not exist yet"
+        plan = (StartBrokers(tuple(new), Reason("BrokerMissing", say)),)
+    if stopped:
+        say = f"{listed(stopped, 'broker')} {'do' if len(stopped) > 1 else 'does'} not run"
+        plan = (*plan, StartBrokers(tuple(stopped), Reason("BrokerStopped", say)))
+    return plan
+
+
+def _rebalance(desired: DesiredCluster, kafka: Kafka, decision: Decision) -> Plan:
+    """Only in a quiet cluster: nothing rolls, nobody leaves, everybody is there."""
+    if desired.spec.rebalance != "auto" or not isinstance(decision, Done) or desired.leaving:
+        return ()
+    if not desired.brokers.keys() <= kafka.live:
+        return ()
+    return repair_racks(desired, kafka) or level(desired, kafka)

@@ -1,0 +1,163 @@
+"""Replicas on the move: draining brokers that leave, mending racks, filling new brokers.
+
+All of them become `Reassign` actions of a limited size: MOVES_MAX partitions move at a time, the
+next ones when these have arrived. So a drain can be stopped by a change of the spec, and a small
+cluster is not flooded with copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from odradek_operator.desired.build import DesiredCluster
+from odradek_operator.observed import Kafka, Observed, Partition, Phase, TopicPartition
+from odradek_operator.plan.actions import (
+    Plan,
+    Reason,
+    Reassign,
+    Refuse,
+    RemoveBroker,
+    RemoveVoter,
+    StopBroker,
+    UnregisterBroker,
+    Wait,
+    listed,
+)
+from odradek_operator.plan.replicas import Load, choose_replicas, shares_rack
+
+MOVES_MAX = 100  # partitions that move at the same time
+EVEN_ENOUGH = 0.1  # brokers within 10 % of each other are not levelled
+
+
+def drain(desired: DesiredCluster, observed: Observed, kafka: Kafka) -> Plan:
+    """The next step for the brokers that should go: move, leave the quorum, stop, forget."""
+    leaving = desired.leaving.keys() & observed.brokers.keys()
+    if not leaving:
+        return ()
+    away = desired.brokers.keys() - kafka.live
+    if away:
+        say = f"{listed(sorted(leaving), 'broker')} cannot go before {listed(sorted(away))} can "
+        return (Wait(Reason("BrokersMissing", say + "take over"), tuple(sorted(away))),)
+    holding = [p for p in kafka.partitions if leaving & {*p.replicas}]
+    busy = {r for p in holding for r in p.replicas}
+    plan = _move_off(desired, kafka, leaving, holding)
+    for broker in sorted(leaving - busy, reverse=True):
+        plan = (*plan, _take_away(desired, observed, kafka, broker))
+        break  # one at a time: the quorum changes by one voter
+    return plan
+
+
+def _move_off(
+    desired: DesiredCluster, kafka: Kafka, leaving: Iterable[int], holding: list[Partition]
+) -> Plan:
+    staying = {b: broker.rack for b, broker in desired.brokers.items()}
+    load = Load(kafka.partitions)
+    going = set(leaving)
+    moves: dict[TopicPartition, tuple[int, ...]] = {}
+    refused: list[Partition] = []
+    room = MOVES_MAX - sum(p.moving for p in kafka.partitions)
+    for partition in holding:
+        if not going & set(partition.target):
+            continue  # it is on its way
+        target = choose_replicas(partition.target, len(partition.target), staying, load)
+        if target is None:
+            refused.append(partition)
+        elif len(moves) < room and not partition.moving:
+            moves[partition.id] = target
+    names = listed(sorted(going), "broker")
+    plan: Plan = ()
+    if refused:
+        say = (
+            f"{names} cannot be drained: {refused[0].id} has {len(refused[0].target)} replicas and "
+            f"only {len(staying)} brokers would remain"
+        )
+        plan = (Refuse(Reason("CannotDrain", say)),)
+    if moves:
+        say = f"{len(moves)} of {len(holding)} partitions leave {names}"
+        return (*plan, Reassign(moves, Reason("Drain", say)))
+    if len(holding) > len(refused):
+        say = f"{len(holding) - len(refused)} partitions are on their way off {names}"
+        return (*plan, Wait(Reason("Draining", say), tuple(sorted(going)), holding[0].id))
+    return plan
+
+
+def _take_away(
+    desired: DesiredCluster, observed: Observed, kafka: Kafka, broker: int
+) -> RemoveVoter | StopBroker | UnregisterBroker | RemoveBroker | Wait:
+    """A broker without replicas: one step nearer to its end."""
+    say = f"broker {broker} holds no replica and is not wanted any more"
+    reason = Reason("ScaleDown", say)
+    if broker in kafka.voters:
+        if kafka.lagging_voters - {broker}:
+            lagging = tuple(sorted(kafka.lagging_voters))
+            return Wait(Reason("QuorumNotHealthy", "voters are not up to date"), lagging)
+        return RemoveVoter(broker, reason)
+    if observed.brokers[broker].phase is not Phase.STOPPED:
+        return StopBroker(broker, reason)
+    if broker in kafka.registered:
+        return UnregisterBroker(broker, reason)
+    return RemoveBroker(broker, desired.spec.storage.deletion_policy == "Delete", reason)
+
+
+def repair_racks(desired: DesiredCluster, kafka: Kafka) -> Plan:
+    """Partitions with two replicas in one rack, although there are racks for all."""
+    racks = {b: broker.rack for b, broker in desired.brokers.items()}
+    load = Load(kafka.partitions)
+    moves: dict[TopicPartition, tuple[int, ...]] = {}
+    shared = [p for p in kafka.partitions if shares_rack(p.target, racks)]
+    room = MOVES_MAX - sum(p.moving for p in kafka.partitions)
+    for partition in [p for p in shared if not p.moving][: max(0, room)]:
+        target = choose_replicas(partition.target, len(partition.target), racks, load)
+        if target is not None and target != partition.target:
+            moves[partition.id] = target
+    if not moves:
+        return ()
+    say = f"{len(shared)} partitions have replicas that share a rack: {listed(moves)}"
+    return (Reassign(moves, Reason("RackRepair", say)),)
+
+
+def level(desired: DesiredCluster, kafka: Kafka) -> Plan:
+    """Some replicas of the fullest brokers to the emptiest, for example to new ones."""
+    racks = {b: broker.rack for b, broker in desired.brokers.items()}
+    if len(racks) < 2 or any(p.moving for p in kafka.partitions):
+        return ()
+    load = Load(kafka.partitions)
+    at = {p.id: p.target for p in kafka.partitions}
+    moved: dict[TopicPartition, tuple[int, ...]] = {}
+    average = sum(load.replicas[b] for b in racks) / len(racks)
+    while len(moved) < MOVES_MAX:
+        step = _one_move(racks, load, at, max(1.0, average * EVEN_ENOUGH))
+        if step is None:
+            break
+        partition, target = step
+        load.take(at[partition])
+        load.add(target)
+        at[partition] = moved[partition] = target
+    if not moved:
+        return ()
+    say = f"{len(moved)} partitions move to brokers that have fewer than others"
+    return (Reassign(moved, Reason("Rebalance", say)),)
+
+
+def _one_move(
+    racks: Mapping[int, str],
+    load: Load,
+    at: Mapping[TopicPartition, tuple[int, ...]],
+    tolerance: float,
+) -> tuple[TopicPartition, tuple[int, ...]] | None:
+    """The first move from a fuller to an emptier broker that keeps racks apart.
+
+    Each makes the two at least two replicas more alike, so that there is a last one.
+    """
+    order = sorted(racks, key=lambda b: (load.replicas[b], b))
+    for empty in order:
+        for full in reversed(order):
+            if load.replicas[full] - load.replicas[empty] <= tolerance:
+                break
+            for partition, replicas in at.items():
+                if full not in replicas or empty in replicas:
+                    continue
+                target = tuple(empty if r == full else r for r in replicas)
+                if not shares_rack(target, racks) or shares_rack(replicas, racks):
+                    return partition, target
+    return None

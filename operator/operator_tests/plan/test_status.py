@@ -1,0 +1,101 @@
+"""Conditions and the status of a roll: what `kubectl describe` says in each situation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from odradek_operator.api.kafka_cluster import KafkaClusterStatus
+from odradek_operator.desired.build import DesiredCluster, Known
+from odradek_operator.observed import Observed, Phase
+from odradek_operator.plan.make_plan import make_plan
+from odradek_operator.plan.status import cluster_status, instant, topic_status
+from operator_tests.worlds import NOW, P, cluster, running, spread, topic, with_phase
+
+
+def status(
+    desired: DesiredCluster, observed: Observed, before: KafkaClusterStatus | None = None
+) -> KafkaClusterStatus:
+    return cluster_status(desired, observed, make_plan(desired, observed), before)
+
+
+def conditions(found: KafkaClusterStatus) -> dict[str, str]:
+    return {c.type: f"{c.status} {c.reason}" for c in found.conditions}
+
+
+SIX = cluster(brokers=6)
+TOPIC = spread("orders", 6, range(6))
+
+
+def test_all_is_well() -> None:
+    found = status(SIX, running(SIX, *TOPIC))
+    assert conditions(found) == {
+        "Ready": "True AllBrokersReady",
+        "Progressing": "False AsDesired",
+        "Degraded": "False AllReplicasInSync",
+        "RackAware": "True RacksApart",
+        "PreferredLeaders": "True AllPreferred",
+    }
+    assert (found.ready_brokers, found.broker_count, found.preferred_leaders_percent) == (6, 6, 100)
+    assert found.rolling is None
+    assert found.brokers[0].leaders == found.brokers[0].preferred_leaders == 1
+
+
+def test_one_is_down() -> None:
+    behind = [replace(p, isr=p.isr - {2}) for p in TOPIC]
+    found = status(SIX, with_phase(running(SIX, *behind), Phase.STOPPED, 2))
+    seen = {c.type: c for c in found.conditions}
+    assert seen["Ready"].message == "5 of 6 brokers are ready; missing 2"
+    assert seen["Degraded"].reason == "UnderReplicated"
+    assert seen["Progressing"].message == "broker 2 does not run"
+
+
+def test_racks_that_are_shared_are_listed() -> None:
+    found = status(SIX, running(SIX, P("t-0: 0 3 1 | 0 3 1"), *TOPIC))
+    (rack_aware,) = [c for c in found.conditions if c.type == "RackAware"]
+    assert rack_aware.status == "False"
+    assert rack_aware.message == "1 partitions have replicas that share a rack: t-0"
+
+
+def test_a_time_changes_only_with_its_condition() -> None:
+    first = status(SIX, running(SIX, *TOPIC))
+    later = replace(running(SIX, *TOPIC), now=NOW + 60)
+    assert status(SIX, later, first) == first, "a reconcile without news writes nothing"
+    down = with_phase(later, Phase.STOPPED, 2)
+    changed = {c.type: c.last_transition_time for c in status(SIX, down, first).conditions}
+    assert changed["Ready"] == instant(NOW + 60)
+    assert changed["RackAware"] == instant(NOW)
+
+
+def test_a_roll_says_what_it_waits_for_and_since_when() -> None:
+    existing = {b.id: b.rack for b in SIX.brokers.values()}
+    known = Known(existing, {}, SIX.formation, "id")
+    changed = cluster(known, brokers=6, config={"num.partitions": 4})
+    started = status(changed, running(SIX, *TOPIC))
+    assert started.rolling is not None
+    assert (started.rolling.state, started.rolling.brokers) == ("Restarting", [1])
+    assert started.rolling.remaining == [0, 1, 2, 3, 4, 5]
+    assert started.brokers[4].pending == "num.partitions changed"
+
+    back = running(SIX, *[replace(p, isr=p.isr - {1}, leader=min(p.isr - {1})) for p in TOPIC])
+    up_to_date = replace(back.brokers[1], started_with=changed.brokers[1].settings)
+    back = replace(back, brokers={**back.brokers, 1: up_to_date}, now=NOW + 5)
+    waiting = status(changed, back, started)
+    assert waiting.rolling is not None
+    assert waiting.rolling.reason == "orders-0 has 2 of 3 replicas in sync and waits for broker 1"
+    assert (waiting.rolling.partition, waiting.rolling.since) == ("orders-0", instant(NOW + 5))
+    still = status(changed, replace(back, now=NOW + 9), waiting)
+    assert still.rolling is not None
+    assert still.rolling.since == instant(NOW + 5)
+
+
+def test_topics() -> None:
+    observed = running(SIX, *TOPIC)
+    wanted = topic("orders", adopt=True)
+    found = topic_status(wanted, observed, (), {"orders": "default/orders"})
+    assert (found.partitions, found.replication_factor, found.managed) == (6, 3, True)
+    assert found.conditions[0].status == "True"
+    stranger = topic("orders")
+    plan = make_plan(SIX, observed, [stranger])
+    refused = topic_status(stranger, observed, plan, {})
+    assert refused.conditions[0].reason == "TopicExists"
+    assert not refused.managed

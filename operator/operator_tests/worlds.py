@@ -1,0 +1,128 @@
+"""Small worlds for the planner's tests: a cluster as text, and a simulator of what plans do.
+
+P("orders-0: 0 1 2 | 0 1")        replicas 0 1 2 (0 preferred), ISR 0 1, led by the first of it
+P("orders-0: 0 1 2 | 0 1 @1")     … led by 1;  @- for no leader;  min=2 after it for min ISR
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from odradek_operator.api.base import Resource
+from odradek_operator.api.kafka_cluster import KafkaClusterSpec
+from odradek_operator.api.parse import parse
+from odradek_operator.desired.build import (
+    DesiredCluster,
+    DesiredTopic,
+    Endpoint,
+    Known,
+    build,
+)
+from odradek_operator.observed import (
+    BrokerSetting,
+    Kafka,
+    Observed,
+    ObservedBroker,
+    ObservedTopic,
+    Partition,
+    Phase,
+    TopicPartition,
+)
+
+NOW = 1_800_000_000.0
+RACKS = ("a", "b", "c")
+
+
+class TestSite:
+    """Addresses as on Kubernetes; nobody listens there."""
+
+    def endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
+        address = f"main-{broker}:{spec.listeners.port}"
+        dirs = tuple(f"/data/{n}" for n in range(spec.storage.volumes))
+        listener = f"PLAINTEXT://:{spec.listeners.port}"
+        return Endpoint(address, listener, f"PLAINTEXT://{address}", ":9404", dirs)
+
+
+def P(text: str) -> Partition:  # noqa: N802 (a literal, so to say)
+    match = re.fullmatch(
+        r"(\S+)-(\d+): ([\d ]+)\|([\d ]*)(?:@(\d+|-))?(?: *min=(\d+))?", text.strip()
+    )
+    assert match, text
+    replicas = tuple(map(int, match[3].split()))
+    isr = tuple(map(int, match[4].split()))
+    leader = isr[0] if isr else -1
+    if match[5]:
+        leader = -1 if match[5] == "-" else int(match[5])
+    return Partition(
+        TopicPartition(match[1], int(match[2])), leader, replicas, frozenset(isr),
+        int(match[6] or 2),
+    )  # fmt: skip
+
+
+def cluster(known: Known | None = None, annotations: Mapping[str, str] | None = None,
+            **spec: Any) -> DesiredCluster:  # fmt: skip
+    document = {
+        "apiVersion": "odradek.dev/v1alpha1",
+        "kind": "KafkaCluster",
+        "metadata": {"name": "main", "annotations": dict(annotations or {})},
+        "spec": spec,
+    }
+    resource: Resource[KafkaClusterSpec] | None = parse(document)
+    assert resource is not None
+    return build(resource, RACKS, known or Known(cluster_id="id"), TestSite())
+
+
+DYNAMIC = ("log.cleaner.threads", "min.insync.replicas", "log.retention.ms")
+
+
+def running(desired: DesiredCluster, *partitions: Partition, **kafka: Any) -> Observed:
+    """The cluster as desired, with every broker ready."""
+    brokers = {
+        b.id: ObservedBroker(b.id, b.rack, Phase.READY, NOW - 100, b.settings)
+        for b in desired.brokers.values()
+    }
+    racks = {b.id: b.rack for b in desired.brokers.values()}
+    counts: dict[str, int] = {}
+    for partition in partitions:
+        counts[partition.id.topic] = counts.get(partition.id.topic, 0) + 1
+    settings = {
+        b.id: {
+            name: BrokerSetting(value, read_only=name not in DYNAMIC)
+            for name, value in b.properties.items()
+        }
+        | {n: BrokerSetting("1", read_only=False) for n in DYNAMIC if n not in b.properties}
+        for b in desired.brokers.values()
+    }
+    described: dict[str, Any] = {
+        "cluster_id": "id",
+        "controller": min(racks),
+        "voters": frozenset(desired.formation),
+        "registered": racks,
+        "live": frozenset(racks),
+        "partitions": tuple(partitions),
+        "topics": {t: ObservedTopic(t, f"id-{t}", partitions=n) for t, n in counts.items()},
+        "settings": settings,
+    }
+    return Observed(NOW, brokers, Kafka(**{**described, **kafka}))
+
+
+def with_phase(observed: Observed, phase: Phase, *brokers: int) -> Observed:
+    changed = {b: replace(observed.brokers[b], phase=phase) for b in brokers}
+    return replace(observed, brokers={**observed.brokers, **changed})
+
+
+def spread(topic: str, count: int, brokers: Sequence[int], factor: int = 3) -> list[Partition]:
+    """Partitions over brokers in order: 0 1 2, 1 2 3, … all in sync, led by the first."""
+    made = []
+    for n in range(count):
+        replicas = tuple(brokers[(n + k) % len(brokers)] for k in range(factor))
+        made.append(Partition(TopicPartition(topic, n), replicas[0], replicas,
+                              frozenset(replicas), max(1, factor - 1)))  # fmt: skip
+    return made
+
+
+def topic(name: str, **values: Any) -> DesiredTopic:
+    return DesiredTopic(name, f"default/{name}", **values)
