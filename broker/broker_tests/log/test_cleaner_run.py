@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_tests.log.compaction import CONFIG, IDEMPOTENT, TRANSACTIONAL, CompactedLog
+from broker_tests.log.crashing_disk import Crash, CrashingDisk
 from broker_tests.log.support import read_all
 from odradek_broker.runtime.sim_disk import SimDisk
 
@@ -131,49 +132,6 @@ def test_small_segments_become_one():
 
 
 # Crashes
-
-
-class Crash(BaseException):
-    """The machine stops here; not an error that anyone could handle."""
-
-
-class CrashingDisk(SimDisk):
-    """Stops before the n-th change from `arm(n)` on; then nothing works until `disarm`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._left: int | None = None
-
-    def arm(self, changes: int) -> None:
-        self._left = changes
-
-    def disarm(self) -> None:
-        self._left = None
-        self._locks.clear()
-
-    def check(self, path: str) -> None:
-        if self._left == -1:
-            raise Crash(path)
-        super().check(path)
-
-    def _count(self) -> None:
-        if self._left is not None:
-            self._left -= 1
-            if self._left < 0:
-                self._left = -1
-                raise Crash
-
-    def _changing_names(self, path: str) -> None:
-        self._count()
-        super()._changing_names(path)
-
-    def room_for(self, more: int) -> int:  # asked by every write
-        self._count()
-        return super().room_for(more)
-
-    def commit_names(self) -> None:  # at every fsync
-        self._count()
-        super().commit_names()
 
 
 @pytest.mark.parametrize("power_fails", [False, True])

@@ -191,7 +191,7 @@ class Node:
         self.settings = Settings({"node.id": str(broker_id), **(settings or {})})
         self.disk = disk or SimDisk()
         self.logs = LogManager(
-            (log_dir,),
+            log_dir.split(","),
             self.disk,
             clock,
             LogSettings(cluster_id="cluster", node_id=broker_id, recovery_threads_per_dir=1),

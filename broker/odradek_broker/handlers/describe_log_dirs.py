@@ -1,9 +1,11 @@
 """DescribeLogDirs (35), v1–5: the log directories, their file systems, and what is in them.
 
-Left out: future replicas (moving between directories) and cordoned directories; there are none.
+A replica that moves between directories (AlterReplicaLogDirs) shows twice: as it is, and as the
+future replica with what it still lacks. Left out: cordoned directories; there are none.
 """
 
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.log.future_logs import lag_of
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import DirDescription
 from odradek_broker.model.errors import ErrorCode
@@ -19,17 +21,21 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     return Struct(
         error_code=ErrorCode.none,
-        results=[_directory(directory, asked) for directory in ctx.broker.logs.describe_dirs()],
+        results=[
+            _directory(ctx, directory, asked) for directory in ctx.broker.logs.describe_dirs()
+        ],
     )
 
 
-def _directory(directory: DirDescription, asked: set[tuple[str, int]] | None) -> Struct:
+def _directory(
+    ctx: RequestContext, directory: DirDescription, asked: set[tuple[str, int]] | None
+) -> Struct:
     if directory.failure is not None:
         return Struct(error_code=ErrorCode.kafka_storage_error, log_dir=directory.path, topics=[])
     topics: dict[str, list[Struct]] = {}
     for log in directory.logs:
         if asked is None or log.topic_partition in asked:
-            topics.setdefault(log.topic_partition.topic, []).append(_partition(log))
+            topics.setdefault(log.topic_partition.topic, []).append(_partition(ctx, log))
     return Struct(
         error_code=ErrorCode.none,
         log_dir=directory.path,
@@ -40,10 +46,13 @@ def _directory(directory: DirDescription, asked: set[tuple[str, int]] | None) ->
     )
 
 
-def _partition(log: Log) -> Struct:
+def _partition(ctx: RequestContext, log: Log) -> Struct:
+    lag = max(0, log.high_watermark - log.log_end_offset)
+    if log.is_future:
+        lag = lag_of(log, ctx.broker.logs.logs)
     return Struct(
         partition_index=log.topic_partition.partition,
         partition_size=log.size_bytes,
-        offset_lag=max(0, log.high_watermark - log.log_end_offset),
-        is_future_key=False,
+        offset_lag=lag,
+        is_future_key=log.is_future,
     )

@@ -34,7 +34,9 @@ PARTITION_METADATA = "partition.metadata"
 
 DELETE_DIR = "-delete"
 STRAY_DIR = "-stray"
+FUTURE_DIR = "-future"
 _DIR_NAME = re.compile(r"(.+)-(\d+)")
+_FUTURE_DIR_NAME = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-future")
 _DELETE_DIR_NAME = re.compile(r".+-\d+\.[0-9a-f]{32}-delete|.+\.[0-9a-f]{32}-delete")
 # A directory name has at most 255 bytes; `.<32 hex digits>-delete` takes 40 of them.
 _NAME_MAX = 255
@@ -62,10 +64,21 @@ def parse_dir_name(name: str) -> TopicPartition | None:
     return TopicPartition(match[1], int(match[2])) if match else None
 
 
-def retired_dir_name(topic_partition: TopicPartition, suffix: str) -> str:
+def retired_dir_name(topic_partition: TopicPartition, suffix: str, unique: str = "") -> str:
     """`orders-3` → `orders-3.<32 hex digits>-delete`; a long topic name is cut to fit."""
-    tail = f".{uuid.uuid4().hex}{suffix}"
+    tail = f".{unique or uuid.uuid4().hex}{suffix}"
     return str(topic_partition)[: _NAME_MAX - len(tail)] + tail
+
+
+def parse_future_dir_name(name: str) -> TopicPartition | None:
+    """None also if the topic's name had to be cut."""
+    match = _FUTURE_DIR_NAME.fullmatch(name)
+    return TopicPartition(match[1], int(match[2])) if match else None
+
+
+def dir_id(name: str) -> str:
+    """The 32 hex digits of a directory that is to be deleted, or of a future log."""
+    return name.rpartition("-")[0][-32:]
 
 
 def is_delete_dir(name: str) -> bool:

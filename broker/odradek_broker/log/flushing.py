@@ -23,27 +23,32 @@ _saving_epochs = threading.Lock()
 
 def flush(log: "Log", now_ms: int | None) -> None:
     with log.flushing:
-        truncations = log.truncations
-        target = log.written_offset
-        unsynced = [segment for segment in log.segments if not segment.synced]
-        try:
-            _sync_segments(log, unsynced)
-            save_epochs(log)
-            if not log.dir_synced:
-                log.dir_synced = True
-                _sync_names(log)
-        except OSError as error:
-            if log.removed:
-                return  # its directory was renamed under our feet
-            raise log.log_dir.fail(error) from error
-        with publishing:
-            if now_ms is not None:
-                log.flushed_ms = now_ms
-            if truncations != log.truncations:
-                return  # other bytes may be at these offsets now
-            if unsynced and unsynced[-1].sealed and not unsynced[-1].synced:
-                target -= 1  # rolled meanwhile: its indexes are not synced, see Log._roll
-            log.recovery_point = max(log.recovery_point, target)
+        flush_held(log, now_ms)
+
+
+def flush_held(log: "Log", now_ms: int | None) -> None:
+    """For a caller that holds `log.flushing`."""
+    truncations = log.truncations
+    target = log.written_offset
+    unsynced = [segment for segment in log.segments if not segment.synced]
+    try:
+        _sync_segments(log, unsynced)
+        save_epochs(log)
+        if not log.dir_synced:
+            log.dir_synced = True
+            _sync_names(log)
+    except OSError as error:
+        if log.removed:
+            return  # its directory was renamed under our feet
+        raise log.log_dir.fail(error) from error
+    with publishing:
+        if now_ms is not None:
+            log.flushed_ms = now_ms
+        if truncations != log.truncations:
+            return  # other bytes may be at these offsets now
+        if unsynced and unsynced[-1].sealed and not unsynced[-1].synced:
+            target -= 1  # rolled meanwhile: its indexes are not synced, see Log._roll
+        log.recovery_point = max(log.recovery_point, target)
 
 
 def _sync_segments(log: "Log", segments: list[LogSegment]) -> None:

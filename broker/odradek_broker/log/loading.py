@@ -58,9 +58,13 @@ def load_log(
     config: LogConfig,
     options: LoadOptions,
     now_ms: int,
+    directory: str = "",
 ) -> Log:
-    """OSError if the disk fails; damage in the files is repaired, at worst by cutting them."""
-    return _Loader(log_dir, topic_partition, config, options, now_ms).load()
+    """OSError if the disk fails; damage in the files is repaired, at worst by cutting them.
+
+    `directory` if it is not the one named after the partition.
+    """
+    return _Loader(log_dir, topic_partition, config, options, now_ms, directory).load()
 
 
 class _Loader:
@@ -71,11 +75,12 @@ class _Loader:
         config: LogConfig,
         options: LoadOptions,
         now_ms: int,
+        directory: str,
     ) -> None:
         self.log_dir = log_dir
         self.disk = log_dir.disk
         self.topic_partition = topic_partition
-        self.directory = f"{log_dir.path}/{topic_partition}"
+        self.directory = directory or f"{log_dir.path}/{topic_partition}"
         self.config = config
         self.options = options
         self.now_ms = now_ms
@@ -121,6 +126,7 @@ class _Loader:
             epochs=self.epochs,
             producers=producers,
             topic_id=self._topic_id(),
+            directory=self.directory,
         )
 
     def _find_files(self) -> None:

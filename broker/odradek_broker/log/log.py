@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from odradek_broker.log.control import build_marker, parse_marker
-from odradek_broker.log.file_names import CLEANED
+from odradek_broker.log.file_names import CLEANED, FUTURE_DIR
 from odradek_broker.log.flushing import finish, flush, publishing
 from odradek_broker.log.leader_epochs import LeaderEpochs
 from odradek_broker.log.log_dir import LogDir
@@ -108,10 +108,11 @@ class Log:
         producers: ProducerState,
         topic_id: UUID = ZERO_UUID,
         now_ms: int = 0,
+        directory: str = "",
     ) -> None:
         self.log_dir = log_dir
         self.topic_partition = topic_partition
-        self.dir = f"{log_dir.path}/{topic_partition}"
+        self.dir = directory or f"{log_dir.path}/{topic_partition}"
         self.topic_id = topic_id
         self.config = config
         self.segments = segments
@@ -138,6 +139,17 @@ class Log:
 
     def __repr__(self) -> str:
         return f"Log({self.dir}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def is_future(self) -> bool:
+        """It is a copy that will take the place of the replica's log (`future_logs.py`)."""
+        return self.dir.endswith(FUTURE_DIR)
+
+    def relocate(self, directory: str) -> None:
+        """Its directory was renamed; the caller holds `flushing`."""
+        self.dir = directory
+        for segment in self.segments:
+            segment.relocate(directory)
 
     @property
     def active(self) -> LogSegment:

@@ -23,12 +23,15 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_cache import FileCache
 from odradek_broker.log.file_names import (
     DELETE_DIR,
+    FUTURE_DIR,
     PARTITION_METADATA,
     STRAY_DIR,
+    dir_id,
     is_delete_dir,
     parse_dir_name,
     retired_dir_name,
 )
+from odradek_broker.log.future_logs import FoundFuture, FutureLogs, future_dir_name
 from odradek_broker.log.housekeeping import Housekeeping, Job, LogSettings
 from odradek_broker.log.loading import LoadOptions, load_log
 from odradek_broker.log.log import Log
@@ -80,7 +83,10 @@ class LogManager:
         files = FileCache(disk, files_max)
         self.dirs = [LogDir(path.rstrip("/") or "/", disk, files) for path in dirs]
         self.logs: dict[TopicPartition, Log] = {}
+        self.futures = FutureLogs(disk, clock)
+        self._preferred: dict[TopicPartition, LogDir] = {}  # where a new replica is to be
         self._found: dict[TopicPartition, LogDir] = {}  # on disk, not loaded yet
+        self._found_futures: list[FoundFuture] = []
         self._checkpoints: dict[LogDir, _Checkpoints] = {}
         self._bytes_recovered = 0
         self._housekeeping = Housekeeping(self.dirs, self.settings)
@@ -102,19 +108,28 @@ class LogManager:
         for log_dir in self.dirs:
             cluster_id = cluster_id or log_dir.known_cluster_id()
         cluster_id = cluster_id or uuid_to_text(new_directory_id())
+        futures: list[tuple[LogDir, str]] = []
+        deleted_ids: set[str] = set()
         for log_dir in self.dirs:
             log_dir.open(cluster_id, self.settings.node_id)
             if log_dir.failure is None:
                 try:
-                    self._survey(log_dir)
+                    self._survey(log_dir, futures, deleted_ids)
                 except OSError as error:
                     log_dir.fail(error)
+        all_online = len(self._online()) == len(self.dirs)
+        self._found_futures = self.futures.settle(
+            futures, deleted_ids, self._found, all_online=all_online
+        )
         if not self._online():
             reasons = "; ".join(f"{log_dir.path}: {log_dir.failure}" for log_dir in self.dirs)
             raise LogDirConfigError(f"log.dirs: no directory can be used: {reasons}")
         return cluster_id
 
-    def _survey(self, log_dir: LogDir) -> None:
+    def _survey(
+        self, log_dir: LogDir, futures: list[tuple[LogDir, str]], deleted_ids: set[str]
+    ) -> None:
+        """What is in a directory; its future logs and deleted ones are added to the lists."""
         self._checkpoints[log_dir] = _Checkpoints(
             log_dir.read_checkpoint(checkpoints.RECOVERY_POINT),
             log_dir.read_checkpoint(checkpoints.LOG_START_OFFSET),
@@ -127,6 +142,10 @@ class LogManager:
                 continue
             if is_delete_dir(entry.name):
                 log_dir.doom(f"{log_dir.path}/{entry.name}", now_ms)
+                deleted_ids.add(dir_id(entry.name))
+                continue
+            if entry.name.endswith(FUTURE_DIR):
+                futures.append((log_dir, entry.name))
                 continue
             topic_partition = parse_dir_name(entry.name)
             if topic_partition is None or topic_partition.topic == METADATA_TOPIC:
@@ -154,6 +173,10 @@ class LogManager:
                 pool.submit(self._load, topic_partition, log_dir, config_of(topic_partition))
                 for topic_partition, log_dir in sorted(self._found.items())
             ]
+            jobs += [
+                pool.submit(self._load_future, found, config_of(found.topic_partition))
+                for found in self._found_futures
+            ]
             for count, job in enumerate(as_completed(jobs), 1):
                 job.result()
                 if count % (total // 100 + 1) == 0 or count == total:
@@ -167,6 +190,24 @@ class LogManager:
         self, topic_partition: TopicPartition, log_dir: LogDir, config: LogConfig
     ) -> Log | None:
         """None if the directory fails; the others are loaded all the same."""
+        log = self._open_log(topic_partition, log_dir, config)
+        if log is not None:
+            self.logs[topic_partition] = log
+        self._found.pop(topic_partition, None)
+        return log
+
+    def _load_future(self, found: FoundFuture, config: LogConfig) -> None:
+        copy = self._open_log(found.topic_partition, found.log_dir, config, found.path)
+        if copy is not None:
+            self.futures.logs[found.topic_partition] = copy
+
+    def _open_log(
+        self,
+        topic_partition: TopicPartition,
+        log_dir: LogDir,
+        config: LogConfig,
+        directory: str = "",
+    ) -> Log | None:
         known = self._checkpoints[log_dir]
         options = LoadOptions(
             clean=log_dir.clean,
@@ -180,18 +221,18 @@ class LogManager:
         log = None
         try:
             log_dir.check()
-            log = load_log(log_dir, topic_partition, config, options, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            log = load_log(log_dir, topic_partition, config, options, now_ms, directory)
             high_watermark = known.high_watermarks.get(topic_partition, 0)
             log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
             log.checkpointed = log.checkpoint_max = options.recovery_point
             log.cleaned_offset = known.cleaner_offsets.get(topic_partition, -1)
             log_dir.logs.add(log)
-            self.logs[topic_partition] = log
         except OSError as error:
             log_dir.fail(error)
+            return None
         except LogDirError:
-            pass
-        self._found.pop(topic_partition, None)
+            return None
         return log
 
     def _count_recovered(self, size: int) -> None:
@@ -239,16 +280,62 @@ class LogManager:
         online = self._online()
         if not online:
             raise KafkaError(ErrorCode.kafka_storage_error, "all log directories are offline")
-        log_dir = min(online, key=lambda candidate: len(candidate.logs))
+        log_dir = self._preferred.pop(topic_partition, None)
+        if log_dir is None or log_dir.failure is not None:
+            log_dir = min(online, key=lambda candidate: len(candidate.logs))
+        directory = f"{log_dir.path}/{topic_partition}"
+        log = self.logs[topic_partition] = self._make(
+            log_dir, directory, topic_partition, topic_id, config
+        )
+        return log
+
+    def _make(
+        self,
+        log_dir: LogDir,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+    ) -> Log:
         try:
-            self._disk.make_dir(f"{log_dir.path}/{topic_partition}")
+            self._disk.make_dir(directory)
             now_ms = self._clock.now_ms()
-            log = load_log(log_dir, topic_partition, config, LoadOptions(), now_ms)
+            log = load_log(log_dir, topic_partition, config, LoadOptions(), now_ms, directory)
             self._assign_topic_id(log, topic_id)
         except OSError as error:
             raise log_dir.fail(error) from error
         log_dir.logs.add(log)
-        self.logs[topic_partition] = log
+        return log
+
+    # Moving between directories
+
+    def dir_of(self, path: str) -> LogDir:
+        """KafkaError: LOG_DIR_NOT_FOUND, or KAFKA_STORAGE_ERROR if it is offline."""
+        for log_dir in self.dirs:
+            if log_dir.path == (path.rstrip("/") or "/"):
+                log_dir.check()
+                return log_dir
+        raise KafkaError(ErrorCode.log_dir_not_found, f"{path} is not one of log.dirs")
+
+    def prefer(self, topic_partition: TopicPartition, log_dir: LogDir) -> None:
+        """If the partition comes to this broker, its log is made there."""
+        self._preferred[topic_partition] = log_dir
+
+    def create_future(self, current: Log, log_dir: LogDir) -> Log:
+        """An empty log in another directory, that is to take the place of this one."""
+        topic_partition = current.topic_partition
+        directory = f"{log_dir.path}/{future_dir_name(topic_partition)}"
+        copy = self._make(log_dir, directory, topic_partition, current.topic_id, current.config)
+        if current.cleaned_offset >= 0:
+            # It will have gaps as the other has; what is in it counts as never cleaned.
+            copy.cleaned_offset = 0
+            log_dir.checkpoint_cleaner_offsets()()
+        self.futures.logs[topic_partition] = copy
+        return copy
+
+    def swap(self, topic_partition: TopicPartition) -> Log:
+        """The complete copy is the replica's log from now on."""
+        log = self.logs[topic_partition] = self.futures.swap(self.logs[topic_partition])
         return log
 
     def _assign_topic_id(self, log: Log, topic_id: UUID) -> None:
@@ -260,6 +347,7 @@ class LogManager:
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Rename the directory now, remove it after `file.delete.delay.ms`."""
+        self.futures.drop(topic_partition)
         log = self.logs.get(topic_partition)
         path = self._retire(topic_partition, DELETE_DIR)
         if log is not None and path is not None:
@@ -271,6 +359,7 @@ class LogManager:
         A crash in the middle of a topic's deletion leaves such a log; so does a metadata log
         that somebody lost, and then it holds data that is still wanted.
         """
+        self.futures.drop(topic_partition)
         path = self._retire(topic_partition, STRAY_DIR)
         logger.warning(
             "%s is of no topic of this cluster; kept as %s, remove it if you do not need it",

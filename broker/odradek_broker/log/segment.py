@@ -393,6 +393,10 @@ class LogSegment:
         for kind, path in old:
             if disk.exists(path):
                 disk.rename(path, self.path(kind))
+        self._tell_indexes()
+
+    def _tell_indexes(self) -> None:
+        """Their files have other names now."""
         for index, kind in (
             (self._offset_index, OFFSET_INDEX),
             (self._time_index, TIME_INDEX),
@@ -400,6 +404,11 @@ class LogSegment:
         ):
             if index is not None:
                 index.path = self.path(kind)
+
+    def relocate(self, directory: str) -> None:
+        """The directory was renamed."""
+        self._dir = directory
+        self._tell_indexes()
 
     def remove(self) -> None:
         for kind in SEGMENT_FILES:

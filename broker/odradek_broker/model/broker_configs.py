@@ -133,7 +133,7 @@ BROKER_CONFIGS_TEXT = """
 + leader.imbalance.check.interval.seconds        long    300      1.. ro
 + replica.selector.class                         string  null     -   ro
 - follower.fetch.last.tiered.offset.enable       boolean false    -   cluster
-- replica.alter.log.dirs.io.max.bytes.per.second long    null     0.. cluster
++ replica.alter.log.dirs.io.max.bytes.per.second long    null     0.. cluster
 + leader.replication.throttled.rate              long    null     0.. cluster
 + follower.replication.throttled.rate            long    null     0.. cluster
 # Controller, quorum, broker life cycle

@@ -116,6 +116,7 @@ preallocate | Whether a new segment's file gets its full size at once.
 process.roles | What this node is: broker, controller, or both.
 producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.
 queued.max.request.bytes | Bytes of requests in memory beyond which no more are read; -1: no limit.
+replica.alter.log.dirs.io.max.bytes.per.second | Bytes per second that move between log directories.
 replica.fetch.backoff.ms | Longest pause before a follower asks again after trouble.
 replica.fetch.max.bytes | Bytes per partition and fetch of a follower; a larger batch comes whole.
 replica.fetch.min.bytes | Bytes that a follower waits for, unless replica.fetch.wait.max.ms is over.

@@ -25,7 +25,7 @@ from odradek_broker.metadata.image import (
     PartitionRegistration,
 )
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
+from odradek_broker.model.ids import BrokerId, TopicPartition
 from odradek_broker.partition import replica_state
 from odradek_broker.partition.commands import (
     Command,
@@ -35,6 +35,7 @@ from odradek_broker.partition.commands import (
     commands_of,
     commands_of_image,
 )
+from odradek_broker.partition.moving import ReplicaMover
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Peers
 from odradek_broker.partition.throttle import Direction, ReplicationThrottle
@@ -99,6 +100,16 @@ class PartitionService:
         self._awaited_epoch: int | None = None  # see await_registration
         self._replication: Replication | None = None
         self._dirty: dict[Partition, None] = {}
+        self._unopened: set[tuple[str, int]] = set()  # to be hosted here, but their log fails
+        self._mover = ReplicaMover(
+            logs,
+            settings,
+            clock,
+            scheduler,
+            threads,
+            on_moved=self._check_directory,
+            on_failure=self.directory_failed,
+        )
         self._purgatory = Purgatory(clock, scheduler)
         self.produce_waiting: Deadlines = self._purgatory.add_kind()
         self.fetch_waiting: Deadlines = self._purgatory.add_kind()
@@ -265,17 +276,41 @@ class PartitionService:
         partition = self.by_name.get((name, index))
         if partition is None:
             config = self._settings.log_config(self.image.topic_config(name))
+            self._unopened.add((name, index))
             log = self.logs.get_or_create(
                 command.topic_partition, command.topic_id, config, is_new=command.is_new
             )
+            self._unopened.remove((name, index))
             partition = Partition(command.topic_partition, command.topic_id.bytes, log)
             self.by_name[name, index] = partition
             self.by_id[partition.topic_id, index] = partition
+            self._mover.resume(partition)
         return partition
+
+    def move_replica(self, topic_partition: TopicPartition, path: str) -> None:
+        """To another directory of this broker; back to its own gives a move up.
+
+        KafkaError if there is no such directory, or one of the two is offline, or
+        (NOT_LEADER_OR_FOLLOWER) the partition is not here; if it comes, it goes there.
+        """
+        log_dir = self.logs.dir_of(path)
+        partition = self.by_name.get(topic_partition)
+        if partition is None:
+            error = self.why_missing(*topic_partition)
+            if error is ErrorCode.not_leader_or_follower:
+                self.logs.prefer(topic_partition, log_dir)
+            raise KafkaError(error)
+        partition.log.log_dir.check()
+        try:
+            self._mover.start(partition, log_dir)
+        except LogDirError as failed:
+            self.directory_failed(failed)
+            raise
 
     def _stop_replica(self, command: StopReplica) -> None:
         """Take a partition away; whoever waits on it learns that it is gone."""
         topic_partition = command.topic_partition
+        self._unopened.discard(topic_partition)
         partition = self.by_name.get(topic_partition)
         if partition is None or partition.topic_id != command.topic_id.bytes:
             return
@@ -289,6 +324,10 @@ class PartitionService:
         partition.refuse_waiters(ErrorCode.not_leader_or_follower)
         for listener in waiting:
             listener.on_progress((partition,))
+        try:
+            self._mover.cancel(partition)
+        except LogDirError as error:
+            self.directory_failed(error)
         self.logs.delete(topic_partition)
 
     def _reconfigure(self, image: MetadataImage, topic: str) -> None:
@@ -300,6 +339,9 @@ class PartitionService:
             if partition is None:
                 continue
             partition.log.update_config(config)
+            copy = self.logs.futures.logs.get(partition.topic_partition)
+            if copy is not None:
+                copy.update_config(config)
             if partition.leading is not None:
                 self.step(partition, replica_state.MinIsrChanged(config.min_insync_replicas))
 
@@ -319,6 +361,8 @@ class PartitionService:
                 return ErrorCode.unknown_topic_id
         if known is None or partition not in known.partitions:
             return ErrorCode.unknown_topic_or_partition
+        if (known.name, partition) in self._unopened:
+            return ErrorCode.kafka_storage_error
         # It exists elsewhere: the client has to look again where.
         return ErrorCode.not_leader_or_follower
 
@@ -438,6 +482,7 @@ class PartitionService:
 
         The controller hears of it with the next heartbeat and elects others.
         """
+        self._mover.directory_failed(path)
         for partition in self.by_name.values():
             if partition.log.log_dir.path != path:
                 continue

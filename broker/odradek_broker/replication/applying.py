@@ -6,11 +6,11 @@ reason) when it cannot be done; the rest is left out then.
 
 import logging
 
+from odradek_broker.log.copying import append_pieces
 from odradek_broker.model.ids import BrokerId, Offset
 from odradek_broker.partition import follower_state
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.replication.batches import append
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def carry_out(
     for instruction in instructions:
         match instruction:
             case follower_state.Append():
-                append(log, records)
+                append_pieces(log, records)
             case follower_state.MoveHighWatermark(high_watermark):
                 log.high_watermark = high_watermark
                 partitions.mark_dirty(partition)  # consumers may wait for it here

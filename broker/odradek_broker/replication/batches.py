@@ -6,7 +6,6 @@ those of the next leader. Epochs tell: in an answer of leader epoch 5 to a log t
 epoch 3, they begin with 3 at least, never fall, and end with 5 at most.
 """
 
-from odradek_broker.log.log import Log
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.wire.record_batch import HEADER_BYTES, read_header
@@ -35,16 +34,3 @@ def whole_batches(
         end_offset = header.next_offset
         at += header.size
     return records[:at], end_offset
-
-
-def append(log: Log, records: memoryview) -> None:
-    """Append whole batches and write them: with one system call, unless they fill a segment."""
-    if len(records) <= log.config.segment_bytes:
-        log.append_as_follower(records)
-    else:
-        at = 0
-        while at < len(records):
-            end = at + read_header(records, at).size
-            log.append_as_follower(records[at:end])
-            at = end
-    log.write_pending()

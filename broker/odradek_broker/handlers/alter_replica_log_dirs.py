@@ -1,0 +1,37 @@
+"""AlterReplicaLogDirs (34), v1–2: a replica of this broker moves to another of its directories.
+
+Answered when the copying has begun; DescribeLogDirs shows how far it is. To the directory where
+the replica is: a move under way is given up. A partition that is not here gives
+REPLICA_NOT_AVAILABLE, as in Kafka, and is remembered: if it comes, its log is made there
+(`kafka-reassign-partitions` relies on both).
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import TopicPartition
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 34
+VERSIONS = range(1, 3)
+
+
+def handle(ctx: RequestContext, request: Struct) -> Struct:
+    topics: dict[str, list[Struct]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            answers = topics.setdefault(topic.name, [])
+            for index in topic.partitions:
+                code = _move(ctx, TopicPartition(topic.name, index), directory.path)
+                answers.append(Struct(partition_index=index, error_code=code))
+    results = [Struct(topic_name=name, partitions=answers) for name, answers in topics.items()]
+    return Struct(results=results)
+
+
+def _move(ctx: RequestContext, topic_partition: TopicPartition, path: str) -> ErrorCode:
+    try:
+        ctx.broker.partitions.move_replica(topic_partition, path)
+    except KafkaError as error:
+        if error.code is ErrorCode.not_leader_or_follower:
+            return ErrorCode.replica_not_available
+        return error.code
+    return ErrorCode.none

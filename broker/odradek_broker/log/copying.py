@@ -1,0 +1,108 @@
+"""A log's copy in another directory of the broker, made while the log goes on being used.
+
+Works on two logs, the source and the copy, and nothing else; `partition/moving.py` drives it:
+
+    align(source, copy)                the copy is a prefix of the source, whatever happened
+    found = next_range(source, copy)   what to read next; None if the copy has all
+    take(source, copy, data)           append what was read
+    flush_copy(copy)                   durable, its checkpoints too; in a thread
+    ready = is_complete(source, copy)  then `FutureLogs.swap` may put it in the source's place
+
+The copy is a follower of the source: batches as they are, offsets and epochs kept. When the
+source was cut (it follows a leader of its own), the copy is cut where the leader epochs of the
+two diverge (KIP-101).
+"""
+
+from odradek_broker.log.leader_epochs import LeaderEpochs
+from odradek_broker.log.log import Log
+from odradek_broker.log.trimming import move_log_start
+from odradek_broker.log.types import FileRange
+from odradek_broker.wire.record_batch import HEADER_BYTES, read_header
+
+# Read at a time. Small enough to append it between two requests (1 ms), large enough for a disk.
+SLICE_BYTES = 1 << 20
+
+
+def append_pieces(log: Log, records: memoryview) -> None:
+    """Append whole batches and write them: with one system call, unless they fill a segment."""
+    if len(records) <= log.config.segment_bytes:
+        log.append_as_follower(records)
+    else:
+        at = 0
+        while at < len(records):
+            end = at + read_header(records, at).size
+            log.append_as_follower(records[at:end])
+            at = end
+    log.write_pending()
+
+
+def align(source: Log, copy: Log, now_ms: int) -> None:
+    """Cut off the copy what the source does not have (any more)."""
+    while copy.log_end_offset > copy.log_start_offset:
+        latest, copy_end = copy.epochs.latest, copy.log_end_offset
+        epoch, end = source.end_offset_for_epoch(min(latest, source.epochs.latest))
+        if epoch == latest and copy_end <= end:
+            break
+        _, own_end = copy.end_offset_for_epoch(epoch)
+        copy.truncate_to(max(min(end, own_end), copy.segments[0].base_offset))
+        if (copy.epochs.latest, copy.log_end_offset) == (latest, copy_end):  # nothing in common
+            copy.truncate_fully_and_start_at(source.log_start_offset, now_ms)
+    if copy.log_end_offset > source.log_end_offset:
+        copy.truncate_to(source.log_end_offset)
+    if copy.log_end_offset < source.log_start_offset:
+        copy.truncate_fully_and_start_at(source.log_start_offset, now_ms)
+    move_log_start(copy, min(source.log_start_offset, copy.log_end_offset))
+
+
+def next_range(source: Log, copy: Log) -> FileRange | None:
+    """From where the copy ends; nothing that is not written yet."""
+    return source.read(copy.log_end_offset, SLICE_BYTES, source.written_offset)[0]
+
+
+def take(source: Log, copy: Log, data: bytes, now_ms: int) -> int:
+    """Append what was read; the bytes that were whole batches."""
+    view = memoryview(data)
+    at = 0
+    while len(view) - at >= HEADER_BYTES:
+        size = read_header(view, at).size
+        if at + size > len(view):
+            break
+        at += size
+    first_offset = read_header(view).base_offset if at else copy.log_end_offset
+    if first_offset < copy.log_end_offset == copy.log_start_offset:
+        # Empty, and the source starts in the middle of a batch (DeleteRecords).
+        copy.truncate_fully_and_start_at(first_offset, now_ms)
+    append_pieces(copy, view[:at])
+    copy.high_watermark = min(source.high_watermark, copy.log_end_offset)
+    move_log_start(copy, min(source.log_start_offset, copy.high_watermark))
+    return at
+
+
+def flush_copy(copy: Log) -> None:
+    """What a start will need to go on with it, or to take it for the replica."""
+    copy.flush()
+    for checkpoint in (
+        copy.log_dir.checkpoint_recovery_points(),
+        copy.log_dir.checkpoint_log_starts(),
+        copy.log_dir.checkpoint_high_watermarks(),
+    ):
+        checkpoint()
+
+
+def is_complete(source: Log, copy: Log) -> bool:
+    """All that was written is there, and all that was synced is synced."""
+    return (
+        copy.log_end_offset == source.log_end_offset == source.written_offset
+        and copy.recovery_point >= source.recovery_point
+    )
+
+
+def inherit(source: Log, copy: Log) -> None:
+    """What the batches alone do not tell: epochs without a record, producers whose records
+    retention has removed."""
+    copy.epochs = LeaderEpochs(list(source.epochs.entries))
+    copy.epochs.truncate_from_start(copy.log_start_offset)
+    copy.epochs.dirty = True
+    copy.high_watermark = source.high_watermark
+    copy.producers = source.producers
+    copy.producers.snapshot_offset = -1
