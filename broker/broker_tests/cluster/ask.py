@@ -16,7 +16,7 @@ from odradek_broker.wire.api import decode_response, encode_request
 from odradek_broker.wire.headers import request_header, response_header
 from odradek_broker.wire.struct import Struct
 
-METADATA, DESCRIBE_QUORUM = 3, 55
+METADATA, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_QUORUM = 3, 34, 35, 55
 TIMEOUT_S = 2.0
 
 

@@ -175,6 +175,14 @@ class Cluster:
             time.sleep(0.05)
         raise AssertionError(f"no broker answers: {error}")
 
+    def ask(self, node_id: int, api_key: int, version: int, request: Struct) -> Struct:
+        """The answer of this broker."""
+        address = self.nodes[node_id].address
+        try:
+            return self._questions.ask(address, api_key, version, request)
+        except OSError:  # perhaps of a connection to the process before
+            return self._questions.ask(address, api_key, version, request)
+
     def metadata(self, *topics: str) -> Struct:
         asked = [Struct(topic_id=None, name=topic) for topic in topics]
         request = Struct(topics=asked or None, allow_auto_topic_creation=False)
