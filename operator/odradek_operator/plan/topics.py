@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TypeVar
 
 from odradek_operator.desired.build import DesiredTopic
-from odradek_operator.observed import Kafka, Observed, Partition, TopicPartition
+from odradek_operator.observed import Kafka, Observed, Partition, Phase, TopicPartition
 from odradek_operator.plan.actions import (
     AlterTopicConfigs,
     CreateTopics,
@@ -32,6 +32,7 @@ from odradek_operator.plan.moves import MOVES_MAX
 from odradek_operator.plan.replicas import Load, choose_replicas
 
 TOPICS_MAX = 200  # in one request to the controller
+START_PATIENCE_S = 60.0  # that long new topics wait for brokers that start
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ def plan_topics(
     return (
         *refused,
         *_delete([t for t in own if t.delete], kafka),
-        *_create([t for t in keep if t.name not in kafka.topics]),
+        *_create([t for t in keep if t.name not in kafka.topics], _late(observed, brokers)),
         *_grow(here, kafka),
         *_configure(here, observed, kafka),
         *_replicate(here, kafka, brokers),
@@ -109,7 +110,18 @@ def _delete(topics: list[DesiredTopic], kafka: Kafka) -> Iterator[DeleteTopics]:
         yield DeleteTopics(tuple(batch), Reason("TopicDeleted", say))
 
 
-def _create(topics: list[DesiredTopic]) -> Iterator[CreateTopics]:
+def _late(observed: Observed, brokers: Mapping[int, str]) -> list[int]:
+    """Brokers that have just been started: new topics wait for them, to be spread over all."""
+    found = [observed.brokers[b] for b in brokers if b in observed.brokers]
+    starting = [b for b in found if b.phase is Phase.STARTING]
+    return [b.id for b in starting if observed.now - b.since < START_PATIENCE_S]
+
+
+def _create(topics: list[DesiredTopic], late: list[int]) -> Iterator[CreateTopics | Wait]:
+    if topics and late:
+        say = f"{listed([t.name for t in topics], 'topic')} will be spread over all brokers; "
+        yield Wait(Reason("BrokersStarting", say + f"{listed(late)} still start"), tuple(late))
+        return
     for batch in batches(topics, TOPICS_MAX):
         new = tuple(
             NewTopic(t.name, t.partitions or -1, t.replication_factor or -1, t.config)

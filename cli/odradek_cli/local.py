@@ -1,0 +1,307 @@
+"""`odradek local`: the manifests of a directory on this machine, without Kubernetes.
+
+    odradek local up -f examples/quickstart      brokers and topics as the manifests say
+    odradek local status -f examples/quickstart  what is there, what is awaited
+    odradek local plan -f examples/quickstart    what would be done now
+    odradek local down -f examples/quickstart    stop the brokers; their data stays
+
+The state (data, logs, ports) is in `.odradek` beside the manifests, or where --state says.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek_cli.errors import CliError
+from odradek_cli.options import AsJson
+from odradek_cli.output import print_json, print_table, remarks
+
+if TYPE_CHECKING:
+    from odradek_operator.apply.local_runtime import ClusterReport, LocalRuntime, Report
+
+app = typer.Typer(help="Run clusters on this machine from manifests.", no_args_is_help=True)
+
+START_DEADLINE_S = 120.0  # of --detach
+STOP_DEADLINE_S = 90.0
+
+Manifests = Annotated[
+    list[Path],
+    typer.Option("--file", "-f", help="A manifest or a directory of them. May be repeated."),
+]
+State = Annotated[
+    Path | None,
+    typer.Option("--state", help="Directory for data and logs; default: .odradek beside them."),
+]
+
+
+@app.command()
+def up(
+    files: Manifests,
+    state: State = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when all is ready; go on behind.")
+    ] = False,
+) -> None:
+    """Start what the manifests say, keep it running, follow their changes. Ctrl-C stops all.
+
+    Brokers that crash are started again; changed settings are rolled out one safe step at a time.
+    """
+    directory = state_directory(files, state)
+    if detach:
+        _detach(files, directory)
+        return
+    with _runtime(files, directory) as runtime:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: runtime.stop())
+        screen = Screen()
+        try:
+            runtime.run(screen.show)
+        finally:
+            screen.close()
+            remarks().print("Stopping the brokers …")
+            runtime.stop_brokers()
+    remarks().print(f"Stopped. The data is in {directory}.")
+
+
+@app.command()
+def plan(files: Manifests, state: State = None, as_json: AsJson = False) -> None:
+    """Show what would be done to make this machine as the manifests say; change nothing."""
+    show_plan(files, state_directory(files, state), as_json=as_json)
+
+
+@app.command()
+def status(files: Manifests, state: State = None, as_json: AsJson = False) -> None:
+    """Show the clusters, brokers and topics, and what is awaited."""
+    import msgspec
+
+    from odradek_operator.apply.local_runtime import read_report, running_pid
+
+    directory = state_directory(files, state)
+    pid = running_pid(directory)
+    if pid is None:
+        raise CliError(f"no runtime works in {directory}; `odradek local up` starts one")
+    report = read_report(directory)
+    if report is None:
+        raise CliError(f"the runtime (pid {pid}) has said nothing yet; try again")
+    if as_json:
+        print_json({"pid": pid, **msgspec.to_builtins(report, str_keys=True)})
+        return
+    for problem in report.problems:
+        print(problem)
+    for key, cluster in report.clusters.items():
+        _print_cluster(key, cluster)
+
+
+@app.command()
+def down(
+    files: Manifests,
+    state: State = None,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the state directory too, with all data.")
+    ] = False,
+) -> None:
+    """Stop the brokers, also those that an ended runtime left behind."""
+    from odradek_operator.apply.local_runtime import lock, running_pid, stop_orphans
+
+    directory = state_directory(files, state)
+    pid = running_pid(directory)
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+        give_up = time.monotonic() + STOP_DEADLINE_S
+        while running_pid(directory) is not None:
+            if time.monotonic() > give_up:
+                raise CliError(
+                    f"the runtime (pid {pid}) did not end within {STOP_DEADLINE_S:.0f} s"
+                )
+            time.sleep(0.1)
+        remarks().print(f"Stopped the runtime (pid {pid}) and its brokers.")
+    elif directory.exists():
+        with lock(directory, files):
+            count = stop_orphans(directory)
+            (directory / "runtime.json").unlink(missing_ok=True)
+        remarks().print(f"No runtime worked here; stopped {count} brokers that were left.")
+    else:
+        remarks().print(f"There is nothing in {directory}.")
+    if delete and directory.exists():
+        shutil.rmtree(directory)
+        remarks().print(f"Deleted {directory}.")
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def state_directory(files: list[Path], given: Path | None) -> Path:
+    from odradek_operator.apply.local_runtime import DEFAULT_STATE
+
+    if given is not None:
+        return given.resolve()
+    first = files[0].resolve()
+    return (first if first.is_dir() else first.parent) / DEFAULT_STATE
+
+
+def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
+    from odradek_operator.api.base import InvalidManifestError
+    from odradek_operator.apply.local_runtime import LocalRuntime
+
+    runtime = LocalRuntime(files, directory)
+    try:
+        report = runtime.plan()
+    except InvalidManifestError as refused:
+        raise CliError(str(refused)) from None
+    finally:
+        for cluster in runtime.clusters.values():
+            cluster.close()
+    if as_json:
+        print_json({"problems": report.problems,
+                    "clusters": {key: c.plan for key, c in report.clusters.items()}})  # fmt: skip
+        return
+    for problem in report.problems:
+        print(f"refuse: {problem}")
+    for key, found in report.founds.items():
+        print(f"KafkaCluster {key}: " + ("" if found.plan else "nothing to do"))
+        for line in found.plan:
+            print(f"  {line}")
+
+
+def _runtime(files: list[Path], directory: Path) -> LocalRuntime:
+    from odradek_operator.api.base import InvalidManifestError
+    from odradek_operator.api.parse import load
+    from odradek_operator.apply.local_runtime import LocalRuntime, RuntimeBusyError
+    from odradek_operator.cluster.local.ledger import LedgerError
+
+    try:
+        resources = load(files)  # a wrong manifest is an error here, later only a remark
+        if not any(r.kind == "KafkaCluster" for r in resources):
+            raise CliError("there is no KafkaCluster in the manifests")
+        runtime = LocalRuntime(files, directory)
+        runtime.read_manifests()
+        if problems := runtime.manifest_problems:
+            raise CliError("\n".join(problems))
+        return runtime.acquire()
+    except (InvalidManifestError, RuntimeBusyError, LedgerError) as error:
+        raise CliError(str(error)) from None
+
+
+def _detach(files: list[Path], directory: Path) -> None:
+    from odradek_operator.apply.local_runtime import read_report
+
+    _runtime(files, directory).release()  # what is wrong is said here, not in a file
+    (directory / "status.json").unlink(missing_ok=True)
+    flags = [part for file in files for part in ("-f", str(file.resolve()))]
+    with open(directory / "runtime.out", "ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "odradek_cli", "local", "up", *flags, "--state", str(directory)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    give_up = time.monotonic() + START_DEADLINE_S
+    while time.monotonic() < give_up:
+        if process.poll() is not None:
+            raise CliError(f"the runtime ended; see {directory / 'runtime.out'}")
+        report = read_report(directory)
+        if report is not None and report.settled:
+            for key, cluster in report.clusters.items():
+                print(f"{key}\t{cluster.status.bootstrap_servers}")
+            return
+        time.sleep(0.1)
+    raise CliError(
+        f"not everything is ready after {START_DEADLINE_S:.0f} s; the runtime (pid {process.pid}) "
+        "goes on: `odradek local status` says what is awaited"
+    )
+
+
+class Screen:
+    """Live status on a terminal; elsewhere one line whenever something changes."""
+
+    def __init__(self) -> None:
+        from rich.live import Live
+
+        self._console = remarks()
+        self._live = Live(console=self._console, refresh_per_second=4)
+        self._said: list[str] = []
+        if self._console.is_terminal:
+            self._live.start()
+
+    def close(self) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def show(self, report: Report) -> None:
+        lines = [*report.problems]
+        for key, cluster in report.clusters.items():
+            lines += _lines(key, cluster)
+        if self._console.is_terminal:
+            self._live.update(_table(report, lines))
+            return
+        for line in lines:
+            if line not in self._said:
+                self._console.print(line, markup=False, soft_wrap=True)
+        self._said = lines
+
+
+def _lines(key: str, cluster: ClusterReport) -> list[str]:
+    ready = [c for c in cluster.status.conditions if c.type == "Ready"]
+    head = f"{key}: {ready[0].message}" if ready else key
+    if ready and ready[0].status == "True":
+        head += f"; clients reach it at {cluster.status.bootstrap_servers}"
+    return [head, *(f"{key}: {line}" for line in (*cluster.plan, *cluster.failures))]
+
+
+def _table(report: Report, lines: list[str]) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    tables: list[Any] = []
+    for key, cluster in report.clusters.items():
+        table = Table(title=key, title_justify="left", box=None, pad_edge=False)
+        for column in ("broker", "rack", "pid", "ready", "leaders", "preferred", "behind", "next"):
+            table.add_column(column)
+        for b in cluster.status.brokers:
+            table.add_row(*_broker_row(cluster, b.id))
+        tables.append(table)
+    return Group(*tables, *(Text(line) for line in lines))
+
+
+def _broker_row(cluster: ClusterReport, broker: int) -> list[str]:
+    (b,) = [found for found in cluster.status.brokers if found.id == broker]
+    role = " (controller)" if b.id == cluster.status.controller else ""
+    pid = str(cluster.pids.get(b.id, ""))
+    return [
+        f"{b.id}{role}", b.rack, pid, "yes" if b.ready else "no", str(b.leaders),
+        str(b.preferred_leaders), str(b.under_replicated), b.pending,
+    ]  # fmt: skip
+
+
+def _print_cluster(key: str, cluster: ClusterReport) -> None:
+    found = cluster.status
+    print(f"KafkaCluster {key}, {found.ready_brokers} of {found.broker_count} brokers ready, "
+          f"bootstrap {found.bootstrap_servers}")  # fmt: skip
+    columns = ["broker", "rack", "pid", "ready", ">leaders", ">preferred", ">behind", "next"]
+    print_table(columns, [_broker_row(cluster, b.id) for b in found.brokers])
+    print_table(
+        ["condition", "", "since", "message"],
+        [(c.type, c.status, c.last_transition_time, c.message) for c in found.conditions],
+    )
+    if cluster.topics:
+        print_table(
+            ["topic", ">partitions", ">replicas", "ready", "message"],
+            [
+                (t.topic_name, t.partitions, t.replication_factor, c.status, c.message)
+                for t in cluster.topics.values()
+                for c in t.conditions
+            ],
+        )
+    for line in (*cluster.plan, *cluster.failures):
+        print(line)

@@ -1,0 +1,89 @@
+"""One action of a plan, carried out on a platform and a Kafka cluster.
+
+Each is idempotent: the next pass looks again, and what is done is not planned a second time.
+Returns what Kafka refused, by topic or partition; an AdminError means that nothing was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek_operator.apply.port import Platform
+from odradek_operator.cluster.kafka_admin import KafkaAdmin
+from odradek_operator.desired.build import DesiredCluster
+from odradek_operator.plan.actions import (
+    Action,
+    AlterBrokerConfig,
+    AlterTopicConfigs,
+    CreateTopics,
+    DeleteTopics,
+    Elect,
+    GrowTopics,
+    Reassign,
+    Refuse,
+    RemoveBroker,
+    RemoveVoter,
+    Restart,
+    StartBrokers,
+    StopBroker,
+    UnregisterBroker,
+    Wait,
+)
+
+NOTHING: Mapping[str, str] = {}
+
+
+def carry_out(
+    action: Action, desired: DesiredCluster, platform: Platform, admin: KafkaAdmin
+) -> Mapping[str, str]:
+    match action:
+        case Wait() | Refuse():
+            return NOTHING
+        case StartBrokers(brokers):
+            for broker in brokers:
+                wanted = desired.brokers.get(broker)
+                platform.start(broker, wanted.settings if wanted else None)
+        case Restart(brokers):
+            for broker in brokers:
+                platform.restart(broker, desired.brokers[broker].settings)
+        case StopBroker(broker):
+            platform.stop(broker)
+        case RemoveBroker(broker, delete_volumes):
+            platform.remove(broker, delete_volumes=delete_volumes)
+        case _:
+            return _tell_kafka(action, admin)
+    return NOTHING
+
+
+def _tell_kafka(action: Action, admin: KafkaAdmin) -> Mapping[str, str]:
+    match action:
+        case Elect(partitions):
+            return admin.elect(partitions)
+        case Reassign(moves):
+            return admin.reassign(moves)
+        case AlterBrokerConfig(changes):
+            admin.alter_broker_configs(changes)
+        case RemoveVoter(broker):
+            admin.remove_voter(broker)
+        case UnregisterBroker(broker):
+            admin.unregister(broker)
+        case CreateTopics(topics):
+            return admin.create_topics(
+                {
+                    t.name: {
+                        "num_partitions": t.partitions,
+                        "replication_factor": t.replication_factor,
+                        "configs": dict(t.config),
+                    }
+                    for t in topics
+                }
+            )
+        case GrowTopics(partitions):
+            return admin.grow_topics(partitions)
+        case AlterTopicConfigs(changes):
+            return admin.alter_topic_configs(changes)
+        case DeleteTopics(topics):
+            return admin.delete_topics(topics)
+        case _:
+            raise AssertionError(f"nobody carries out {action}")
+    return NOTHING

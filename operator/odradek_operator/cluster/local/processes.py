@@ -1,0 +1,241 @@
+"""Broker processes on this machine: started, watched, ended by their own pid, found again.
+
+Each broker has a directory:
+
+    broker-0/server.properties      its settings
+    broker-0/process.json           pid, when that process was born, and what it was started with
+    broker-0/server.out             what it printed; the last line is the reason of a crash
+    broker-0/data-0 …               its log directories
+
+A process is the one that was started if both pid and birth (field 22 of /proc/PID/stat) are the
+same. So a runtime that died and comes back finds its brokers at work and leaves them there, and
+never signals a stranger that got an old pid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from odradek_operator.cluster.local.ledger import LedgerError, write_json
+from odradek_operator.observed import ObservedBroker, Phase
+
+READY_TIMEOUT_S = 1.0  # of one question to /readyz
+FAST_S = 10.0  # a process that ends sooner than this did not really run
+FAST_MAX = 3  # that often in a row: it crashes
+BACKOFF_MAX_S = 30.0
+STOP_DEADLINE_S = 60.0  # after SIGTERM: leaderships are handed over, logs flushed
+OUTPUT_BYTES_MAX = 16 << 20  # server.out is put aside when it is larger, at the next start
+
+
+class ProcessFile(msgspec.Struct, rename="camel"):
+    pid: int
+    born: int  # clock ticks since boot
+    started_at: float
+    settings: dict[str, str]
+
+
+class LocalBroker:
+    """One broker: what is wanted of its process, and what is seen of it."""
+
+    def __init__(self, broker: int, rack: str, directory: Path, address: str, admin: str) -> None:
+        self.id = broker
+        self.rack = rack
+        self.directory = directory
+        self.address = address
+        self.admin = admin
+        self._child: subprocess.Popen[bytes] | None = None
+        self._running: ProcessFile | None = self._find()
+        self._ready = False
+        self._since = self._running.started_at if self._running else time.time()
+        self._stopping_since: float | None = None
+        self._restart_with: Mapping[str, str] | None = None
+        self._fast_ends = 0
+
+    # -- what is seen ------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What it was last started with; empty if never."""
+        found = self._running or self._read()
+        return found.settings if found else {}
+
+    @property
+    def pid(self) -> int | None:
+        return self._running.pid if self._running else None
+
+    def look(self, now: float) -> ObservedBroker:
+        """Notices ends and readiness, and carries restarts on; called in every pass."""
+        if self._running and not self._alive():
+            self._ended(now)
+        if self._running:
+            self._hurry(now)
+            ready = self._stopping_since is None and is_ready(self.admin)
+            if ready != self._ready:
+                self._ready, self._since = ready, now
+            if ready and now - self._running.started_at > FAST_S:
+                self._fast_ends = 0
+        phase = self._phase(now)
+        detail = self.last_words() if phase is Phase.CRASHED else ""
+        return ObservedBroker(
+            self.id, self.rack, phase, self._since, self.settings, detail, self.address
+        )
+
+    def _phase(self, now: float) -> Phase:
+        if self._running:
+            return Phase.READY if self._ready else Phase.STARTING
+        if self._fast_ends >= FAST_MAX:
+            pause = min(BACKOFF_MAX_S, 2.0 ** (self._fast_ends - FAST_MAX))
+            if now - self._since < pause:
+                return Phase.CRASHED
+        return Phase.STOPPED
+
+    def last_words(self) -> str:
+        with contextlib.suppress(OSError, IndexError):
+            with open(self.directory / "server.out", "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+                lines = file.read().decode(errors="replace").strip().splitlines()
+            return lines[-1].strip()
+        return ""
+
+    # -- what is done ------------------------------------------------------------------------------
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        assert self._running is None, f"broker {self.id} runs already"
+        properties = {n: v for n, v in settings.items() if not n.startswith("@")}
+        path = self.directory / "server.properties"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{n}={_escaped(v)}\n" for n, v in properties.items()))
+            self._put_output_aside()
+            with open(self.directory / "server.out", "ab") as output:
+                self._child = subprocess.Popen(
+                    [sys.executable, "-m", "odradek_broker.main", "--config", str(path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,  # Ctrl-C is for the runtime; it stops its brokers
+                )
+        except OSError as error:
+            raise LedgerError(f"broker {self.id} cannot be started: {error}") from error
+        now = time.time()
+        born = _born(self._child.pid) or 0
+        self._running = ProcessFile(self._child.pid, born, now, dict(settings))
+        write_json(self.directory / "process.json", self._running)
+        self._ready, self._since, self._stopping_since = False, now, None
+
+    def restart(self, settings: Mapping[str, str]) -> None:
+        """SIGTERM now; the start follows when it has ended (in `look`)."""
+        self._fast_ends = 0
+        if self._running is None:
+            self.start(settings)
+            return
+        self._restart_with = dict(settings)
+        self.stop()
+
+    def stop(self) -> None:
+        """SIGTERM; it hands its leaderships over and ends when it is ready to."""
+        if self._running and self._stopping_since is None:
+            self._stopping_since = time.time()
+            self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def wait(self, deadline_s: float = STOP_DEADLINE_S) -> None:
+        """Until it has ended; SIGKILL past the deadline."""
+        give_up = time.monotonic() + deadline_s
+        while self._running and self._alive():
+            if time.monotonic() > give_up:
+                self.kill()
+            time.sleep(0.02)
+        self._running, self._child, self._ready = None, None, False
+
+    def remove(self, *, with_data: bool) -> None:
+        for name in ("server.properties", "process.json", "server.out"):
+            (self.directory / name).unlink(missing_ok=True)
+        if with_data:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def _ended(self, now: float) -> None:
+        assert self._running is not None
+        ran_s = now - self._running.started_at
+        wanted, self._restart_with = self._restart_with, None
+        asked = self._stopping_since is not None
+        self._running, self._child, self._ready = None, None, False
+        self._stopping_since, self._since = None, now
+        if not asked:
+            self._fast_ends = self._fast_ends + 1 if ran_s < FAST_S else 0
+        if wanted is not None:
+            self.start(wanted)
+
+    def _hurry(self, now: float) -> None:
+        if self._stopping_since is not None and now - self._stopping_since > STOP_DEADLINE_S:
+            self.kill()
+
+    def _alive(self) -> bool:
+        assert self._running is not None
+        if self._child is not None:
+            return self._child.poll() is None
+        return _born(self._running.pid) == self._running.born
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._running and self._alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._running.pid, number)
+
+    def _find(self) -> ProcessFile | None:
+        """The process of an earlier runtime, if it is still at work."""
+        found = self._read()
+        return found if found and _born(found.pid) == found.born else None
+
+    def _read(self) -> ProcessFile | None:
+        try:
+            data = (self.directory / "process.json").read_bytes()
+            return msgspec.json.decode(data, type=ProcessFile)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def _put_output_aside(self) -> None:
+        output = self.directory / "server.out"
+        if output.exists() and output.stat().st_size > OUTPUT_BYTES_MAX:
+            output.replace(output.with_suffix(".out.1"))
+
+
+def is_ready(admin: str) -> bool:
+    """Whether the broker says that it is registered, caught up and unfenced."""
+    host, _, port = admin.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=READY_TIMEOUT_S)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _born(pid: int) -> int | None:
+    """When the process was born, in clock ticks since boot; None if there is none, or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _escaped(value: str) -> str:
+    """As a properties file wants it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
