@@ -8,12 +8,15 @@ import json
 import re
 import socket
 import urllib.error
+import urllib.parse
 import urllib.request
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 from confluent_kafka import TopicPartition
 
 from broker_tests.clients.support import (
+    admin_of,
     consume,
     consumer_of,
     create_topic,
@@ -53,6 +56,42 @@ def test_a_running_broker_is_healthy_and_ready(broker):
     assert get(broker, "/healthz") == (200, '{"healthy": true}')
     status, body = get(broker, "/readyz")
     assert (status, json.loads(body)) == (200, {"ready": True, "reasons": {}})
+
+
+def states(server, what, **query):
+    found = get(server, f"/v1/controller/{what}?" + urllib.parse.urlencode(query))
+    return found[0], json.loads(found[1])
+
+
+def test_states_of_partitions_and_replicas(broker, topic):
+    """Created, and deleted: the counts follow, and no step was illegal."""
+    before = states(broker, "partitions")[1]
+    create_topic(broker, topic, partitions=3)
+    status, found = states(broker, "partitions", topic=topic)
+    assert status == 200
+    assert (found["controller"], found["found"], found["illegal_transitions"]) == (1, 3, 0)
+    assert [item["partition"] for item in found["items"]] == [0, 1, 2]
+    for item in found["items"]:
+        assert item["state"] == "OnlinePartition"
+        assert item["topic"] == topic
+        assert item["transitions"] == 2  # New, Online
+        age_s = datetime.now(UTC) - datetime.fromisoformat(item["since"])
+        assert 0 <= age_s.total_seconds() < 60
+    assert found["transitions"] == before["transitions"] + 6
+    assert found["counts"]["OnlinePartition"] == before["counts"].get("OnlinePartition", 0) + 3
+
+    _, found = states(broker, "replicas", topic=topic, replica=1, state="OnlineReplica")
+    assert found["found"] == 3
+    assert found["items"][0]["replica"] == 1
+    assert states(broker, "replicas", topic=topic, replica=2)[1]["found"] == 0
+    assert len(states(broker, "replicas", topic=topic, limit=2)[1]["items"]) == 2
+    assert states(broker, "replicas", limit="many")[0] == 400
+
+    admin = admin_of(broker)
+    admin.delete_topics([topic])[topic].result(10)
+    wait_until(lambda: states(broker, "replicas")[1]["found"] == before["found"])
+    assert states(broker, "partitions", topic=topic)[1]["found"] == 0
+    assert states(broker, "replicas")[1]["illegal_transitions"] == 0
 
 
 def test_traffic_shows_in_the_metrics(broker, topic):

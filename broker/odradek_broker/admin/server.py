@@ -4,6 +4,7 @@
     GET /readyz    200 {"ready": true} when clients are served, else 503 with the reasons,
                    such as {"ready": false, "reasons": {"recovery": "12 of 400 logs loaded"}}
     GET /metrics   Prometheus
+    GET /v1/controller/partitions, /v1/controller/replicas    see controller_states.py
 
 aiohttp takes 0.3 s to import, more than the rest of the broker's start. So the socket is bound
 first (`main.py` does it), Kafka's listeners go up, and this module is imported after that.
@@ -20,6 +21,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from odradek_broker.admin import controller_states
 from odradek_broker.admin.metrics import BrokerCollector
 from odradek_broker.admin.state import Readiness
 from odradek_broker.handlers.context import BrokerContext
@@ -32,6 +34,7 @@ class AdminServer:
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
+        self._broker: BrokerContext | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -40,6 +43,7 @@ class AdminServer:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/v1/controller/{what:partitions|replicas}", self._controller_states)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
 
     async def start(self, sock: socket.socket) -> None:
@@ -51,6 +55,7 @@ class AdminServer:
         await self._runner.cleanup()
 
     def attach(self, broker: BrokerContext) -> None:
+        self._broker = broker
         self._registry.register(BrokerCollector(broker, self._readiness))
 
     async def _healthz(self, _: web.Request) -> web.Response:
@@ -61,6 +66,21 @@ class AdminServer:
         return web.json_response(
             {"ready": ready, "reasons": self._readiness.reasons}, status=200 if ready else 503
         )
+
+    async def _controller_states(self, request: web.Request) -> web.Response:
+        broker = self._broker
+        context = broker.controller.context if broker else None
+        if broker is None or context is None:
+            leader = broker.quorum.leader.leader_id if broker else None
+            message = "this broker is not the active controller"
+            return web.json_response({"error": message, "controller": leader}, status=404)
+        describe = getattr(controller_states, request.match_info["what"])
+        try:
+            found = describe(context, request.query)
+        except ValueError as error:
+            return web.json_response({"error": str(error)}, status=400)
+        who = {"controller": broker.node_id, "epoch": broker.controller.epoch}
+        return web.json_response(who | found)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(

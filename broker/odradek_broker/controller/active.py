@@ -13,7 +13,7 @@ the periodic work is next due. `now_ms` is monotonic.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from odradek_broker.controller import (
@@ -62,10 +62,11 @@ class ActiveController:
         rng: Random,
         cluster_id: str,
         now_ms: float,
+        wall_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.epoch = epoch
         self.latest = image  # all that was appended: decisions are made against it
-        self.context = ControllerContext(image)  # of all that is committed
+        self.context = ControllerContext(image, wall_ms)  # of all that is committed
         timeout_ms = settings.int("broker.session.timeout.ms")
         self.sessions = BrokerSessions(image, now_ms, timeout_ms)
         self._settings = settings

@@ -5,7 +5,7 @@ then each committed change moves what it concerns (`apply`), and heartbeats tell
 deletions brokers have carried out (`deletions.broker_at`). Read by metrics and the admin API.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from odradek_broker.controller.deletion import Deletions
 from odradek_broker.controller.partition_states import (
@@ -32,10 +32,11 @@ from odradek_broker.model.ids import BrokerId, TopicId
 
 
 class ControllerContext:
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, wall_ms: Callable[[], int] = lambda: 0) -> None:
+        """`wall_ms` only says to people since when a state is so."""
         self.image = image
-        self.replicas: ReplicaStates = replica_states()
-        self.partitions: PartitionStates = partition_states()
+        self.replicas: ReplicaStates = replica_states(wall_ms)
+        self.partitions: PartitionStates = partition_states(wall_ms)
         self.deletions = Deletions(self.replicas)
         for topic in image.topics.values():
             for index, partition in topic.partitions.items():

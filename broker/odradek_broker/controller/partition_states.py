@@ -10,7 +10,7 @@ NonExistent   not (or no more) known to the controller
 `context.py` moves partitions; `docs` draws the diagram from this table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -45,5 +45,5 @@ class PartitionKey(NamedTuple):
 PartitionStates = StateMachine[PartitionKey, PartitionState]
 
 
-def partition_states() -> PartitionStates:
-    return StateMachine(TRANSITIONS, absent=PartitionState.NON_EXISTENT)
+def partition_states(wall_ms: Callable[[], int] = lambda: 0) -> PartitionStates:
+    return StateMachine(TRANSITIONS, PartitionState.NON_EXISTENT, wall_ms)

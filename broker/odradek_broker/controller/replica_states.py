@@ -15,7 +15,7 @@ NonExistent          not (or no more) known to the controller
 `context.py` moves replicas; `docs` draws the diagram from this table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -60,5 +60,5 @@ class ReplicaKey(NamedTuple):
 ReplicaStates = StateMachine[ReplicaKey, ReplicaState]
 
 
-def replica_states() -> ReplicaStates:
-    return StateMachine(TRANSITIONS, absent=ReplicaState.NON_EXISTENT)
+def replica_states(wall_ms: Callable[[], int] = lambda: 0) -> ReplicaStates:
+    return StateMachine(TRANSITIONS, ReplicaState.NON_EXISTENT, wall_ms)

@@ -104,6 +104,7 @@ class ControllerService:
             rng=self._rng,
             cluster_id=self.cluster_id,
             now_ms=self._clock.monotonic_ms(),
+            wall_ms=self._clock.now_ms,
         )
         records = self._active.first_records()
         if records:
