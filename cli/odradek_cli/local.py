@@ -166,7 +166,7 @@ def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
         return
     for problem in report.problems:
         print(f"refuse: {problem}")
-    for key, found in report.founds.items():
+    for key, found in report.clusters.items():
         print(f"KafkaCluster {key}: " + ("" if found.plan else "nothing to do"))
         for line in found.plan:
             print(f"  {line}")
