@@ -26,6 +26,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import BrokerResponseError, KafkaError, for_code
 from kafka.net.compat import KafkaNetClient
 
+from odradek_operator.cluster import kafka_sockets
 from odradek_operator.cluster.kafka_requests import RemoveRaftVoterRequest, UnregisterBrokerRequest
 from odradek_operator.observed import (
     BrokerSetting,
@@ -48,6 +49,7 @@ MIN_ISR = "min.insync.replicas"
 _DONE = frozenset({"TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PARTITION"})
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs every broker that restarts
+kafka_sockets.install()
 
 
 class AdminError(Exception):

@@ -24,7 +24,7 @@ from odradek_operator.cluster.local.ledger import (
 )
 from odradek_operator.cluster.local.processes import LocalBroker
 from odradek_operator.desired.build import DesiredCluster, Endpoint, Known
-from odradek_operator.observed import ObservedBroker, Phase
+from odradek_operator.observed import ObservedBroker
 
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
@@ -125,6 +125,13 @@ class LocalPlatform:
         for found in self._brokers.values():
             found.wait()
 
+    def kill_all(self) -> None:
+        """kill -9: a power cut for one machine; what is on disk is what there is."""
+        for found in self._brokers.values():
+            found.kill()
+        for found in self._brokers.values():
+            found.wait()
+
     # -- ports -------------------------------------------------------------------------------------
 
     def _broker(self, broker: int, rack: str) -> LocalBroker:
@@ -154,10 +161,3 @@ def _free_port(taken: set[int]) -> int:
                 continue
         if port not in taken:
             return port
-
-
-def phases(brokers: Mapping[int, ObservedBroker]) -> dict[Phase, list[int]]:
-    found: dict[Phase, list[int]] = {}
-    for broker in brokers.values():
-        found.setdefault(broker.phase, []).append(broker.id)
-    return found
