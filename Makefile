@@ -37,6 +37,7 @@ check: .venv/.stamp ## lint, formatting, types and the layering of the packages
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m odradek_operator.api.crd --check
 
 format: .venv/.stamp ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix .

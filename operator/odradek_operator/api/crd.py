@@ -1,4 +1,5 @@
-"""CRDs from the types: `python -m odradek_operator.api.crd` writes crds/*.yaml (`make gen`).
+"""CRDs from the types: `python -m odradek_operator.api.crd` writes crds/*.yaml (`make gen`);
+with --check it only compares (`make check`).
 
 msgspec gives JSON schema; Kubernetes wants the structural subset of OpenAPI v3: references are
 put in place, null becomes "may be left out", and an object whose fields all have defaults gets
@@ -140,12 +141,20 @@ def _structural(
     return own
 
 
-def main() -> int:
-    CRDS.mkdir(exist_ok=True)
+def main(arguments: list[str]) -> int:
+    stale = []
     for kind in KINDS.values():
-        (CRDS / crd_file(kind)).write_text(crd_text(kind))
+        path = CRDS / crd_file(kind)
+        if not path.exists() or path.read_text() != crd_text(kind):
+            stale.append(path.name)
+            if "--check" not in arguments:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(crd_text(kind))
+    if stale and "--check" in arguments:
+        print(f"crds/ is not what the types say ({', '.join(stale)}): run `make gen`")
+        return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

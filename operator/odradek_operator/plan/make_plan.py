@@ -31,7 +31,7 @@ def make_plan(
     kafka = observed.kafka
     if kafka is None:
         if starts:
-            return starts
+            return (*starts, *_topics_later(topics))
         if isinstance(decision, Restart) or any(
             b.phase is not Phase.READY for b in observed.brokers.values()
         ):
@@ -92,6 +92,13 @@ def _start(desired: DesiredCluster, observed: Observed) -> Plan:
         say = f"{listed(stopped, 'broker')} {'do' if len(stopped) > 1 else 'does'} not run"
         plan = (*plan, StartBrokers(tuple(stopped), Reason("BrokerStopped", say)))
     return plan
+
+
+def _topics_later(topics: Sequence[DesiredTopic]) -> Plan:
+    names = [t.name for t in topics if not t.delete]
+    if not names:
+        return ()
+    return (Wait(Reason("TopicsLater", f"{listed(names, 'topic')} when the cluster answers")),)
 
 
 def _rebalance(desired: DesiredCluster, kafka: Kafka, decision: Decision) -> Plan:

@@ -1,0 +1,142 @@
+"""odradek local and plan, as a user types them: real processes, Ctrl-C, a killed runtime."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from broker_tests.harness import answers_api_versions
+
+DEADLINE_S = 60.0
+MANIFESTS = """
+apiVersion: odradek.dev/v1alpha1
+kind: KafkaCluster
+metadata: {name: main}
+spec: {brokers: 1}
+---
+apiVersion: odradek.dev/v1alpha1
+kind: Topic
+metadata: {name: orders}
+spec: {cluster: {name: main}, partitions: 2}
+"""
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    directory = tmp_path / "m"
+    directory.mkdir()
+    (directory / "all.yaml").write_text(MANIFESTS)
+    return directory
+
+
+def odradek(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek_cli", *args],
+        capture_output=True, text=True, timeout=DEADLINE_S + 60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_until(what: str, true: object) -> None:
+    assert callable(true)
+    give_up = time.monotonic() + DEADLINE_S
+    while not true():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.05)
+
+
+def test_up_status_plan_down(manifests: Path) -> None:
+    where = ("-f", str(manifests))
+    assert odradek("plan", *where).stdout == (
+        "KafkaCluster default/main: \n"
+        "  start broker 0: broker 0 does not exist yet\n"
+        "  wait: topic orders when the cluster answers\n"
+    )
+    assert not (manifests / ".odradek").exists(), "a plan changes nothing"
+    up = odradek("local", "up", "--detach", *where)
+    key, bootstrap = up.stdout.split()
+    assert key == "default/main"
+    assert answers_api_versions(bootstrap)
+    try:
+        found = json.loads(odradek("local", "status", "--json", *where).stdout)
+        assert found["clusters"][key]["topics"]["default/orders"]["partitions"] == 2
+        said = odradek("local", "status", *where).stdout
+        assert "1 of 1 brokers ready" in said
+        assert odradek("local", "plan", *where).stdout == (
+            "KafkaCluster default/main: nothing to do\n"
+        )
+        again = odradek("local", "up", *where, code=1)
+        assert f"pid {found['pid']}" in again.stderr
+    finally:
+        odradek("local", "down", "--delete", *where)
+    assert gone(found["pid"])
+    assert all(gone(pid) for pid in found["clusters"][key]["pids"].values())
+    assert not (manifests / ".odradek").exists()
+    assert "no runtime works" in odradek("local", "status", *where, code=1).stderr
+
+
+def test_ctrl_c_stops_the_brokers_and_a_killed_runtime_leaves_them_to_down(
+    manifests: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    where = ("-f", str(manifests), "--state", str(state))
+
+    def up() -> tuple[subprocess.Popen[bytes], list[int]]:
+        (state / "status.json").unlink(missing_ok=True)
+        with open(tmp_path / "up.out", "ab") as output:
+            runtime = subprocess.Popen(
+                [sys.executable, "-m", "odradek_cli", "local", "up", *where],
+                stdout=output, stderr=output,
+            )  # fmt: skip
+
+        def ready() -> bool:
+            try:
+                found = json.loads((state / "status.json").read_text())["clusters"]
+            except (OSError, ValueError, KeyError):
+                return False
+            return any(c["status"].get("readyBrokers") == 1 for c in found.values())
+
+        wait_until("one broker is ready", ready)
+        found = json.loads((state / "status.json").read_text())["clusters"]["default/main"]
+        return runtime, list(found["pids"].values())
+
+    runtime, pids = up()
+    runtime.send_signal(signal.SIGINT)
+    assert runtime.wait(DEADLINE_S) == 0
+    assert all(gone(pid) for pid in pids)
+    assert "clients reach it at 127.0.0.1:" in (tmp_path / "up.out").read_text()
+
+    runtime, pids = up()
+    runtime.kill()
+    runtime.wait()
+    assert not any(gone(pid) for pid in pids), "brokers outlive their runtime"
+    assert "stopped 1 brokers" in odradek("local", "down", *where).stderr
+    assert all(gone(pid) for pid in pids)
+
+
+def test_what_is_wrong_is_said_in_one_line(manifests: Path) -> None:
+    (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "brokrs: 1"))
+    for command in (("plan",), ("local", "up"), ("local", "up", "--detach"), ("local", "plan")):
+        said = odradek(*command, "-f", str(manifests), code=1).stderr
+        assert said == (
+            "odradek: all.yaml: KafkaCluster default/main: spec.brokrs: no such field; did you "
+            "mean brokers?\n"
+        )
+    assert "no such file" in odradek("plan", "-f", "/nowhere.yaml", code=1).stderr
+    (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "engine: apache"))
+    said = odradek("local", "up", "-f", str(manifests), code=1).stderr
+    assert "spec.engine: Apache Kafka runs on Kubernetes" in said
