@@ -39,7 +39,12 @@ RACKS = ("a", "b", "c")
 class TestSite:
     """Addresses as on Kubernetes; nobody listens there."""
 
-    def endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
+    def endpoints(
+        self, brokers: Mapping[int, str], spec: KafkaClusterSpec
+    ) -> Mapping[int, Endpoint]:
+        return {b: self._endpoint(b, spec) for b in {*brokers, *range(16)}}
+
+    def _endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
         address = f"main-{broker}:{spec.listeners.port}"
         dirs = tuple(f"/data/{n}" for n in range(spec.storage.volumes))
         listener = f"PLAINTEXT://:{spec.listeners.port}"

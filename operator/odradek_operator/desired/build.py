@@ -39,7 +39,10 @@ class Endpoint:
 
 
 class Site(Protocol):
-    def endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint: ...
+    def endpoints(
+        self, brokers: Mapping[int, str], spec: KafkaClusterSpec
+    ) -> Mapping[int, Endpoint]:
+        """Of these brokers (id → rack), all that should be there, and of all that ever were."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,8 @@ def build(
         TEMPLATE: _template(spec),
         RESTART: resource.annotations.get(RESTART_ANNOTATION, ""),
     }
-    addresses = {b: site.endpoint(b, spec).address for b in {*placement.brokers, *formation}}
+    endpoints = site.endpoints(placement.brokers, spec)
+    addresses = {b: endpoint.address for b, endpoint in endpoints.items()}
     brokers = {
         broker: DesiredBroker(
             broker,
@@ -115,7 +119,7 @@ def build(
             addresses[broker],
             {
                 **shared,
-                **_own_settings(broker, rack, site.endpoint(broker, spec)),
+                **_own_settings(broker, rack, endpoints[broker]),
                 **_discovery(broker, placement, formation, addresses),
             },
         )
@@ -191,7 +195,7 @@ def _discovery(
     broker: int, placement: Placement, formation: Sequence[int], addresses: Mapping[int, str]
 ) -> dict[str, str]:
     if broker in formation:
-        voters = ",".join(f"{b}@{addresses[b]}" for b in formation)
+        voters = ",".join(f"{b}@{addresses[b]}" for b in formation if b in addresses)
         return {"controller.quorum.voters": voters}
     servers = ",".join(addresses[b] for b in placement.brokers if b != broker)
     return {"controller.quorum.bootstrap.servers": servers}

@@ -65,7 +65,12 @@ class LocalPlatform:
         now = time.time()
         return {b: broker.look(now) for b, broker in self._brokers.items()}
 
-    def endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
+    def endpoints(
+        self, brokers: Mapping[int, str], spec: KafkaClusterSpec
+    ) -> Mapping[int, Endpoint]:
+        return {b: self._endpoint(b, spec) for b in {*brokers, *self.ledger.brokers}}
+
+    def _endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
         port, admin_port = self._ports_of(broker)
         listener = f"PLAINTEXT://{HOST}:{port}"
         data = self.directory / f"broker-{broker}"
