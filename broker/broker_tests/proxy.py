@@ -1,8 +1,9 @@
 """A TCP proxy in front of a broker that knows who calls, and can keep some callers away.
 
 Cluster tests put one before every node. The caller is known by the client id in its first
-request. `block` swallows what it sends and what it would be answered (a network that drops
-packets), `cut` closes its connections (a network that says no), `heal` ends both.
+request. `block` holds back what it sends and what it would be answered (a network that drops
+packets), `mute` only the answers, `cut` closes its connections (a network that says no), `heal`
+ends all of that. What was held back arrives then, late, as after TCP's retransmissions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 Says = Callable[[str], bool]  # by client id
@@ -25,6 +26,7 @@ class Proxy:
         self.target_port = target_port
         self.port = 0
         self._blocked: Says = nobody
+        self._muted: Says = nobody
         self._cut: Says = nobody
         self._healed = asyncio.Event()
         self._links: dict[asyncio.Task[None], str] = {}
@@ -42,6 +44,11 @@ class Proxy:
         self._healed.clear()
         self._blocked = who
 
+    def mute(self, who: Says) -> None:
+        """What they ask arrives and is done; they never hear of it."""
+        self._healed.clear()
+        self._muted = who
+
     def cut(self, who: Says) -> None:
         self._cut = who
         for task, client_id in tuple(self._links.items()):
@@ -49,7 +56,7 @@ class Proxy:
                 task.cancel()
 
     def heal(self) -> None:
-        self._blocked = self._cut = nobody
+        self._blocked = self._muted = self._cut = nobody
         self._healed.set()
 
     async def stop(self) -> None:
@@ -92,8 +99,8 @@ class Proxy:
             await loop.sock_connect(server, ("127.0.0.1", self.target_port))
             await loop.sock_sendall(server, sent)
             copies += (
-                loop.create_task(self._copy(client_id, client, server)),
-                loop.create_task(self._copy(client_id, server, client)),
+                loop.create_task(self._copy(client_id, client, server, self._while_blocked)),
+                loop.create_task(self._copy(client_id, server, client, self._while_muted)),
             )
             await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
         except OSError:
@@ -121,13 +128,23 @@ class Proxy:
                 raise OSError("gone before it said anything")
             data += more
 
-    async def _copy(self, client_id: str, source: socket.socket, target: socket.socket) -> None:
+    async def _copy(
+        self,
+        client_id: str,
+        source: socket.socket,
+        target: socket.socket,
+        hold: Callable[[str], Awaitable[None]],
+    ) -> None:
         loop = asyncio.get_running_loop()
         with suppress(OSError):
             while data := await loop.sock_recv(source, 1 << 16):
-                await self._while_blocked(client_id)
+                await hold(client_id)
                 await loop.sock_sendall(target, data)
 
     async def _while_blocked(self, client_id: str) -> None:
         while self._blocked(client_id):
+            await self._healed.wait()
+
+    async def _while_muted(self, client_id: str) -> None:
+        while self._blocked(client_id) or self._muted(client_id):
             await self._healed.wait()

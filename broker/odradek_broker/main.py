@@ -131,6 +131,7 @@ class Broker:
         )
         self._channels: list[ControllerChannel] = []
         self._lifecycle = self._build_lifecycle()
+        self._partitions.cut_off = lambda: self._lifecycle.cut_off
         self._replication = self._build_replication()
         self._context = self._build_context()
         self._server = Server(self._context, build_handlers(self._metrics), loop)

@@ -227,6 +227,15 @@ def test_topics_are_not_created_on_first_use_when_forbidden(
     assert topic not in admin_of(broker).list_topics(timeout=DEADLINE_S).topics
 
 
+def test_more_in_sync_replicas_asked_for_than_there_are_replicas(
+    broker: Server, topic: str
+) -> None:
+    """As many as there are is enough, in Apache Kafka too."""
+    create_topic(broker, topic, config={"min.insync.replicas": "3"})
+    produce(broker, topic, [b"v"], acks="all")
+    assert [m.value() for m in consume(broker, topic, 1)] == [b"v"]
+
+
 def test_compacted_topics_want_keys(broker: Server, topic: str) -> None:
     create_topic(broker, topic, config={"cleanup.policy": "compact"})
     produce(broker, topic, [Rec(b"v", b"k")])

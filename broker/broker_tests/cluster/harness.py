@@ -196,6 +196,15 @@ class Cluster:
     def leader(self, topic: str, partition: int) -> int:
         return int(self.partitions(topic)[partition].leader_id)
 
+    def leader_seen_by(self, node_id: int, topic: str, partition: int) -> int:
+        """The leader of a partition as this broker knows it."""
+        request = Struct(
+            topics=[Struct(topic_id=None, name=topic)], allow_auto_topic_creation=False
+        )
+        (described,) = self.ask(node_id, METADATA, 12, request).topics
+        found = {p.partition_index: p.leader_id for p in described.partitions}
+        return int(found[partition])
+
     def quorum(self, *, of: int | None = None) -> Struct:
         """DescribeQuorum's answer about the metadata log, from any broker or a certain one."""
         topics = [Struct(topic_name=METADATA_TOPIC, partitions=[Struct(partition_index=0)])]

@@ -333,3 +333,30 @@ def test_the_controller_is_told_of_the_directory_it_does_not_know(
     assert replication.directories == [(0, own)]
     metadata.commit(PartitionChangeRecord(0, TOPIC_ID, directories=(own, UUID(int=1))))
     assert len(replication.directories) == 1
+
+
+def test_a_leader_left_behind_sends_its_producers_away(
+    node: Node, metadata: Metadata, clock: ManualClock, scheduler: ManualScheduler
+) -> None:
+    """Neither a controller nor a follower is heard: nothing can be committed here any more."""
+    metadata.commit(register(ONE), register(TWO), *topic(replicas=(ONE, TWO)))
+    node.service.start_timers()
+    partition = node.partition()
+    waiter = Waiter()
+    info = partition.append(memoryview(batch("v")), NOW_MS)
+    partition.when_committed(info.first_offset, waiter, 0)
+    node.service.mark_dirty(partition)
+    scheduler.advance(10_000)
+    assert waiter.outcomes == []  # followers are silent, but the controller may shrink the ISR
+    assert not node.service.leads_in_vain(partition)
+
+    node.service.cut_off = lambda: True
+    fetched = replica_state.FollowerFetched(TWO, 102, 0, 0, partition.log.log_end_offset)
+    node.service.step(partition, fetched)
+    scheduler.advance(1_000)
+    assert not node.service.leads_in_vain(partition)  # the follower is there: it may succeed
+    assert waiter.outcomes == []
+    scheduler.advance(5_000)
+    assert node.service.leads_in_vain(partition)
+    assert waiter.outcomes == [(0, ErrorCode.not_leader_or_follower)]
+    assert partition.leading is not None  # it is not for this broker to say that it leads no more

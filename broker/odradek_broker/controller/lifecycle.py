@@ -130,6 +130,11 @@ class BrokerLifecycle:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    @property
+    def cut_off(self) -> bool:
+        """No controller has answered for a session: others may lead what this broker leads."""
+        return self._unheard_ms >= self._settings.int("broker.session.timeout.ms")
+
     # -- registration -----------------------------------------------------------------------------
 
     async def _register(self) -> int:

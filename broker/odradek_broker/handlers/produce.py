@@ -103,6 +103,8 @@ class ProduceCall(Ticket):
                 raise KafkaError(ErrorCode.unsupported_compression_type)
         if self._acks == ACKS_ALL:
             partition.check_in_sync_replicas()
+            if self._ctx.broker.partitions.leads_in_vain(partition):
+                raise KafkaError(ErrorCode.not_leader_or_follower)
         info = partition.append(records, now_ms)
         number = len(self._results)
         self._results.append(

@@ -245,6 +245,15 @@ class ReplicaState:
     def under_min_isr(self) -> bool:
         return len(self.isr) < self.effective_min_isr
 
+    def misses_follower(self, now_ms: float, silent_ms: float) -> bool:
+        """Whether one whose acknowledgement every commit needs has been silent for so long."""
+        oldest_ms = now_ms - silent_ms
+        return any(
+            max(follower.fetched_ms, follower.caught_up_ms) < oldest_ms
+            for replica, follower in self.followers.items()
+            if replica in self.maximal_isr
+        )
+
     def commit_error(self) -> ErrorCode:
         """What a write with acks=all is answered when the high watermark has passed it."""
         if len(self.maximal_isr) < self.effective_min_isr:

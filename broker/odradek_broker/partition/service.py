@@ -11,7 +11,7 @@ What needs the network is the business of `replication/`, which attaches itself 
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -47,7 +47,7 @@ from odradek_broker.runtime.tasks import Scheduler, Threads
 logger = logging.getLogger(__name__)
 
 # How soon a failed log directory is noticed that nobody wrote to.
-DIRECTORY_CHECK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 
 
 class Replication(Protocol):
@@ -92,6 +92,8 @@ class PartitionService:
         self.by_id: dict[tuple[bytes, int], Partition] = {}
         self.leader_throttle = ReplicationThrottle(Direction.LEADER, node_id, settings)
         self.follower_throttle = ReplicationThrottle(Direction.FOLLOWER, node_id, settings)
+        # Whether no controller answers this broker; set by main.py.
+        self.cut_off: Callable[[], bool] = lambda: False
         self.refused_commands = 0
         self.isr_expands = 0
         self.isr_shrinks = 0
@@ -124,7 +126,7 @@ class PartitionService:
             self._check_directory(partition)
 
     def start_timers(self) -> None:
-        self._scheduler.call_later(DIRECTORY_CHECK_SECONDS, self._check_directories)
+        self._scheduler.call_later(CHECK_SECONDS, self._check)
         self._scheduler.call_later(self._isr_check_seconds(), self._check_isr)
 
     # --- what the metadata log says ---------------------------------------------------------
@@ -466,12 +468,29 @@ class PartitionService:
 
         self._threads.run(partition.log.flush, done)
 
-    # --- directories that fail ----------------------------------------------------------------
+    # --- a leader that was left behind ----------------------------------------------------------
 
-    def _check_directories(self) -> None:
+    def leads_in_vain(self, partition: Partition) -> bool:
+        """No controller answers this broker, and an in-sync follower is silent: without a
+        controller the ISR cannot shrink, so nothing more is committed here, and somebody else
+        probably leads by now. Clients who heard only of timeouts would come back here for ever.
+        """
+        if not self.cut_off() or partition.leading is None:
+            return False
+        silent_ms = self._settings.int("broker.session.timeout.ms")
+        return partition.leading.misses_follower(self._clock.monotonic_ms(), silent_ms)
+
+    def _check(self) -> None:
+        """Once a second: directories that failed without a write, leaders left behind."""
         for log_dir in self.logs.offline_dirs:
             self._leave_directory(log_dir.path)
-        self._scheduler.call_later(DIRECTORY_CHECK_SECONDS, self._check_directories)
+        if self.cut_off():
+            for partition in self.by_name.values():
+                if self.leads_in_vain(partition):
+                    partition.refuse_waiters(ErrorCode.not_leader_or_follower)
+        self._scheduler.call_later(CHECK_SECONDS, self._check)
+
+    # --- directories that fail ----------------------------------------------------------------
 
     def directory_failed(self, error: LogDirError) -> None:
         logger.error("%s", error)
