@@ -41,9 +41,10 @@ from odradek_operator.cluster.local.ledger import LedgerError, TopicEntry, write
 from odradek_operator.cluster.local.platform import LocalPlatform
 from odradek_operator.desired.build import DesiredTopic, accepts, build_topic, topic_cluster
 from odradek_operator.plan.explain import explain
-from odradek_operator.plan.status import cluster_status, topic_status
+from odradek_operator.plan.status import cluster_status, topic_statuses
 
 BUSY_S, IDLE_S = 0.2, 1.0  # between passes, with and without something in the plan
+IDLE_SHARE = 0.05  # of a core, at most, for looking at a cluster with nothing to do
 DEFAULT_STATE = ".odradek"
 
 
@@ -126,11 +127,13 @@ class LocalCluster:
 
     def report(self, seen: Seen, failures: list[str]) -> ClusterReport:
         self.status = cluster_status(seen.desired, seen.observed, seen.plan, self.status)
-        self.topic_statuses = {
-            t.owner: topic_status(t, seen.observed, seen.plan, seen.record.managed_topics,
-                                  self.topic_statuses.get(t.owner))
-            for t in seen.topics if not t.delete
-        }  # fmt: skip
+        self.topic_statuses = topic_statuses(
+            [t for t in seen.topics if not t.delete],
+            seen.observed,
+            seen.plan,
+            seen.record.managed_topics,
+            self.topic_statuses,
+        )
         lines = [explain(action) for action in seen.plan]
         pids = self.platform.pids()
         return ClusterReport(self.status, lines, self.topic_statuses, failures, pids)
@@ -184,9 +187,11 @@ class LocalRuntime:
 
     def run(self, show: Callable[[Report], None] = lambda _: None) -> None:
         while not self._stop.is_set():
+            before = time.process_time()
             show(self.one_pass())
+            cost = time.process_time() - before
             busy = any(c.plan for c in self.report.clusters.values()) or self.report.problems
-            self._stop.wait(BUSY_S if busy else IDLE_S)
+            self._stop.wait(BUSY_S if busy else max(IDLE_S, cost / IDLE_SHARE))
 
     def stop_brokers(self) -> None:
         """All brokers of all clusters; the active controller last, it hears the others out."""
@@ -205,11 +210,14 @@ class LocalRuntime:
             seen = cluster.look(self.topics.get(key, []))
             try:
                 cluster.write_down(seen)
-                self._publish(key, cluster.report(seen, []), report)  # said before it is done
+                said = cluster.report(seen, [])
+                self._publish(key, said, report)  # said before it is done
                 failures = act(seen, cluster.platform, cluster.admin)
             except LedgerError as error:
-                failures = [str(error)]
-            report.clusters[key] = cluster.report(seen, failures)
+                said, failures = cluster.report(seen, []), [str(error)]
+            report.clusters[key] = msgspec.structs.replace(
+                said, failures=failures, pids=cluster.platform.pids()
+            )
         self._publish("", None, report)
         return self.report
 

@@ -15,7 +15,7 @@ from odradek_operator.api.base import Condition
 from odradek_operator.api.kafka_cluster import BrokerStatus, KafkaClusterStatus, RollingStatus
 from odradek_operator.api.topic import TopicStatus
 from odradek_operator.desired.build import DesiredCluster, DesiredTopic
-from odradek_operator.observed import NO_LEADER, Kafka, Observed, Phase
+from odradek_operator.observed import NO_LEADER, Kafka, Observed, Partition, Phase
 from odradek_operator.plan.actions import Elect, Plan, Reason, Refuse, Restart, Wait, listed
 from odradek_operator.plan.make_plan import roll_view
 from odradek_operator.plan.replicas import shares_rack
@@ -61,38 +61,38 @@ def cluster_status(
     )  # fmt: skip
 
 
-def topic_status(
-    topic: DesiredTopic,
+def topic_statuses(
+    topics: Sequence[DesiredTopic],
     observed: Observed,
     plan: Plan,
     owned: Mapping[str, str],
-    before: TopicStatus | None = None,
-    generation: int = 0,
-) -> TopicStatus:
-    kafka = observed.kafka
-    found = kafka.topics.get(topic.name) if kafka else None
-    refusals = [a.reason for a in plan if isinstance(a, Refuse) and a.subject == topic.owner]
-    if refusals:
-        ready = ("Ready", "False", refusals[0])
-    elif kafka is None:
-        ready = ("Ready", "Unknown", Reason("NoAnswer", "the cluster does not answer"))
-    elif found is None:
-        ready = ("Ready", "False", Reason("TopicMissing", "the topic is not made yet"))
-    else:
-        ready = _topic_ready(topic, kafka)
-    factors = [len(p.target) for p in (kafka.partitions if kafka else ())
-               if p.id.topic == topic.name]  # fmt: skip
-    return TopicStatus(
-        observed_generation=generation,
-        conditions=conditions([ready], before.conditions if before else [], generation,
-                              observed.now),
-        topic_name=topic.name,
-        topic_id=found.topic_id if found else "",
-        partitions=found.partitions if found else 0,
-        replication_factor=min(factors, default=0),
-        managed=owned.get(topic.name) == topic.owner,
-        dynamic_config=sorted(topic.config),
-    )  # fmt: skip
+    before: Mapping[str, TopicStatus] | None = None,
+    generations: Mapping[str, int] | None = None,
+) -> dict[str, TopicStatus]:
+    """By resource, "namespace/name". All at once: there may be thousands."""
+    partitions: dict[str, list[Partition]] = {}
+    for partition in observed.kafka.partitions if observed.kafka else ():
+        partitions.setdefault(partition.id.topic, []).append(partition)
+    refused = {a.subject: a.reason for a in reversed(plan) if isinstance(a, Refuse)}
+    made = {}
+    for topic in topics:
+        own = partitions.get(topic.name, [])
+        old = (before or {}).get(topic.owner)
+        generation = (generations or {}).get(topic.owner, 0)
+        ready = _topic_ready(topic, observed.kafka, own, refused.get(topic.owner))
+        found = observed.kafka.topics.get(topic.name) if observed.kafka else None
+        made[topic.owner] = TopicStatus(
+            observed_generation=generation,
+            conditions=conditions([ready], old.conditions if old else [], generation,
+                                  observed.now),
+            topic_name=topic.name,
+            topic_id=found.topic_id if found else "",
+            partitions=len(own),
+            replication_factor=min((len(p.target) for p in own), default=0),
+            managed=owned.get(topic.name) == topic.owner,
+            dynamic_config=sorted(topic.config),
+        )  # fmt: skip
+    return made
 
 
 Found = tuple[str, str, Reason]  # type, status, reason
@@ -204,8 +204,15 @@ def _preferred_leaders(observed: Observed) -> Found:
     return "PreferredLeaders", "False", Reason("NotPreferred", say)
 
 
-def _topic_ready(topic: DesiredTopic, kafka: Kafka) -> Found:
-    own = [p for p in kafka.partitions if p.id.topic == topic.name]
+def _topic_ready(
+    topic: DesiredTopic, kafka: Kafka | None, own: list[Partition], refused: Reason | None
+) -> Found:
+    if refused is not None:
+        return "Ready", "False", refused
+    if kafka is None:
+        return "Ready", "Unknown", Reason("NoAnswer", "the cluster does not answer")
+    if topic.name not in kafka.topics:
+        return "Ready", "False", Reason("TopicMissing", "the topic is not made yet")
     offline = [p.id for p in own if p.leader == NO_LEADER]
     if offline:
         say = f"{len(offline)} partitions have no leader: {listed(offline)}"

@@ -58,7 +58,10 @@ def plan_topics(
     kafka = observed.kafka
     assert kafka is not None
     owned = claims(topics, observed)
-    refused = [r for topic in topics if (r := _refusal(topic, owned, topics, kafka, brokers))]
+    rivals: dict[str, list[str]] = defaultdict(list)
+    for topic in topics:
+        rivals[topic.name].append(topic.owner)
+    refused = [r for topic in topics if (r := _refusal(topic, owned, rivals, kafka, brokers))]
     blocked = {refusal.subject for refusal in refused}
     own = [t for t in topics if owned.get(t.name) == t.owner and t.owner not in blocked]
     keep = [t for t in own if not t.delete]
@@ -76,7 +79,7 @@ def plan_topics(
 def _refusal(
     topic: DesiredTopic,
     owned: Mapping[str, str],
-    topics: Sequence[DesiredTopic],
+    wanted_by: Mapping[str, list[str]],
     kafka: Kafka,
     brokers: Mapping[int, str],
 ) -> Refuse | None:
@@ -87,7 +90,7 @@ def _refusal(
 
     if topic.delete:
         return None
-    rivals = sorted(t.owner for t in topics if t.name == topic.name and t.owner != topic.owner)
+    rivals = sorted(owner for owner in wanted_by[topic.name] if owner != topic.owner)
     if rivals and owned.get(topic.name) != topic.owner:
         return refuse("NameConflict", f"topic {topic.name} is also wanted by {listed(rivals)}")
     found = kafka.topics.get(topic.name)

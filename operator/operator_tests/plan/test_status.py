@@ -8,7 +8,7 @@ from odradek_operator.api.kafka_cluster import KafkaClusterStatus
 from odradek_operator.desired.build import DesiredCluster, Known
 from odradek_operator.observed import Observed, Phase
 from odradek_operator.plan.make_plan import make_plan
-from odradek_operator.plan.status import cluster_status, instant, topic_status
+from odradek_operator.plan.status import cluster_status, instant, topic_statuses
 from operator_tests.worlds import NOW, P, cluster, running, spread, topic, with_phase
 
 
@@ -91,11 +91,12 @@ def test_a_roll_says_what_it_waits_for_and_since_when() -> None:
 def test_topics() -> None:
     observed = running(SIX, *TOPIC)
     wanted = topic("orders", adopt=True)
-    found = topic_status(wanted, observed, (), {"orders": "default/orders"})
+    owned = {"orders": "default/orders"}
+    found = topic_statuses([wanted], observed, (), owned)["default/orders"]
     assert (found.partitions, found.replication_factor, found.managed) == (6, 3, True)
     assert found.conditions[0].status == "True"
     stranger = topic("orders")
     plan = make_plan(SIX, observed, [stranger])
-    refused = topic_status(stranger, observed, plan, {})
+    refused = topic_statuses([stranger], observed, plan, {})["default/orders"]
     assert refused.conditions[0].reason == "TopicExists"
     assert not refused.managed

@@ -32,11 +32,12 @@ KAFKA, EXTERNAL, ADMIN = "kafka", "external", "admin"  # names of ports
 
 @dataclass(frozen=True)
 class Rack:
-    """The StatefulSet of a rack. `ids` only grows; those past `replicas` have no pod now."""
+    """The StatefulSet of a rack. `ids` only grows: an id is the same pod, and volume, for life."""
 
     name: str
-    ids: tuple[int, ...]
-    replicas: int
+    ids: tuple[int, ...] = ()
+    replicas: int = 0
+    removed: frozenset[int] = frozenset()  # ids that are brokers no more; their volumes may be kept
 
 
 def manifests(
@@ -96,7 +97,9 @@ def _statefulset(desired: DesiredCluster, rack: Rack, config: str, image: str) -
         desired, "apps/v1", "StatefulSet", names.statefulset_name(desired.name, rack.name)
     )
     made["metadata"]["annotations"] = {
+        names.RACK_ANNOTATION: rack.name,
         names.BROKER_IDS_ANNOTATION: ",".join(map(str, rack.ids)),
+        names.REMOVED_IDS_ANNOTATION: ",".join(map(str, sorted(rack.removed))),
     }
     made["metadata"]["labels"] |= _rack_label(rack)
     keep = "Retain" if spec.storage.deletion_policy == "Retain" else "Delete"
@@ -109,7 +112,7 @@ def _statefulset(desired: DesiredCluster, rack: Rack, config: str, image: str) -
         # A volume of a broker that leaves is deleted by the plan, once its data is elsewhere.
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": keep, "whenScaled": "Retain"},
         "template": _pod_template(desired, rack, config, image),
-        "volumeClaimTemplates": [_claim(spec, n) for n in range(spec.storage.volumes)],
+        "volumeClaimTemplates": [_claim(desired, rack, n) for n in range(spec.storage.volumes)],
     }
     return made
 
@@ -255,14 +258,21 @@ def _spread(desired: DesiredCluster, rack: Rack) -> Object:
     }
 
 
-def _claim(spec: KafkaClusterSpec, volume: int) -> Object:
+def _claim(desired: DesiredCluster, rack: Rack, volume: int) -> Object:
+    """It says whose data is on it: all that is left when a cluster is deleted and made again."""
+    storage = desired.spec.storage
     made: Object = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": spec.storage.size}},
+        "resources": {"requests": {"storage": storage.size}},
     }
-    if spec.storage.class_name is not None:
-        made["storageClassName"] = spec.storage.class_name
-    return {"metadata": {"name": f"data-{volume}"}, "spec": made}
+    if storage.class_name is not None:
+        made["storageClassName"] = storage.class_name
+    metadata = {
+        "name": f"data-{volume}",
+        "labels": {**names.labels(desired.name), names.CLUSTER_ID_LABEL: desired.cluster_id},
+        "annotations": {names.RACK_ANNOTATION: rack.name},
+    }
+    return {"metadata": metadata, "spec": made}
 
 
 # -- what is around them ---------------------------------------------------------------------------

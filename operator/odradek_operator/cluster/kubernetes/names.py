@@ -17,7 +17,12 @@ from odradek_operator.api.base import GROUP
 
 CLUSTER_LABEL = f"{GROUP}/cluster"
 RACK_LABEL = f"{GROUP}/rack"
+RACK_ANNOTATION = f"{GROUP}/rack"  # of a StatefulSet and of claims: the rack's own name
 BROKER_IDS_ANNOTATION = f"{GROUP}/broker-ids"  # of a StatefulSet: "0,3"; the index is the ordinal
+REMOVED_IDS_ANNOTATION = f"{GROUP}/removed-ids"  # those of them that are brokers no more
+BROKER_ID_LABEL = f"{GROUP}/broker-id"  # of a claim
+CLUSTER_ID_LABEL = f"{GROUP}/cluster-id"  # of a claim: whose data is on it
+APPLIED_ANNOTATION = f"{GROUP}/applied"  # a hash of what was applied last
 SETTINGS_ANNOTATION = f"{GROUP}/settings"  # of a pod: the @-settings it was made with, as JSON
 FIELD_MANAGER = "odradek-operator"
 
