@@ -62,11 +62,11 @@ def _tell_kafka(action: Action, admin: KafkaAdmin) -> Mapping[str, str]:
         case Reassign(moves):
             return admin.reassign(moves)
         case AlterBrokerConfig(changes):
-            admin.alter_broker_configs(changes)
+            return admin.alter_broker_configs(changes)
         case RemoveVoter(broker):
-            admin.remove_voter(broker)
+            return admin.remove_voter(broker)
         case UnregisterBroker(broker):
-            admin.unregister(broker)
+            return admin.unregister(broker)
         case CreateTopics(topics):
             return admin.create_topics(
                 {
@@ -84,6 +84,4 @@ def _tell_kafka(action: Action, admin: KafkaAdmin) -> Mapping[str, str]:
             return admin.alter_topic_configs(changes)
         case DeleteTopics(topics):
             return admin.delete_topics(topics)
-        case _:
-            raise AssertionError(f"nobody carries out {action}")
-    return NOTHING
+    raise AssertionError(f"nobody carries out {action}")

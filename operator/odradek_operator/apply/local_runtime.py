@@ -14,6 +14,7 @@ state directory belongs to one runtime at a time (a lock on runtime.json):
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -365,7 +366,8 @@ def _stamp(paths: Iterable[Path]) -> list[tuple[str, int, int]]:
     for path in paths:
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         for file in inside:
-            if file.suffix in SUFFIXES and file.is_file():
-                about = file.stat()
-                found.append((str(file), about.st_mtime_ns, about.st_size))
+            with contextlib.suppress(OSError):  # an editor replaces files as we look
+                if file.suffix in SUFFIXES and file.is_file():
+                    about = file.stat()
+                    found.append((str(file), about.st_mtime_ns, about.st_size))
     return found

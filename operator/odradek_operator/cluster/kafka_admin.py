@@ -5,8 +5,9 @@
         admin.elect([TopicPartition("orders", 0)])
 
 The only module of the operator that knows kafka-python. Works on both engines alike. Calls block,
-for at most REQUEST_TIMEOUT_MS each; the callers run them in a thread where that matters. Errors
-are AdminError with Kafka's own words.
+for at most REQUEST_TIMEOUT_MS each; the callers run them in a thread where that matters. Calls
+that act return what was refused, by topic, partition or broker, in Kafka's own words; AdminError
+means that nobody answered.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ kafka_sockets.install()
 
 
 class AdminError(Exception):
-    """The cluster did not answer, or refused; the message is a sentence."""
+    """The cluster did not answer; the message is a sentence."""
 
 
 class KafkaAdmin:
@@ -184,11 +185,10 @@ class KafkaAdmin:
     ) -> dict[str, str]:
         return self._alter(ConfigResourceType.TOPIC, changes)
 
-    def alter_broker_configs(self, changes: Mapping[str, str | None]) -> None:
+    def alter_broker_configs(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """For all brokers, also those that come later."""
         failed = self._alter(ConfigResourceType.BROKER, {"": changes})
-        if failed:
-            raise AdminError(failed[""])
+        return {"all brokers": failed[""]} if failed else {}
 
     def _alter(
         self, kind: ConfigResourceType, changes: Mapping[str, Mapping[str, str | None]]
@@ -232,27 +232,28 @@ class KafkaAdmin:
                 if error is not None
             }
 
-    def unregister(self, broker: int) -> None:
-        self._send(UnregisterBrokerRequest(broker_id=broker), "BROKER_ID_NOT_REGISTERED")
+    def unregister(self, broker: int) -> dict[str, str]:
+        request = UnregisterBrokerRequest(broker_id=broker)
+        return self._send(broker, request, "BROKER_ID_NOT_REGISTERED")
 
-    def remove_voter(self, broker: int) -> None:
+    def remove_voter(self, broker: int) -> dict[str, str]:
         with self._asking() as client:
             quorum = client.describe_metadata_quorum()
             voters = quorum["topics"][0]["partitions"][0]["current_voters"]
         directories = [v.get("replica_directory_id") for v in voters if v["replica_id"] == broker]
         if not directories:
-            return
+            return {}
         directory = directories[0] or UUID(int=0)
         request = RemoveRaftVoterRequest(
             cluster_id=None, voter_id=broker, voter_directory_id=directory
         )
-        self._send(request, "VOTER_NOT_FOUND")
+        return self._send(broker, request, "VOTER_NOT_FOUND")
 
-    def _send(self, request: Any, same_as_done: str) -> None:
+    def _send(self, broker: int, request: Any, same_as_done: str) -> dict[str, str]:
         with self._asking() as client:
             answer = client._manager.run(client._send_request_to_controller, request).to_dict()
-            if answer["error_code"] != 0 and _name(answer) != same_as_done:
-                raise AdminError(_words(answer))
+            failed = answer["error_code"] != 0 and _name(answer) != same_as_done
+            return {f"broker {broker}": _words(answer)} if failed else {}
 
 
 # -- connection ------------------------------------------------------------------------------------

@@ -26,7 +26,11 @@ _PER_BROKER = ("listener", "advertised.listeners", "ssl.", "broker.", "node.id",
 def restart_reason(
     desired: DesiredBroker, found: ObservedBroker, settings: Mapping[str, BrokerSetting]
 ) -> Reason | None:
-    """Why this broker has to be restarted, if it has to."""
+    """Why this broker has to be restarted, if it has to.
+
+    `settings` is empty when the broker was not asked. Then nobody knows what could be changed as
+    it runs, and nothing is concluded, unless it cannot run at all.
+    """
     names = {
         name
         for name in {*desired.settings, *found.started_with} - DISCOVERY_SETTINGS
@@ -34,6 +38,8 @@ def restart_reason(
     }
     if RESTART in names and not desired.settings.get(RESTART):
         names.discard(RESTART)  # the annotation was taken away again
+    if not settings and found.phase is not Phase.CRASHED:
+        names = {name for name in names if name.startswith("@")}
     static = sorted(
         name
         for name in names

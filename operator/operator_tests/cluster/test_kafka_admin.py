@@ -94,7 +94,7 @@ def test_settings_of_brokers(admin: KafkaAdmin) -> None:
     kafka = admin.observe(settings={"log.cleaner.threads", "node.id"})
     assert not kafka.settings[1]["log.cleaner.threads"].read_only
     assert kafka.settings[1]["node.id"].read_only
-    admin.alter_broker_configs({"log.cleaner.threads": "2"})
+    assert admin.alter_broker_configs({"log.cleaner.threads": "2"}) == {}
     for _ in range(200):
         kafka = admin.observe(settings={"log.cleaner.threads"})
         entries = [kafka.settings[b]["log.cleaner.threads"] for b in kafka.live]
@@ -103,22 +103,22 @@ def test_settings_of_brokers(admin: KafkaAdmin) -> None:
         time.sleep(0.05)
     else:
         pytest.fail(str(entries))
-    admin.alter_broker_configs({"log.cleaner.threads": None})
-    with pytest.raises(AdminError, match=r"log\.cleaner\.threads"):
-        admin.alter_broker_configs({"log.cleaner.threads": "many"})
+    assert admin.alter_broker_configs({"log.cleaner.threads": None}) == {}
+    refused = admin.alter_broker_configs({"log.cleaner.threads": "many"})
+    assert "log.cleaner.threads" in refused["all brokers"]
 
 
 def test_a_broker_leaves_for_good(cluster: Cluster, admin: KafkaAdmin) -> None:
     for topic in list(admin.observe().topics):
         admin.delete_topics([topic])
-    admin.remove_voter(3)
+    assert admin.remove_voter(3) == {}
     until(admin, lambda k: 3 not in k.voters)
-    admin.remove_voter(3)  # the same as done
+    assert admin.remove_voter(3) == {}, "the same as done"
     cluster.stop(3)
     until(admin, lambda k: 3 not in k.live)
-    admin.unregister(3)
+    assert admin.unregister(3) == {}
     until(admin, lambda k: 3 not in k.registered)
-    admin.unregister(3)
+    assert admin.unregister(3) == {}
 
 
 def test_log_directories(admin: KafkaAdmin) -> None:
@@ -152,8 +152,8 @@ def test_on_apache_kafka(tmp_path: Path) -> None:
         assert kafka.topics["t"].config == {"retention.ms": "7"}
         assert admin.elect([TopicPartition("t", 0)]) == {}
         assert admin.reassign({TopicPartition("t", 0): (9,)}) != {}
-        admin.alter_broker_configs({"log.cleaner.threads": "2"})
-        admin.unregister(8)
+        assert admin.alter_broker_configs({"log.cleaner.threads": "2"}) == {}
+        assert admin.unregister(8) == {}
         assert admin.log_dir_bytes()[1]
         assert admin.delete_topics(["t"]) == {}
         until(admin, lambda k: not k.partitions)

@@ -132,6 +132,15 @@ def test_a_dynamic_setting_that_was_taken_out_goes_back() -> None:
     assert make_plan(desired, by_hand) == (), "what others set is left alone"
 
 
+def test_a_broker_that_did_not_answer_is_not_restarted_for_what_may_be_dynamic() -> None:
+    before = cluster(**SIX)
+    observed = running(before, *TOPIC, settings={})
+    changed = cluster(known(before), **SIX, config={"log.cleaner.threads": 2, "num.partitions": 4})
+    assert make_plan(changed, observed) == ()
+    crashed = with_phase(observed, Phase.CRASHED, 3)
+    assert lines(make_plan(changed, crashed))[0].startswith("restart broker 3:")
+
+
 # -- brokers that are not there --------------------------------------------------------------------
 
 
