@@ -19,10 +19,13 @@ from random import Random
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from odradek_broker.log.future_logs import FutureLogs
 from odradek_broker.log.leader_epochs import LeaderEpochs
 from odradek_broker.log.types import AppendInfo
 from odradek_broker.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
+from odradek_broker.runtime.clock import ManualClock
+from odradek_broker.runtime.sim_disk import SimDisk
 
 _CHAIN_PRIME = 1_000_003
 _CHAIN_MASK = (1 << 61) - 1
@@ -169,6 +172,8 @@ class DataDisk:
     logs: dict[TopicPartition, SimLog] = field(default_factory=dict)
     clean_epoch: int = -1  # the broker epoch of a clean stop; gone at the next start
     offline_dirs: tuple[SimDir, ...] = ()
+    # With one directory nothing moves between directories.
+    futures: FutureLogs = field(default_factory=lambda: FutureLogs(SimDisk(), ManualClock()))
 
     def get_or_create(
         self, topic_partition: TopicPartition, _: TopicId, config: LogConfig, *, is_new: bool
