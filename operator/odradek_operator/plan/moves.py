@@ -65,20 +65,19 @@ def _move_off(
         elif len(moves) < room and not partition.moving:
             moves[partition.id] = target
     names = listed(sorted(going), "broker")
-    plan: Plan = ()
-    if refused:
+    if refused:  # all or nothing: what is moved for a broker that cannot go is moved in vain
         say = (
             f"{names} cannot be drained: {refused[0].id} has {len(refused[0].target)} replicas and "
             f"only {len(staying)} brokers would remain"
         )
-        plan = (Refuse(Reason("CannotDrain", say)),)
+        return (Refuse(Reason("CannotDrain", say)),)
     if moves:
         say = f"{len(moves)} of {len(holding)} partitions leave {names}"
-        return (*plan, Reassign(moves, Reason("Drain", say)))
-    if len(holding) > len(refused):
-        say = f"{len(holding) - len(refused)} partitions are on their way off {names}"
-        return (*plan, Wait(Reason("Draining", say), tuple(sorted(going)), holding[0].id))
-    return plan
+        return (Reassign(moves, Reason("Drain", say)),)
+    if holding:
+        say = f"{len(holding)} partitions are on their way off {names}"
+        return (Wait(Reason("Draining", say), tuple(sorted(going)), holding[0].id),)
+    return ()
 
 
 def _take_away(
@@ -123,15 +122,23 @@ def level(desired: DesiredCluster, kafka: Kafka) -> Plan:
         return ()
     load = Load(kafka.partitions)
     at = {p.id: p.target for p in kafka.partitions}
+    held: dict[int, dict[TopicPartition, None]] = {b: {} for b in racks}  # in order
+    for partition, replicas in at.items():
+        for broker in replicas:
+            held.setdefault(broker, {})[partition] = None
     moved: dict[TopicPartition, tuple[int, ...]] = {}
     average = sum(load.replicas[b] for b in racks) / len(racks)
     while len(moved) < MOVES_MAX:
-        step = _one_move(racks, load, at, max(1.0, average * EVEN_ENOUGH))
+        step = _one_move(racks, load, at, held, max(1.0, average * EVEN_ENOUGH))
         if step is None:
             break
         partition, target = step
         load.take(at[partition])
         load.add(target)
+        for broker in set(target) - set(at[partition]):
+            held[broker][partition] = None
+        for broker in set(at[partition]) - set(target):
+            held[broker].pop(partition, None)
         at[partition] = moved[partition] = target
     if not moved:
         return ()
@@ -143,6 +150,7 @@ def _one_move(
     racks: Mapping[int, str],
     load: Load,
     at: Mapping[TopicPartition, tuple[int, ...]],
+    held: Mapping[int, Mapping[TopicPartition, None]],
     tolerance: float,
 ) -> tuple[TopicPartition, tuple[int, ...]] | None:
     """The first move from a fuller to an emptier broker that keeps racks apart.
@@ -150,14 +158,18 @@ def _one_move(
     Each makes the two at least two replicas more alike, so that there is a last one.
     """
     order = sorted(racks, key=lambda b: (load.replicas[b], b))
-    for empty in order:
-        for full in reversed(order):
-            if load.replicas[full] - load.replicas[empty] <= tolerance:
-                break
-            for partition, replicas in at.items():
-                if full not in replicas or empty in replicas:
+    for within in (True, False):  # inside a rack any replica may move: nearly always found here
+        for empty in order:
+            for full in reversed(order):
+                if load.replicas[full] - load.replicas[empty] <= tolerance:
+                    break
+                if (racks[full] == racks[empty]) is not within:
                     continue
-                target = tuple(empty if r == full else r for r in replicas)
-                if not shares_rack(target, racks) or shares_rack(replicas, racks):
-                    return partition, target
+                for partition in held[full]:
+                    replicas = at[partition]
+                    if empty in replicas:
+                        continue
+                    target = tuple(empty if r == full else r for r in replicas)
+                    if within or not shares_rack(target, racks):
+                        return partition, target
     return None
