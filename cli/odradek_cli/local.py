@@ -10,6 +10,7 @@ The state (data, logs, ports) is in `.odradek` beside the manifests, or where --
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -60,14 +61,15 @@ def up(
         _detach(files, directory)
         return
     with _runtime(files, directory) as runtime:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: runtime.stop())
         screen = Screen()
         try:
             runtime.run(screen.show)
         finally:
-            screen.close()
-            remarks().print("Stopping the brokers …")
+            with contextlib.suppress(OSError):  # the terminal was closed: nobody reads on
+                screen.close()
+                remarks().print("Stopping the brokers …")
             runtime.stop_brokers()
     remarks().print(f"Stopped. The data is in {directory}.")
 
@@ -195,7 +197,6 @@ def _detach(files: list[Path], directory: Path) -> None:
     from odradek_operator.apply.local_runtime import read_report
 
     _runtime(files, directory).release()  # what is wrong is said here, not in a file
-    (directory / "status.json").unlink(missing_ok=True)
     flags = [part for file in files for part in ("-f", str(file.resolve()))]
     with open(directory / "runtime.out", "ab") as output:
         process = subprocess.Popen(
@@ -242,7 +243,8 @@ class Screen:
         for key, cluster in report.clusters.items():
             lines += _lines(key, cluster)
         if self._console.is_terminal:
-            self._live.update(_table(report, lines))
+            with contextlib.suppress(OSError):
+                self._live.update(_table(report, lines))
             return
         for line in lines:
             if line not in self._said:

@@ -161,6 +161,7 @@ class LocalRuntime:
     def acquire(self) -> Self:
         """The state directory is this runtime's until `release`."""
         self._lock = lock(self.state_dir, self.paths)
+        (self.state_dir / "status.json").unlink(missing_ok=True)  # of an earlier one
         return self
 
     def __enter__(self) -> Self:
