@@ -156,3 +156,49 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
         conditions = {c.type: c for c in report.clusters[KEY].status.conditions}
         assert str(port) in conditions["Degraded"].message
         assert conditions["Ready"].status == "False"
+
+
+def test_a_setting_that_no_broker_can_run_with_stops_the_roll_at_the_first(tmp_path: Path) -> None:
+    """1. one broker goes and crashes  2. the others stay  3. the spec is mended  4. all is well."""
+    with Local(tmp_path, brokers=3) as local:
+        local.topic("orders", partitions=3)
+        pids = local.settle().pids
+        local.done.clear()
+        local.spec["config"] = {"num.partitions": "many"}
+        report = local.until(
+            lambda r: any(c.reason == "BrokerCrashed" for c in r.clusters[KEY].status.conditions)
+        )
+        (degraded,) = [c for c in report.clusters[KEY].status.conditions if c.type == "Degraded"]
+        assert "num.partitions" in degraded.message
+        rolled = restarts(local)
+        assert len(rolled) == 1
+        (crashed,) = rolled[0]
+        rolling = report.clusters[KEY].status.rolling
+        assert rolling is not None
+        assert sorted(rolling.remaining) == sorted({0, 1, 2} - {crashed})
+        local.spec["config"] = {}
+        after = local.settle()
+        assert {b: p for b, p in after.pids.items() if b != crashed} == {
+            b: p for b, p in pids.items() if b != crashed
+        }, "nobody else was touched"
+
+
+def test_a_runtime_that_dies_in_the_middle_of_a_roll(tmp_path: Path) -> None:
+    """The next one goes on; nobody is restarted twice, and one-replica topics are named."""
+    with Local(tmp_path, brokers=3) as local:
+        local.topic("orders", partitions=3, replicationFactor=3)
+        local.topic("lonely", partitions=1, replicationFactor=1)
+        local.settle()
+        local.done.clear()
+        local.annotations["odradek.dev/restart"] = "now"
+        named: set[str] = set()
+        deaths = 0
+        while not local.step().settled or not local.done:
+            rolling = local.runtime.report.clusters[KEY].status.rolling
+            named |= set(rolling.unavailable) if rolling else set()
+            if len(restarts(local)) > deaths:
+                deaths += 1
+                local.die()
+        assert deaths == 3
+        assert sorted(restarts(local)) == [[0], [1], [2]]
+        assert named == {"lonely-0"}
