@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 
 import pytest
@@ -91,3 +92,20 @@ def stranger(cluster: Cluster, node_id: int, name: str, cluster_id: str = CLUSTE
         "odradek.cluster.id": cluster_id,
     }
     return Node(node_id, settings, cluster.directory / name)
+
+
+def test_a_voter_whose_metadata_log_was_deleted_says_so(cluster: Cluster, topic: str) -> None:
+    """Its directory id is still that of a voter, its votes and records are gone."""
+    cluster.create_topic(topic)
+    forgetful = next(node for i, node in cluster.nodes.items() if i != cluster.controller())
+    cluster.stop(forgetful.node_id)
+    memory = forgetful.data_dir / "__cluster_metadata-0"
+    kept = memory.rename(memory.with_name("kept"))
+    with pytest.raises(StartFailedError) as failed:
+        forgetful.start()
+    assert "its log or its votes are gone" in str(failed.value)
+    assert "remove-controller" in str(failed.value)
+    shutil.rmtree(memory, ignore_errors=True)
+    kept.rename(memory)
+    cluster.start([forgetful.node_id])
+    cluster.wait_in_sync(topic)
