@@ -25,11 +25,14 @@ import typer
 from odradek_cli.errors import CliError
 from odradek_cli.options import AsJson
 from odradek_cli.output import print_json, print_table, remarks
+from odradek_cli.rolling_demo import rolling_demo
 
 if TYPE_CHECKING:
     from odradek_operator.apply.local_runtime import ClusterReport, LocalRuntime, Report
 
 app = typer.Typer(help="Run clusters on this machine from manifests.", no_args_is_help=True)
+
+app.command("demo")(rolling_demo)
 
 START_DEADLINE_S = 120.0  # of --detach
 STOP_DEADLINE_S = 90.0
