@@ -48,7 +48,9 @@ class TestSite:
         address = f"main-{broker}:{spec.listeners.port}"
         dirs = tuple(f"/data/{n}" for n in range(spec.storage.volumes))
         listener = f"PLAINTEXT://:{spec.listeners.port}"
-        return Endpoint(address, listener, f"PLAINTEXT://{address}", ":9404", dirs)
+        return Endpoint(
+            address, listener, f"PLAINTEXT://{address}", ":9404", dirs, f"main-{broker}:9093"
+        )
 
 
 def P(text: str) -> Partition:  # noqa: N802 (a literal, so to say)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -40,6 +41,7 @@ from odradek_operator.apply.reconcile import Record, Seen, act, look
 from odradek_operator.cluster.kafka_admin import KafkaAdmin
 from odradek_operator.cluster.local.ledger import LedgerError, TopicEntry, write_json
 from odradek_operator.cluster.local.platform import LocalPlatform
+from odradek_operator.cluster.local.processes import JARS
 from odradek_operator.desired.build import DesiredTopic, accepts, build_topic, topic_cluster
 from odradek_operator.plan.explain import explain
 from odradek_operator.plan.status import cluster_status, topic_statuses
@@ -263,8 +265,8 @@ class LocalRuntime:
         problems = []
         for key, new in clusters.items():
             who = f"KafkaCluster {key}"
-            if new.spec.engine != "embedded":
-                say = "Apache Kafka runs on Kubernetes; the local runtime has our own broker only"
+            if new.spec.engine == "apache" and not (shutil.which("java") and os.environ.get(JARS)):
+                say = f"Apache Kafka needs java, and {JARS} has to name the directory of its jars"
                 problems.append(Problem(new.source, who, "spec.engine", say))
             port = new.annotations.get(LOCAL_PORT_ANNOTATION)
             if port is not None and not (port.isdecimal() and 0 < int(port) < 60_000):

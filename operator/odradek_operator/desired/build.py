@@ -17,12 +17,15 @@ import msgspec
 from odradek_operator.api.base import RESTART_ANNOTATION, Resource, settings_text
 from odradek_operator.api.kafka_cluster import KafkaClusterSpec
 from odradek_operator.api.topic import TopicSpec
+from odradek_operator.desired.apache import FORMAT, apache_settings
 from odradek_operator.desired.placement import Placement, place_brokers, racks_in_use
 
 VOTERS_MAX = 3
 # How a broker finds the others at its first start; later it knows them from its own disk. A
 # change here (a broker more, a broker less) is never worth a restart.
-DISCOVERY_SETTINGS = frozenset({"controller.quorum.voters", "controller.quorum.bootstrap.servers"})
+DISCOVERY_SETTINGS = frozenset(
+    {"controller.quorum.voters", "controller.quorum.bootstrap.servers", FORMAT}
+)
 # What is not a setting of Kafka's but needs a restart like one; these never reach the broker.
 TEMPLATE, IMAGE, RESTART = "@template", "@image", "@restart"
 
@@ -36,6 +39,7 @@ class Endpoint:
     advertised: str
     admin: str
     log_dirs: tuple[str, ...]
+    controller: str = ""  # host:port of the controller listener, which only engine apache has
 
 
 class Site(Protocol):
@@ -105,22 +109,20 @@ def build(
     shared = {
         **_replication(spec, max(spec.brokers, len(known.existing))),
         **settings_text(spec.config),
-        "odradek.cluster.id": known.cluster_id,
         IMAGE: spec.image or spec.version or "",
         TEMPLATE: _template(spec),
         RESTART: resource.annotations.get(RESTART_ANNOTATION, ""),
     }
     endpoints = site.endpoints(placement.brokers, spec)
-    addresses = {b: endpoint.address for b, endpoint in endpoints.items()}
     brokers = {
         broker: DesiredBroker(
             broker,
             rack,
-            addresses[broker],
+            endpoints[broker].address,
             {
                 **shared,
                 **_own_settings(broker, rack, endpoints[broker]),
-                **_discovery(broker, placement, formation, addresses),
+                **_engine(spec.engine, broker, placement, formation, endpoints, known.cluster_id),
             },
         )
         for broker, rack in placement.brokers.items()
@@ -186,19 +188,32 @@ def _own_settings(broker: int, rack: str, endpoint: Endpoint) -> dict[str, str]:
         **({"broker.rack": rack} if rack else {}),
         "listeners": endpoint.listeners,
         "advertised.listeners": endpoint.advertised,
-        "odradek.admin.listener": endpoint.admin,
         "log.dirs": ",".join(endpoint.log_dirs),
     }
 
 
-def _discovery(
-    broker: int, placement: Placement, formation: Sequence[int], addresses: Mapping[int, str]
+def _engine(
+    engine: str,
+    broker: int,
+    placement: Placement,
+    formation: Sequence[int],
+    endpoints: Mapping[int, Endpoint],
+    cluster_id: str,
 ) -> dict[str, str]:
+    """What differs between the engines: how a broker finds the others, and how it is asked."""
+    own = endpoints[broker]
+    if engine == "apache":
+        controllers = {b: endpoint.controller for b, endpoint in endpoints.items()}
+        voting = [b for b in formation if b in controllers]
+        return apache_settings(
+            broker, own.listeners, own.advertised, voting, controllers, cluster_id
+        )
+    settings = {"odradek.cluster.id": cluster_id, "odradek.admin.listener": own.admin}
     if broker in formation:
-        voters = ",".join(f"{b}@{addresses[b]}" for b in formation if b in addresses)
-        return {"controller.quorum.voters": voters}
-    servers = ",".join(addresses[b] for b in placement.brokers if b != broker)
-    return {"controller.quorum.bootstrap.servers": servers}
+        voters = ",".join(f"{b}@{endpoints[b].address}" for b in formation if b in endpoints)
+        return {**settings, "controller.quorum.voters": voters}
+    servers = ",".join(endpoints[b].address for b in placement.brokers if b != broker)
+    return {**settings, "controller.quorum.bootstrap.servers": servers}
 
 
 def _template(spec: KafkaClusterSpec) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker_tests.cluster.load import Load
+from broker_tests.harness import kafka_jars
 from operator_tests.apply.local import KEY, Local
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -109,3 +110,32 @@ def test_the_loss_of_a_rack(tmp_path: Path) -> None:
             load.wait_for_every_partition()
         judge(load)
         print(f"\nrack b killed; {costs(load)}")
+
+
+@pytest.mark.java
+def test_apache_kafka_is_rolled_and_scaled_by_the_same_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """engine: apache: three brokers that vote, a roll under load, one more, and back."""
+    monkeypatch.setenv("ODRADEK_KAFKA_JARS", str(kafka_jars()))
+    with Local(tmp_path, brokers=3, engine="apache") as local:
+        local.topic("orders", **TOPIC)
+        before = local.settle(240)
+        local.done.clear()
+        with Load(local, "orders", partitions=6, per_second=200) as load:  # type: ignore[arg-type]
+            began = time.monotonic()
+            local.annotations["odradek.dev/restart"] = "1"
+            after = local.settle(300)
+            took = (time.monotonic() - began) / 3
+            load.wait_for_acks(100)
+        judge(load)
+        assert not before.pids.items() & after.pids.items()
+        last = [line for line in local.done if line.startswith("restart")][-1]
+        assert last.startswith(f"restart broker {before.status.controller}:")
+        local.spec["brokers"] = 4
+        local.settle(240)
+        assert local.kafka().live == {0, 1, 2, 3}
+        local.spec["brokers"] = 3
+        local.settle(240)
+        assert set(local.kafka().registered) == {0, 1, 2}
+        print(f"\nApache Kafka, {took:.1f} s per broker; {costs(load)}")

@@ -75,7 +75,9 @@ class LocalPlatform:
         listener = f"PLAINTEXT://{HOST}:{port}"
         data = self.directory / f"broker-{broker}"
         dirs = tuple(str(data / f"data-{n}") for n in range(spec.storage.volumes))
-        return Endpoint(f"{HOST}:{port}", listener, listener, f"{HOST}:{admin_port}", dirs)
+        # Apache Kafka has no /metrics of its own; its controller listens there instead.
+        admin = f"{HOST}:{admin_port}"
+        return Endpoint(f"{HOST}:{port}", listener, listener, admin, dirs, controller=admin)
 
     def bootstrap(self) -> str:
         """The brokers that run now; a client finds the others through them."""

@@ -17,8 +17,11 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import shlex
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -28,6 +31,7 @@ from pathlib import Path
 import msgspec
 
 from odradek_operator.cluster.local.ledger import LedgerError, write_json
+from odradek_operator.desired.apache import CLUSTER_ID, FORMAT
 from odradek_operator.observed import ObservedBroker, Phase
 
 READY_TIMEOUT_S = 1.0  # of one question to /readyz
@@ -35,6 +39,8 @@ FAST_S = 10.0  # a process that ends sooner than this did not really run
 FAST_MAX = 3  # that often in a row: it crashes
 BACKOFF_MAX_S = 30.0
 STOP_DEADLINE_S = 60.0  # after SIGTERM: leaderships are handed over, logs flushed
+JARS = "ODRADEK_KAFKA_JARS"  # environment: the directory with Apache Kafka's jars
+JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 OUTPUT_BYTES_MAX = 16 << 20  # server.out is put aside when it is larger, at the next start
 
 
@@ -80,7 +86,7 @@ class LocalBroker:
             self._ended(now)
         if self._running:
             self._hurry(now)
-            ready = self._stopping_since is None and is_ready(self.admin)
+            ready = self._stopping_since is None and self._answers()
             if ready != self._ready:
                 self._ready, self._since = ready, now
             if ready and now - self._running.started_at > FAST_S:
@@ -90,6 +96,11 @@ class LocalBroker:
         return ObservedBroker(
             self.id, self.rack, phase, self._since, self.settings, detail, self.address
         )
+
+    def _answers(self) -> bool:
+        if is_apache(self.settings):
+            return answers_api_versions(self.address)
+        return is_ready(self.admin)
 
     def _phase(self, now: float) -> Phase:
         if self._running:
@@ -120,7 +131,7 @@ class LocalBroker:
             self._put_output_aside()
             with open(self.directory / "server.out", "ab") as output:
                 self._child = subprocess.Popen(
-                    [sys.executable, "-m", "odradek_broker.main", "--config", str(path)],
+                    command(settings, path),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -212,6 +223,34 @@ class LocalBroker:
         output = self.directory / "server.out"
         if output.exists() and output.stat().st_size > OUTPUT_BYTES_MAX:
             output.replace(output.with_suffix(".out.1"))
+
+
+def is_apache(settings: Mapping[str, str]) -> bool:
+    return "process.roles" in settings
+
+
+def command(settings: Mapping[str, str], properties: Path) -> list[str]:
+    """How a broker is started: ours as a module, Apache Kafka as a JVM on a formatted disk."""
+    if not is_apache(settings):
+        return [sys.executable, "-m", "odradek_broker.main", "--config", str(properties)]
+    java = ["java", *JVM_FLAGS, "-cp", f"{os.environ[JARS]}/*"]
+    storage = [*java, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
+    storage += ["-t", settings[CLUSTER_ID], "-c", str(properties), *settings[FORMAT].split()]
+    # One process for both, so that there is one pid to watch.
+    line = f"{shlex.join(storage)} && exec {shlex.join([*java, 'kafka.Kafka', str(properties)])}"
+    return ["sh", "-c", line]
+
+
+def answers_api_versions(address: str) -> bool:
+    """Whether a broker answers a whole request (ApiVersions v0), not only a TCP connect."""
+    host, _, port = address.rpartition(":")
+    request = struct.pack(">hhih", 18, 0, 7, -1)
+    try:
+        with socket.create_connection((host, int(port)), READY_TIMEOUT_S) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            return len(connection.recv(8, socket.MSG_WAITALL)) == 8
+    except OSError:
+        return False
 
 
 def is_ready(admin: str) -> bool:

@@ -1,0 +1,53 @@
+"""What Apache Kafka (KRaft mode) has to be told, where our own broker finds out by itself.
+
+The brokers that form the cluster are controllers too, as voters of a dynamic quorum (KIP-853), so
+that they can be replaced later; the others only observe. A voter has a directory id, which is
+given at the formatting of its disk: it follows from the cluster id and the broker id, so that
+everybody can compute everybody's.
+
+    kafka-storage format -t CLUSTER_ID -c server.properties --initial-controllers 0@host:9093:ID,…
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+
+CLUSTER_ID, FORMAT = "@cluster-id", "@format"  # for whoever formats the disk; not settings
+LISTENERS = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+
+
+def apache_settings(
+    broker: int,
+    listeners: str,
+    advertised: str,
+    formation: Sequence[int],
+    controllers: Mapping[int, str],  # broker → host:port of its controller listener
+    cluster_id: str,
+) -> dict[str, str]:
+    votes = broker in formation
+    host, _, port = controllers[broker].rpartition(":")
+    bind = f"CONTROLLER://{host if host.startswith('127.') else ''}:{port}"
+    voters = [f"{b}@{controllers[b]}:{directory_id(cluster_id, b)}" for b in formation]
+    return {
+        "process.roles": "broker,controller" if votes else "broker",
+        "listeners": f"{listeners},{bind}" if votes else listeners,
+        "advertised.listeners": (
+            f"{advertised},CONTROLLER://{controllers[broker]}" if votes else advertised
+        ),
+        "listener.security.protocol.map": LISTENERS,
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": ",".join(controllers[b] for b in formation),
+        CLUSTER_ID: cluster_id,
+        FORMAT: f"--initial-controllers {','.join(voters)}"
+        if votes
+        else "--no-initial-controllers",
+    }
+
+
+def directory_id(cluster_id: str, broker: int) -> str:
+    """16 bytes in Kafka's base64, never with a leading dash (a command line would misread it)."""
+    digest = hashlib.sha256(f"{cluster_id}/{broker}".encode()).digest()
+    return "A" + urlsafe_b64encode(digest[:16]).decode()[1:21] + "A"
