@@ -128,7 +128,9 @@ def test_ctrl_c_stops_the_brokers_and_a_killed_runtime_leaves_them_to_down(
     assert all(gone(pid) for pid in pids)
 
 
-def test_what_is_wrong_is_said_in_one_line(manifests: Path) -> None:
+def test_what_is_wrong_is_said_in_one_line(
+    manifests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "brokrs: 1"))
     for command in (("plan",), ("local", "up"), ("local", "up", "--detach"), ("local", "plan")):
         said = odradek(*command, "-f", str(manifests), code=1).stderr
@@ -138,8 +140,9 @@ def test_what_is_wrong_is_said_in_one_line(manifests: Path) -> None:
         )
     assert "no such file" in odradek("plan", "-f", "/nowhere.yaml", code=1).stderr
     (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "engine: apache"))
+    monkeypatch.delenv("ODRADEK_KAFKA_JARS", raising=False)
     said = odradek("local", "up", "-f", str(manifests), code=1).stderr
-    assert "spec.engine: Apache Kafka runs on Kubernetes" in said
+    assert "spec.engine: Apache Kafka needs java, and ODRADEK_KAFKA_JARS has to name" in said
 
 
 @pytest.mark.long
