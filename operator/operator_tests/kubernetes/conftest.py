@@ -15,6 +15,7 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
         with ControlPlane(tmp_path_factory.mktemp("kubernetes")) as running:
             for zone in "abc":
                 running.add_node(f"node-{zone}", zone=f"zone-{zone}")
+                running.kubectl("label", "node", f"node-{zone}", "world=yes")
             running.kubectl("apply", "-f", str(CRDS))
             running.kubectl("wait", "--for=condition=Established", "crd", "--all")
             yield running

@@ -269,8 +269,11 @@ def _claim(desired: DesiredCluster, rack: Rack, volume: int) -> Object:
         made["storageClassName"] = storage.class_name
     metadata = {
         "name": f"data-{volume}",
-        "labels": {**names.labels(desired.name), names.CLUSTER_ID_LABEL: desired.cluster_id},
-        "annotations": {names.RACK_ANNOTATION: rack.name},
+        "labels": names.labels(desired.name),
+        "annotations": {
+            names.RACK_ANNOTATION: rack.name,
+            names.CLUSTER_ID_ANNOTATION: desired.cluster_id,
+        },
     }
     return {"metadata": metadata, "spec": made}
 

@@ -11,6 +11,7 @@ plan was about, and never against the PodDisruptionBudget.
 from __future__ import annotations
 
 import hashlib
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,11 +23,12 @@ from lightkube import Client, codecs
 from lightkube.core.exceptions import ApiError
 from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import StatefulSet
-from lightkube.resources.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Service
+from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod
 from lightkube.types import CascadeType, PatchType
 
 from odradek_operator.api.base import API_VERSION, Resource, quantity_bytes
-from odradek_operator.api.kafka_cluster import External, KafkaClusterSpec
+from odradek_operator.api.kafka_cluster import External, KafkaClusterSpec, KafkaClusterStatus
+from odradek_operator.cluster.kafka_admin import AdminError
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import (
     DATA_DIR,
@@ -34,11 +36,16 @@ from odradek_operator.cluster.kubernetes.manifests import (
     manifests,
     owner_reference,
 )
-from odradek_operator.cluster.kubernetes.state import ClusterState, properties_text, read_state
+from odradek_operator.cluster.kubernetes.properties import properties_text
+from odradek_operator.cluster.kubernetes.state import ClusterState, config_names, read_state
 from odradek_operator.desired.build import DesiredCluster, Endpoint, Known
 from odradek_operator.observed import ObservedBroker
 
-NOT_FOUND, CONFLICT, TOO_MANY = 404, 409, 429
+FORBIDDEN, NOT_FOUND, CONFLICT, INVALID, TOO_MANY = 403, 404, 409, 422, 429
+
+
+class NotYetError(AdminError):
+    """Something has to come first; the message is a sentence, and the next pass tries again."""
 
 
 class KubernetesPlatform:
@@ -46,18 +53,28 @@ class KubernetesPlatform:
         self,
         client: Client,
         resource: Resource[KafkaClusterSpec],
-        formation: tuple[int, ...],
+        status: KafkaClusterStatus,
         image: Callable[[KafkaClusterSpec], str],
+        applied: dict[tuple[str, str], str] | None = None,
     ) -> None:
-        """`formation`: from the status of the resource, where it is written down."""
+        """`status`: the last one; who formed the cluster is written down there.
+
+        `applied`: fingerprints of what the API server made of our objects, kept over passes.
+        """
         self.resource = resource
         self.state = ClusterState(resource.name)
         self._client = client
-        self._formation = formation
+        self._status = status
         self._image = image
+        self._applied: dict[tuple[str, str], str] = {} if applied is None else applied
+        self.problems: list[str] = []  # of this pass: what Kubernetes would not do
+        self._restarts: list[bool] = []  # of this pass: whether each was allowed
 
     def refresh(self) -> None:
-        self.state = read_state(self._client, self.resource.namespace, self.resource.name)
+        existing = [broker.id for broker in self._status.brokers]
+        place = (self.resource.namespace, self.resource.name)
+        self.state = read_state(self._client, *place, existing)
+        self._restarts = []
 
     # -- what is known and seen --------------------------------------------------------------------
 
@@ -66,13 +83,14 @@ class KubernetesPlatform:
         return Known(
             existing={b: r.name for r in racks for b in r.ids if b not in r.removed},
             kept={b: r.name for r in racks for b in r.removed},
-            formation=self._formation,
+            formation=tuple(self._status.formation) or self.state.formation,
             cluster_id=self.state.cluster_id or _cluster_id(self.resource.uid),
         )
 
     def observe(self) -> Mapping[int, ObservedBroker]:
         racks = self.state.racks.values()
-        return {found.id: found for rack in racks for found in self.state.observe(rack)}
+        now = time.time()
+        return {found.id: found for rack in racks for found in self.state.observe(rack, now)}
 
     def endpoints(
         self, brokers: Mapping[int, str], spec: KafkaClusterSpec
@@ -121,7 +139,7 @@ class KubernetesPlatform:
     def write_down(self, desired: DesiredCluster) -> None:
         """Everything around the pods as it should be; who runs and who restarts is not changed."""
         files = {
-            self.state.pod_of(broker.id): properties_text(_for_file(broker.properties))
+            self.state.pod_of(broker.id): properties_text(broker.properties)
             for broker in desired.brokers.values()
         }
         before = self.state.files()
@@ -129,7 +147,7 @@ class KubernetesPlatform:
         owner = owner_reference("KafkaCluster", API_VERSION, desired.name, self.resource.uid)
         image = self._image(desired.spec)
         objects = manifests(desired, self.state.racks, files, owner, image)
-        self._grow_volumes(desired)
+        self._grow_claims(desired)
         for wanted in objects:
             self._apply(wanted)
         self._label_claims()
@@ -137,29 +155,43 @@ class KubernetesPlatform:
 
     def start(self, broker: int, settings: Mapping[str, str] | None) -> None:  # noqa: ARG002
         """Its StatefulSet makes the pod, with the settings that were written down."""
+        external = self.resource.spec.listeners.external
+        pod = self.state.pod_of(broker)
+        if external is not None and not self._outside(broker, pod, external):
+            service = names.external_service(pod)
+            raise NotYetError(f"Service {service} has no address for clients outside yet")
         rack, ordinal = self.state.place_of(broker)
         self._scale(rack, max(self.state.racks[rack].replicas, ordinal + 1))
 
     def restart(self, broker: int, settings: Mapping[str, str]) -> None:  # noqa: ARG002
+        """The first of a step asks the disruption budget, for all of them: it counts to one."""
         pod = self.state.pods.get(self.state.pod_of(broker))
         if pod is None or pod.metadata is None or pod.metadata.deletionTimestamp is not None:
             return
-        metadata = ObjectMeta(name=pod.metadata.name, namespace=pod.metadata.namespace)
+        if not all(self._restarts):
+            return
+        name, namespace = pod.metadata.name or "", self.resource.namespace
         only_this = DeleteOptions(preconditions=Preconditions(uid=pod.metadata.uid))
-        eviction = Pod.Eviction(metadata=metadata, deleteOptions=only_this)
         try:
-            self._client.create(eviction, metadata.name or "", namespace=self.resource.namespace)
+            if self._restarts:
+                self._delete_pod(name, only_this)
+            else:
+                metadata = ObjectMeta(name=name, namespace=namespace)
+                eviction = Pod.Eviction(metadata=metadata, deleteOptions=only_this)
+                self._client.create(eviction, name, namespace=namespace)
+            self._restarts.append(True)
         except ApiError as error:
             # Gone or replaced meanwhile, or the budget says no: the next pass looks again.
             if error.status.code not in (NOT_FOUND, CONFLICT, TOO_MANY):
                 raise
+            self._restarts.append(False)
 
     def stop(self, broker: int) -> None:
         rack, ordinal = self.state.place_of(broker)
         above = self.state.racks[rack].ids[ordinal + 1 : self.state.racks[rack].replicas]
-        assert not above, (
-            f"broker {broker} cannot stop before {above}: a StatefulSet ends from above"
-        )
+        if above:
+            others = ", ".join(map(str, above))
+            raise NotYetError(f"a StatefulSet ends from above: first broker {others}")
         self._scale(rack, min(self.state.racks[rack].replicas, ordinal))
 
     def remove(self, broker: int, *, delete_volumes: bool) -> None:
@@ -178,20 +210,26 @@ class KubernetesPlatform:
     # -- writes ------------------------------------------------------------------------------------
 
     def _apply(self, wanted: Object) -> None:
+        key = wanted["kind"], wanted["metadata"]["name"]
         digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
         metadata = wanted["metadata"]
         annotations = {**metadata.get("annotations", {}), names.APPLIED_ANNOTATION: digest}
         marked = {**wanted, "metadata": {**metadata, "annotations": annotations}}
-        kind: Any = codecs.from_dict(marked)
-        try:
-            found = self._client.get(type(kind), metadata["name"], namespace=metadata["namespace"])
-        except ApiError as error:
-            if error.status.code != NOT_FOUND:
-                raise
-        else:
-            if _contains(found.to_dict(), marked):
+        found = self.state.objects.get(key)
+        if found is not None:
+            if found.metadata.deletionTimestamp is not None:
+                return  # it is made again when it has gone
+            # Contained as we write it, or as the API server spelled it last (1024Mi is 1Gi).
+            if contains(found.to_dict(), marked) or (self._applied.get(key) == _fingerprint(found)):
                 return
-        self._client.apply(kind, field_manager=names.FIELD_MANAGER, force=True)
+            if key[0] == "StatefulSet" and not _same_claims(found, wanted):
+                # Its template of claims is for life: it is made anew, and adopts its pods then.
+                self._delete(StatefulSet, key[1], cascade=CascadeType.ORPHAN)
+                return
+        made = self._client.apply(
+            codecs.from_dict(marked), field_manager=names.FIELD_MANAGER, force=True
+        )
+        self._applied[key] = _fingerprint(made)
 
     def _scale(self, rack: str, replicas: int) -> None:
         found = self.state.racks[rack]
@@ -200,29 +238,24 @@ class KubernetesPlatform:
             self._patch(StatefulSet, name, {"spec": {"replicas": replicas}})
             self.state.racks[rack] = replace(found, replicas=replicas)
 
-    def _grow_volumes(self, desired: DesiredCluster) -> None:
-        """Claims grow in place; a StatefulSet cannot change its template and is made anew.
+    def _grow_claims(self, desired: DesiredCluster) -> None:
+        """In place; one that is larger already (by hand, by an autoscaler) is fine.
 
-        Its pods go on meanwhile: they are orphans until the new one adopts them.
+        Only a bound claim can grow, and only if its StorageClass lets it.
         """
-        wanted = desired.spec.storage
+        wanted = desired.spec.storage.size
         for name, claim in self.state.claims.items():
             asked = (claim.spec.resources if claim.spec else None) or None
             size = ((asked.requests if asked else None) or {}).get("storage", "0")
-            if quantity_bytes(str(size)) < quantity_bytes(wanted.size):
-                grown = {"spec": {"resources": {"requests": {"storage": wanted.size}}}}
-                self._patch(PersistentVolumeClaim, name, grown)
-        for rack, found in self.state.sets.items():
-            templates = (found.spec.volumeClaimTemplates if found.spec else None) or []
-            sizes = [
-                ((t.spec.resources.requests or {}) if t.spec and t.spec.resources else {}).get(
-                    "storage"
-                )
-                for t in templates
-            ]
-            if sizes != [wanted.size] * wanted.volumes:
-                name = names.statefulset_name(self.resource.name, rack)
-                self._delete(StatefulSet, name, cascade=CascadeType.ORPHAN)
+            bound = claim.status is not None and claim.status.phase == "Bound"
+            if bound and quantity_bytes(str(size)) < quantity_bytes(wanted):
+                grown = {"spec": {"resources": {"requests": {"storage": wanted}}}}
+                try:
+                    self._patch(PersistentVolumeClaim, name, grown)
+                except ApiError as error:
+                    if error.status.code not in (FORBIDDEN, INVALID):
+                        raise
+                    self.problems.append(f"claim {name} does not grow: {error.status.message}")
 
     def _label_claims(self) -> None:
         """Which broker's data it is: the ids outlive the StatefulSet on the claims."""
@@ -238,19 +271,20 @@ class KubernetesPlatform:
                         self._patch(PersistentVolumeClaim, name, label)
 
     def _sweep(self, wanted: set[tuple[str, str]]) -> None:
-        """ConfigMaps that no pod names any more, and services of brokers that are gone."""
-        used = {
-            volume.configMap.name
-            for pod in self.state.pods.values()
-            for volume in (pod.spec.volumes if pod.spec else None) or ()
-            if volume.configMap is not None
+        """Ours that nobody needs: ConfigMaps that no pod and no template names, old services."""
+        used = {name for pod in self.state.pods.values() for name in config_names(pod)}
+        used |= {
+            name
+            for one in self.state.sets.values()
+            for name in config_names(one.spec.template if one.spec else None)
         }
-        for name in self.state.config_maps:
-            if name not in used and ("ConfigMap", name) not in wanted:
-                self._delete(ConfigMap, name)
-        for name in self.state.services:
-            if ("Service", name) not in wanted:
-                self._delete(Service, name)
+        for (kind, name), found in self.state.objects.items():
+            owners = found.metadata.ownerReferences or ()
+            ours = any(owner.uid == self.resource.uid for owner in owners)
+            if not ours or (kind, name) in wanted or found.metadata.deletionTimestamp is not None:
+                continue
+            if kind in ("Service", "NetworkPolicy") or (kind == "ConfigMap" and name not in used):
+                self._delete(type(found), name)
 
     def _patch(self, kind: type[Any], name: str, change: Object) -> None:
         self._client.patch(
@@ -269,36 +303,47 @@ class KubernetesPlatform:
             if error.status.code != NOT_FOUND:
                 raise
 
-
-def _for_file(settings: Mapping[str, str]) -> dict[str, str]:
-    made = dict(settings)
-    if "EXTERNAL://" in made.get("listeners", ""):
-        made["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT"
-        made["inter.broker.listener.name"] = "PLAINTEXT"
-    if any("${env:" in value for value in made.values()):
-        made["config.providers"] = "env"
-        made["config.providers.env.class"] = (
-            "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
-        )
-    return made
+    def _delete_pod(self, name: str, options: DeleteOptions) -> None:
+        """lightkube's delete() takes no options; its own parts do."""
+        inner: Any = self._client._client
+        request = inner.prepare_request("delete", Pod, None, name, self.resource.namespace)
+        request.data = options
+        answer = inner.send(inner.build_adapter_request(request))
+        inner.handle_response("delete", answer, request)
 
 
 def _cluster_id(uid: str) -> str:
     """A new cluster is called by the uid of its resource, in Kafka's spelling."""
-    return urlsafe_b64encode(UUID(uid).bytes).decode().rstrip("=")
+    text = urlsafe_b64encode(UUID(uid).bytes).decode().rstrip("=")
+    return "A" + text[1:] if text.startswith("-") else text  # Kafka's never begin so
 
 
-def _contains(found: Any, wanted: Any) -> bool:
+def _same_claims(found: StatefulSet, wanted: Object) -> bool:
+    templates = found.to_dict()["spec"].get("volumeClaimTemplates") or []
+    asked = wanted["spec"]["volumeClaimTemplates"]
+    return len(templates) == len(asked) and contains(templates, asked)
+
+
+def _fingerprint(found: Any) -> str:
+    """Of all that is ours to say; status and versions change by themselves."""
+    content = found.to_dict()
+    metadata = content.get("metadata", {})
+    kept = {n: metadata.get(n) for n in ("annotations", "labels", "ownerReferences", "uid")}
+    kept |= {n: v for n, v in content.items() if n not in ("metadata", "status")}
+    return hashlib.sha256(repr(kept).encode()).hexdigest()
+
+
+def contains(found: Any, wanted: Any) -> bool:
     """Whether all that is wanted is there; the API server and others may have added to it."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(
-            _contains(found.get(key), value) or (value in ({}, [], "", None) and key not in found)
+            contains(found.get(key), value) or (value in ({}, [], "", None) and key not in found)
             for key, value in wanted.items()
         )
     if isinstance(wanted, list):
         return (
             isinstance(found, list)
             and len(found) >= len(wanted)
-            and all(_contains(a, b) for a, b in zip(found, wanted, strict=False))
+            and all(contains(a, b) for a, b in zip(found, wanted, strict=False))
         )
     return bool(found == wanted)

@@ -7,22 +7,32 @@ StatefulSet that somebody deleted, changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 import msgspec
 from lightkube import Client
-from lightkube.models.core_v1 import ContainerStatus
 from lightkube.resources.apps_v1 import StatefulSet
-from lightkube.resources.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Service
+from lightkube.resources.core_v1 import (
+    ConfigMap,
+    PersistentVolumeClaim,
+    Pod,
+    Service,
+    ServiceAccount,
+)
+from lightkube.resources.networking_v1 import NetworkPolicy
+from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import Rack
+from odradek_operator.cluster.kubernetes.pods import phase_of
+from odradek_operator.cluster.kubernetes.properties import read_properties
 from odradek_operator.observed import ObservedBroker, Phase
 
-CRASHES_MIN = 2  # a container that ended once may have been unlucky
+KINDS = (StatefulSet, PersistentVolumeClaim, Pod, ConfigMap, Service, ServiceAccount,
+         PodDisruptionBudget, NetworkPolicy)  # fmt: skip
 
 
 @dataclass
@@ -34,6 +44,7 @@ class ClusterState:
     claims: dict[str, PersistentVolumeClaim] = field(default_factory=dict)
     config_maps: dict[str, ConfigMap] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
+    objects: dict[tuple[str, str], Any] = field(default_factory=dict)  # all, by kind and name
 
     def pod_of(self, broker: int) -> str:
         rack, ordinal = self.place_of(broker)
@@ -58,164 +69,143 @@ class ClusterState:
     def cluster_id(self) -> str:
         """Of the data on the claims; empty if there are none."""
         for claim in self.claims.values():
-            if found := _labels(claim).get(names.CLUSTER_ID_LABEL):
+            if found := _annotations(claim).get(names.CLUSTER_ID_ANNOTATION):
                 return found
         return ""
+
+    @property
+    def formation(self) -> tuple[int, ...]:
+        """The brokers that formed the cluster, as those of them were told that still exist."""
+        for text in self.files().values():
+            if voters := read_properties(text).get("controller.quorum.voters"):
+                return tuple(sorted(int(one.partition("@")[0]) for one in voters.split(",")))
+        return ()
 
     def files(self) -> dict[str, str]:
         """The properties file of every pod, as its StatefulSet would make it now."""
         found: dict[str, str] = {}
         for one in self.sets.values():
-            template = one.spec.template.spec if one.spec else None
-            for volume in (template.volumes if template else None) or ():
-                config = volume.configMap and self.config_maps.get(volume.configMap.name or "")
-                for name, text in ((config.data if config else None) or {}).items():
-                    found[name.removesuffix(".properties")] = text
+            for name, text in self._config_of(one.spec.template if one.spec else None).items():
+                found[name.removesuffix(".properties")] = text
         return found
+
+    def _config_of(self, pod: Any) -> Mapping[str, str]:
+        """The files that a pod, or a pod's template, mounts."""
+        for name in config_names(pod):
+            if config := self.config_maps.get(name):
+                return config.data or {}
+        return {}
 
     # -- brokers -----------------------------------------------------------------------------------
 
-    def observe(self, rack: Rack) -> Iterable[ObservedBroker]:
+    def observe(self, rack: Rack, now: float) -> Iterable[ObservedBroker]:
         for ordinal, broker in enumerate(rack.ids):
             if broker in rack.removed:
                 continue
             pod = self.pods.get(names.pod_name(self.cluster, rack.name, ordinal))
             if pod is None:
-                phase = Phase.STARTING if ordinal < rack.replicas else Phase.STOPPED
+                alive = rack.name in self.sets and ordinal < rack.replicas
+                phase = Phase.STARTING if alive else Phase.STOPPED
                 yield ObservedBroker(broker, rack.name, phase)
-            else:
-                phase, since, detail = phase_of(pod)
-                yield ObservedBroker(
-                    broker, rack.name, phase, since, self.started_with(pod), detail
-                )
+                continue
+            phase, since, detail = phase_of(pod, now)
+            if phase is Phase.STARTING and not self._config_of(pod):
+                # Made from a template that was replaced in the same moment; nothing mends it.
+                phase, detail = Phase.CRASHED, "the ConfigMap of its pod is gone"
+            yield ObservedBroker(broker, rack.name, phase, since, self.started_with(pod), detail)
 
     def started_with(self, pod: Pod) -> dict[str, str]:
         """The settings of a pod: its file, and what else would need a restart."""
-        assert pod.metadata is not None
-        found: dict[str, str] = {}
-        for volume in (pod.spec.volumes if pod.spec else None) or ():
-            config = volume.configMap and self.config_maps.get(volume.configMap.name or "")
-            if config:
-                text = (config.data or {}).get(f"{pod.metadata.name}.properties", "")
-                found |= read_properties(text)
-        special = (pod.metadata.annotations or {}).get(names.SETTINGS_ANNOTATION, "{}")
-        return found | msgspec.json.decode(special, type=dict[str, str])
+        special = _annotations(pod).get(names.SETTINGS_ANNOTATION, "{}")
+        text = self._config_of(pod).get(f"{name_of(pod)}.properties", "")
+        return read_properties(text) | msgspec.json.decode(special, type=dict[str, str])
 
 
-def read_state(client: Client, namespace: str, cluster: str) -> ClusterState:
+def read_state(
+    client: Client, namespace: str, cluster: str, existing: Collection[int] = ()
+) -> ClusterState:
+    """`existing`: brokers of the last status, for the case that a StatefulSet is not there."""
     state = ClusterState(cluster)
     labels: dict[str, Any] = dict(names.selector(cluster))
-    for one in client.list(StatefulSet, namespace=namespace, labels=labels):
-        state.sets[_annotations(one).get(names.RACK_ANNOTATION, "")] = one
-    for claim in client.list(PersistentVolumeClaim, namespace=namespace, labels=labels):
-        state.claims[_name(claim)] = claim
-    for pod in client.list(Pod, namespace=namespace, labels=labels):
-        state.pods[_name(pod)] = pod
-    for config in client.list(ConfigMap, namespace=namespace, labels=labels):
-        state.config_maps[_name(config)] = config
-    for service in client.list(Service, namespace=namespace, labels=labels):
-        state.services[_name(service)] = service
-    state.racks = _racks(state)
+    for kind in KINDS:
+        for one in client.list(kind, namespace=namespace, labels=labels):
+            state.objects[kind.__name__, name_of(one)] = one
+    for (kind_name, name), one in state.objects.items():
+        match kind_name:
+            case "StatefulSet":
+                state.sets[_annotations(one).get(names.RACK_ANNOTATION, "")] = one
+            case "Pod":
+                state.pods[name] = one
+            case "PersistentVolumeClaim":
+                state.claims[name] = one
+            case "ConfigMap":
+                state.config_maps[name] = one
+            case "Service":
+                state.services[name] = one
+    state.racks = _racks(state, existing)
     return state
 
 
-def _racks(state: ClusterState) -> dict[str, Rack]:
+def config_names(pod: Any) -> list[str]:
+    """The ConfigMaps that a pod, or a pod's template, mounts."""
+    volumes = (pod.spec.volumes if pod and pod.spec else None) or ()
+    return [v.configMap.name for v in volumes if v.configMap is not None and v.configMap.name]
+
+
+# -- racks -----------------------------------------------------------------------------------------
+
+
+def _racks(state: ClusterState, existing: Collection[int]) -> dict[str, Rack]:
     racks = {name: _rack(name, one) for name, one in state.sets.items()}
-    for rack, ids in _ids_on_claims(state.claims.values()).items():
+    for rack, ids in _ids_left_behind(state).items():
         if rack not in racks:
-            # The cluster, or the StatefulSet, was deleted and its volumes were kept.
-            racks[rack] = Rack(rack, ids, 0, frozenset(ids))
+            # The StatefulSet was deleted, or the whole cluster and its volumes were kept.
+            alive = [n for n in range(len(ids))
+                     if names.pod_name(state.cluster, rack, n) in state.pods]  # fmt: skip
+            removed = frozenset(ids) - set(existing) - {ids[n] for n in alive}
+            # Its pods may live on as orphans: the new one adopts them, and must not end them.
+            racks[rack] = Rack(rack, ids, max(alive, default=-1) + 1, removed)
     return racks
 
 
 def _rack(name: str, found: StatefulSet) -> Rack:
     annotations = _annotations(found)
-    return Rack(
-        name,
-        _numbers(annotations.get(names.BROKER_IDS_ANNOTATION, "")),
-        (found.spec.replicas if found.spec else None) or 0,
-        frozenset(_numbers(annotations.get(names.REMOVED_IDS_ANNOTATION, ""))),
-    )
+    ids = _numbers(annotations.get(names.BROKER_IDS_ANNOTATION, ""))
+    replicas = (found.spec.replicas if found.spec else None) or 0
+    removed = frozenset(_numbers(annotations.get(names.REMOVED_IDS_ANNOTATION, "")))
+    # Somebody may have scaled it by hand: a pod without an id has no settings.
+    return Rack(name, ids, min(replicas, len(ids)), removed)
 
 
-def _ids_on_claims(claims: Iterable[PersistentVolumeClaim]) -> dict[str, tuple[int, ...]]:
-    """By rack, in the order of the ordinals at the end of the claims' names."""
+def _ids_left_behind(state: ClusterState) -> dict[str, tuple[int, ...]]:
+    """By rack, in the order of the ordinals: as claims are labelled and pods were configured."""
     found: dict[str, dict[int, int]] = {}
-    for claim in claims:
-        broker = _labels(claim).get(names.BROKER_ID_LABEL)
-        if broker is not None:
-            rack = _annotations(claim).get(names.RACK_ANNOTATION, "")
-            ordinal = int(_name(claim).rpartition("-")[2])
-            found.setdefault(rack, {})[ordinal] = int(broker)
-    return {rack: tuple(ids[n] for n in sorted(ids)) for rack, ids in found.items()}
-
-
-# -- pods ------------------------------------------------------------------------------------------
-
-
-def phase_of(pod: Pod) -> tuple[Phase, float, str]:
-    """Its phase, since when, and for one that does not come up: why."""
-    assert pod.metadata is not None
-    created = _seconds(pod.metadata.creationTimestamp)
-    if pod.metadata.deletionTimestamp is not None:
-        return Phase.STARTING, _seconds(pod.metadata.deletionTimestamp), "being restarted"
-    conditions = {c.type: c for c in (pod.status.conditions if pod.status else None) or ()}
-    ready = conditions.get("Ready")
-    if ready is not None and ready.status == "True":
-        return Phase.READY, _seconds(ready.lastTransitionTime), ""
-    scheduled = conditions.get("PodScheduled")
-    if scheduled is not None and scheduled.status == "False":
-        return Phase.CRASHED, _seconds(scheduled.lastTransitionTime), scheduled.message or ""
-    for container in (pod.status.containerStatuses if pod.status else None) or ():
-        if why := _why_not_running(container):
-            return Phase.CRASHED, created, why
-    return Phase.STARTING, created, ""
-
-
-def _why_not_running(container: ContainerStatus) -> str:
-    waiting = container.state.waiting if container.state else None
-    if waiting is not None and (waiting.reason or "").startswith(("ErrImage", "ImagePull")):
-        return waiting.message or waiting.reason or ""
-    ended = container.lastState.terminated if container.lastState else None
-    if container.restartCount >= CRASHES_MIN and ended is not None:
-        said = (ended.message or "").strip() or f"exit code {ended.exitCode}"
-        return f"it ended {container.restartCount} times, last with: {said}"
-    return ""
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """Of files that `properties_text` wrote."""
-    pairs = (line.partition("=") for line in text.splitlines() if line)
-    return {name: value.replace("\\\\", "\\") for name, _, value in pairs}
-
-
-def properties_text(settings: Mapping[str, str]) -> str:
-    """As Kafka reads it; values are one line, which the API checks."""
-    return "".join(
-        "{}={}\n".format(name, value.replace("\\", "\\\\"))
-        for name, value in sorted(settings.items())
-    )
+    for config in state.config_maps.values():
+        for file, text in (config.data or {}).items():
+            settings = read_properties(text)
+            ordinal = re.fullmatch(r".*-(\d+)\.properties", file)
+            if ordinal and "node.id" in settings:
+                rack = found.setdefault(settings.get("broker.rack", ""), {})
+                rack[int(ordinal[1])] = int(settings["node.id"])
+    for claim in state.claims.values():
+        broker = (claim.metadata.labels if claim.metadata else None) or {}
+        if names.BROKER_ID_LABEL in broker:
+            rack = found.setdefault(_annotations(claim).get(names.RACK_ANNOTATION, ""), {})
+            rack[int(name_of(claim).rpartition("-")[2])] = int(broker[names.BROKER_ID_LABEL])
+    return {
+        rack: tuple(ids[n] for n in range(len(ids)))
+        for rack, ids in found.items()
+        if ids.keys() == set(range(len(ids)))  # a gap: somebody deleted more than we understand
+    }
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(one) for one in text.split(",") if one)
 
 
-def _seconds(when: datetime | None) -> float:
-    return when.timestamp() if when else 0.0
+def name_of(found: Any) -> str:
+    return str(found.metadata.name)
 
 
-Named = StatefulSet | Pod | PersistentVolumeClaim | ConfigMap | Service
-
-
-def _name(found: Named) -> str:
-    assert found.metadata is not None
-    return found.metadata.name or ""
-
-
-def _labels(found: Named) -> dict[str, str]:
-    return (found.metadata.labels if found.metadata else None) or {}
-
-
-def _annotations(found: Named) -> dict[str, str]:
+def _annotations(found: Any) -> dict[str, str]:
     return (found.metadata.annotations if found.metadata else None) or {}

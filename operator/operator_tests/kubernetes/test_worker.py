@@ -1,0 +1,289 @@
+"""Passes of the operator on a real API server: what they make, and that they end."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from odradek_e2e.control_plane import ControlPlane
+from odradek_operator.api.base import RESTART_ANNOTATION
+from operator_tests.kubernetes.test_manifests import eventually
+from operator_tests.kubernetes.world import Outcome, World
+
+
+@pytest.fixture
+def world(kubernetes: ControlPlane, namespace: str) -> Iterator[World]:
+    made = World(kubernetes, namespace)
+    yield made
+    made.close()
+
+
+def found(world: World, kinds: str) -> dict[str, Any]:
+    args = ("get", kinds, "-n", world.namespace, "-l", f"odradek.dev/cluster={world.name}")
+    items = json.loads(world.kubernetes.kubectl(*args, "-o", "json"))["items"]
+    return {one["metadata"]["name"]: one for one in items}
+
+
+def uids(world: World, kinds: str = "pods") -> dict[str, str]:
+    return {name: one["metadata"]["uid"] for name, one in found(world, kinds).items()}
+
+
+def quiet(world: World) -> None:
+    """A pass that has nothing to do writes nothing, whoever does it."""
+    before = len(world.wire.writes)
+    for _ in range(3):
+        assert world.one_pass() is Outcome.IDLE
+    assert world.wire.writes[before:] == []
+    world.operator()
+    world.one_pass()
+    assert world.wire.writes == []
+
+
+def test_a_cluster_is_made_and_then_left_alone(world: World) -> None:
+    resources = {"requests": {"cpu": "0.5", "memory": "1024Mi"}}  # spelled 500m, 1Gi by the server
+    world.cluster(brokers=3, resources=resources)
+    world.settle()
+    assert world.condition("Ready") == "True AllBrokersReady"
+    assert world.condition("RackAware") == "True RacksApart"
+    assert world.status()["formation"] == [0, 1, 2]
+    assert sorted(found(world, "pods")) == [f"main-zone-{r}-0" for r in "abc"]
+    before = len(world.wire.writes)
+    for _ in range(3):
+        assert world.one_pass() is Outcome.IDLE
+    assert world.wire.writes[before:] == []
+    events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)
+    assert "BrokerMissing" in events
+
+
+def test_up_and_down(world: World) -> None:
+    world.cluster(brokers=3)
+    world.topic("orders", partitions=6, replicationFactor=3)
+    world.settle()
+    before = uids(world)
+    world.cluster(brokers=6, rebalance="auto")
+    world.settle()
+    assert {n: u for n, u in uids(world).items() if n in before} == before  # nobody restarted
+    assert len(before) * 2 == len(uids(world))
+    assert {b["id"]: b["rack"][-1] for b in world.status()["brokers"]} == dict(enumerate("abcabc"))
+    assert any(4 in p.replicas for p in world.kafka.partitions.values())
+    world.cluster(brokers=3, rebalance="auto")
+    world.settle()
+    assert uids(world) == before
+    assert sorted(world.kafka.registered) == [0, 1, 2]
+    assert {r for p in world.kafka.partitions.values() for r in p.replicas} == {0, 1, 2}
+    claims = found(world, "pvc")
+    assert len(claims) == 6  # Retain: the volumes of 3, 4 and 5 are kept
+    assert claims["data-0-main-zone-b-1"]["metadata"]["labels"]["odradek.dev/broker-id"] == "4"
+    quiet(world)
+
+
+@pytest.mark.parametrize(
+    ("change", "annotations"),
+    [
+        ({"config": {"num.io.threads": 3}}, {}),
+        ({"image": "odradek/broker:next"}, {}),
+        ({}, {RESTART_ANNOTATION: "now"}),
+    ],
+    ids=["config", "image", "annotation"],
+)
+def test_a_roll(world: World, change: dict[str, Any], annotations: dict[str, str]) -> None:
+    world.cluster(brokers=3)
+    world.topic("orders", partitions=6, replicationFactor=3)
+    world.settle()
+    before = uids(world)
+    world.cluster(annotations, brokers=3, **change)
+    world.settle()
+    after = uids(world)
+    assert after.keys() == before.keys()
+    assert not set(after.values()) & set(before.values())
+    evictions = [w for w in world.wire.writes if w.endswith("/eviction")]
+    assert evictions[-1].split("/")[-2] == "main-zone-a-0"  # the active controller was last
+    assert world.kafka.away_max == 1
+    assert world.kafka.calls.count("elect") >= 2
+    assert all(p.leader == p.replicas[0] for p in world.kafka.partitions.values())
+    assert "rolling" not in world.status()
+    assert len(found(world, "configmap")) == 1
+    quiet(world)
+
+
+def test_a_dynamic_setting_restarts_nobody(world: World) -> None:
+    world.cluster(brokers=3)
+    world.settle()
+    before = uids(world)
+    world.cluster(brokers=3, config={"log.retention.ms": 5000})
+    world.settle()
+    assert world.kafka.dynamic == {"log.retention.ms": "5000"}
+    assert world.status()["dynamicConfig"] == ["log.retention.ms"]
+    world.cluster(brokers=3, config={})
+    world.settle()
+    assert world.kafka.dynamic == {}
+    assert uids(world) == before
+    quiet(world)
+
+
+def test_what_is_deleted_by_hand_comes_back(world: World) -> None:
+    world.cluster(brokers=3, networkPolicy={"enabled": True})
+    world.settle()
+    kinds = "service,pdb,configmap,serviceaccount,networkpolicy"
+    before = sorted(found(world, kinds))
+    pods = uids(world)
+    for kind in kinds.split(","):
+        args = (kind, "--all", "-n", world.namespace, "-l", "odradek.dev/cluster=main")
+        world.kubernetes.kubectl("delete", *args)
+    world.kubernetes.kubectl("label", "sts", "main-zone-a", "-n", world.namespace, "extra=fine")
+    patch = '{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":1}}}}'
+    world.kubernetes.kubectl("patch", "sts", "main-zone-b", "-n", world.namespace, "-p", patch)
+    world.settle()
+    assert sorted(found(world, kinds)) == before
+    sets = found(world, "statefulset")
+    template = sets["main-zone-b"]["spec"]["template"]["spec"]
+    assert template["terminationGracePeriodSeconds"] == 60
+    assert sets["main-zone-a"]["metadata"]["labels"]["extra"] == "fine"
+    assert uids(world) == pods
+    quiet(world)
+
+
+def test_a_statefulset_deleted_by_hand_keeps_its_ids(world: World) -> None:
+    world.cluster(brokers=6)
+    world.settle()
+    running = uids(world)
+    args = ("delete", "statefulset", "main-zone-b", "-n", world.namespace)
+    world.kubernetes.kubectl(*args, "--cascade=orphan")
+    world.settle()
+    assert uids(world) == running  # adopted, not ended
+    world.kubernetes.kubectl(*args)
+    world.settle()
+    assert {b["id"]: b["rack"][-1] for b in world.status()["brokers"]} == dict(enumerate("abcabc"))
+    assert len({*running.values()} & {*uids(world).values()}) == 4
+    sets = found(world, "statefulset")
+    assert sets["main-zone-b"]["metadata"]["annotations"]["odradek.dev/broker-ids"] == "1,4"
+    quiet(world)
+
+
+def test_a_statefulset_scaled_by_hand(world: World) -> None:
+    world.cluster(brokers=3)
+    world.settle()
+    before = uids(world)
+    scale = ("scale", "statefulset/main-zone-a", "-n", world.namespace)
+    world.kubernetes.kubectl(*scale, "--replicas=0")
+    world.settle()
+    assert uids(world).keys() == before.keys()
+    world.kubernetes.kubectl(*scale, "--replicas=3")
+    world.one_pass()
+    assert found(world, "statefulset")["main-zone-a"]["spec"]["replicas"] == 1
+
+
+def test_volumes_grow(world: World) -> None:
+    storage_class = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+                     "metadata": {"name": world.namespace}, "allowVolumeExpansion": True,
+                     "provisioner": "kubernetes.io/no-provisioner"}  # fmt: skip
+    claims = [f"data-0-main-zone-{rack}-0" for rack in "abc"]
+    world.kubernetes.apply(storage_class, *(volume(world, claim) for claim in claims))
+    world.cluster(brokers=3, storage={"size": "1Gi", "class": world.namespace})
+    world.settle()
+    eventually(lambda: {c["status"]["phase"] for c in found(world, "pvc").values()}, {"Bound"})
+    before, sets = uids(world), uids(world, "statefulset")
+    world.cluster(brokers=3, storage={"size": "2Gi", "class": world.namespace})
+    world.settle()
+    grown = {n: c["spec"]["resources"]["requests"] for n, c in found(world, "pvc").items()}
+    assert grown == dict.fromkeys(claims, {"storage": "2Gi"})
+    assert uids(world) == before
+    assert not set(sets.values()) & set(uids(world, "statefulset").values())
+    quiet(world)
+
+
+def volume(world: World, claim: str) -> dict[str, Any]:
+    """There is no provisioner here: a volume that is there already, for this claim only."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{world.namespace}-{claim}"[:60]},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": world.namespace,
+            "hostPath": {"path": "/nowhere"},
+            "claimRef": {"name": claim, "namespace": world.namespace},
+        },
+    }
+
+
+def test_volumes_of_removed_brokers_are_deleted_if_so_wanted(world: World) -> None:
+    storage = {"deletionPolicy": "Delete"}
+    world.cluster(brokers=6, storage=storage)
+    world.settle()
+    world.cluster(brokers=3, storage=storage)
+    world.settle()
+    assert sorted(found(world, "pvc")) == [f"data-0-main-zone-{r}-0" for r in "abc"]
+    quiet(world)
+
+
+def test_a_cluster_comes_back_on_its_volumes(world: World) -> None:
+    world.cluster(brokers=3)
+    world.settle()
+    cluster_id = world.status()["clusterId"]
+    claims = uids(world, "pvc")
+    annotation = "odradek.dev/cluster-id"
+    told = {c["metadata"]["annotations"][annotation] for c in found(world, "pvc").values()}
+    world.kubernetes.kubectl("delete", "kafkacluster", "main", "-n", world.namespace)
+    world.operator()
+    while found(world, "pods,statefulset,configmap,service"):
+        world.play()
+    world.cluster(brokers=3)
+    world.settle()
+    assert uids(world, "pvc") == claims
+    assert {s["odradek.cluster.id"] for s in world.kafka.up.values()} == told
+    assert world.status()["clusterId"] == cluster_id
+
+
+def test_external_addresses_are_known_before_a_broker_starts(world: World) -> None:
+    world.cluster(brokers=3, listeners={"external": {"type": "NodePort"}})
+    world.settle()
+    services = found(world, "service")
+    port = services["main-zone-a-0-external"]["spec"]["ports"][0]["nodePort"]
+    advertised = world.kafka.up[0]["advertised.listeners"]
+    assert advertised.endswith(f",EXTERNAL://${{env:HOST_IP}}:{port}")
+    assert len([w for w in world.wire.writes if w.endswith("/eviction")]) == 0
+    world.cluster(brokers=3, listeners={})
+    world.settle()
+    assert "EXTERNAL" not in world.kafka.up[0]["advertised.listeners"]
+    assert sorted(found(world, "service")) == ["main-bootstrap", "main-brokers"]
+    quiet(world)
+
+
+def test_pause_and_bad_specs_touch_nothing(world: World) -> None:
+    world.cluster(brokers=3)
+    world.settle()
+    before = found(world, "statefulset")
+    world.cluster(brokers=4, pause=True)
+    world.one_pass()
+    assert world.condition("Progressing") == "False Paused"
+    assert found(world, "statefulset") == before
+    world.cluster(brokers=4, config={"node.id": 7})
+    world.one_pass()
+    assert world.condition("Ready") == "False InvalidSpec"
+    assert found(world, "statefulset") == before
+    writes = len(world.wire.writes)
+    world.one_pass()
+    assert len(world.wire.writes) == writes
+    world.cluster(brokers=4)
+    world.settle()
+    assert world.condition("Ready") == "True AllBrokersReady"
+
+
+def test_a_pod_without_room_is_told(world: World) -> None:
+    world.cluster(brokers=3)
+    world.one_pass()
+    world.settle()
+    name = "main-zone-a-0"
+    status = {"conditions": [
+        {"type": "Ready", "status": "False"},
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+         "message": "0/3 nodes are available"},
+    ]}  # fmt: skip
+    world.kubernetes.patch_status("pod", name, status, world.namespace)
+    world.one_pass()
+    assert world.condition("Ready") == "False BrokersNotReady"
+    degraded = next(c for c in world.status()["conditions"] if c["type"] == "Degraded")
+    assert "0/3 nodes are available" in degraded["message"]

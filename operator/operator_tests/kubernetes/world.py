@@ -1,0 +1,400 @@
+"""A world for the operator: a real API server, a kubelet that is played, a Kafka that is a model.
+
+    world = World(kubernetes, namespace)
+    world.cluster(brokers=3)
+    world.settle()             # passes of the operator and of the world, until nothing is left
+
+Pods never run here. `Kubelet.play` makes them Ready by writing their status, with the settings of
+the ConfigMap that they mount, and FakeKafka does what brokers with these settings would do: it
+has a controller, an ISR that shrinks and grows, moves that arrive, elections. It counts how many
+replicas of a partition are away at a time: more than one is the operator's fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import httpx2
+from lightkube import Client, KubeConfig
+from lightkube.core.exceptions import ApiError
+from lightkube.resources.core_v1 import ConfigMap, Node, Pod
+from lightkube.types import PatchType
+
+from odradek_e2e.control_plane import ControlPlane
+from odradek_operator.cluster.kafka_admin import AdminError, KafkaAdmin
+from odradek_operator.cluster.kubernetes import names
+from odradek_operator.cluster.kubernetes.properties import read_properties
+from odradek_operator.observed import (
+    BrokerSetting,
+    Kafka,
+    ObservedTopic,
+    Partition,
+    TopicPartition,
+)
+from odradek_operator.process import objects
+from odradek_operator.process.topic_book import TopicBook
+from odradek_operator.process.worker import ClusterWorker, Outcome, Tools
+
+PATIENCE_S = 30.0
+DYNAMIC = ("log.cleaner.threads", "log.retention.ms")
+
+
+class OperatorKilledError(BaseException):
+    """Nobody catches it: what follows in the operator is not done."""
+
+
+class Wire(httpx2.BaseTransport):
+    """Counts the writes, and kills the operator after one of them.
+
+    `patient`: the world's own; it asks again when an API server that begins says 429.
+    """
+
+    def __init__(self, *, patient: bool = False) -> None:
+        self._patient = patient
+        self._inner = httpx2.HTTPTransport(verify=False)
+        self.writes: list[str] = []
+        self.die_after: int | None = None
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        answer = self._inner.handle_request(request)
+        while self._patient and answer.status_code == 429:
+            answer.close()
+            time.sleep(0.1)
+            answer = self._inner.handle_request(request)
+        if request.method != "GET":
+            self.writes.append(f"{request.method} {request.url.path}")
+            if len(self.writes) == self.die_after:
+                answer.read()
+                answer.close()
+                raise OperatorKilledError(self.writes[-1])
+        return answer
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def connect(kubernetes: ControlPlane, wire: Wire | None = None) -> Client:
+    config = KubeConfig.from_file(kubernetes.kubeconfig)
+    return Client(config=config.get(), transport=wire or Wire(patient=True), trust_env=False)
+
+
+class FakeKafka:
+    """The admin port of one cluster, as KafkaAdmin has it."""
+
+    def __init__(self) -> None:
+        self.bootstrap = ""
+        self.up: dict[int, Mapping[str, str]] = {}  # broker → the settings that it started with
+        self.registered: dict[int, str] = {}
+        self.voters: set[int] = set()
+        self.dynamic: dict[str, str] = {}
+        self.topics: dict[str, dict[str, str]] = {}
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.calls: list[str] = []
+        self.away_max = 0  # replicas of one partition that were away at a time
+
+    def close(self) -> None:
+        pass
+
+    # -- what brokers do ---------------------------------------------------------------------------
+
+    def set_up(self, up: Mapping[int, Mapping[str, str]]) -> None:
+        gone = self.up.keys() - up.keys()
+        self.up = dict(up)
+        if up and not self.voters:
+            told = next((s["controller.quorum.voters"] for s in up.values()
+                         if "controller.quorum.voters" in s), "")  # fmt: skip
+            self.voters = {int(one.partition("@")[0]) for one in told.split(",") if one}
+        for broker, settings in up.items():
+            self.registered[broker] = settings.get("broker.rack", "")
+        for partition in self.partitions.values():
+            away = [r for r in partition.settled if r not in self.up]
+            self.away_max = max(self.away_max, len(away))
+            if gone & set(partition.isr):
+                self._isr(partition.id, partition.isr - gone)
+
+    def live_on(self) -> bool:
+        """Replicas catch up, moves arrive; whether anything changed."""
+        changed = False
+        for id_, p in list(self.partitions.items()):
+            behind = {r for r in p.replicas if r not in p.isr and r in self.up}
+            if behind:
+                self._isr(id_, p.isr | behind)
+                changed = True
+            elif p.moving and set(p.target) <= p.isr:
+                target = p.target
+                self.partitions[id_] = replace(
+                    p, replicas=target, isr=frozenset(target), adding=frozenset(),
+                    removing=frozenset(), leader=p.leader if p.leader in target else target[0],
+                )  # fmt: skip
+                changed = True
+        return changed
+
+    def _isr(self, id_: TopicPartition, isr: frozenset[int]) -> None:
+        p = self.partitions[id_]
+        live = [r for r in p.replicas if r in isr and r in self.up]
+        leader = p.leader if p.leader in live else (live[0] if live else -1)
+        self.partitions[id_] = replace(p, isr=isr or p.isr, leader=leader)
+
+    # -- KafkaAdmin --------------------------------------------------------------------------------
+
+    def observe(self, settings: Iterable[str] = (), topic_settings: Iterable[str] = ()) -> Kafka:
+        self._ask()
+        counts: dict[str, int] = dict.fromkeys(self.topics, 0)
+        for id_ in self.partitions:
+            counts[id_.topic] += 1
+        return Kafka(
+            cluster_id="id",
+            controller=min(self.voters & self.up.keys()),
+            voters=frozenset(self.voters),
+            registered=dict(self.registered),
+            live=frozenset(self.up.keys() & self.registered.keys()),
+            partitions=tuple(self.partitions.values()),
+            topics={
+                name: ObservedTopic(name, f"id-{name}", False, counts[name], dict(config))
+                for name, config in self.topics.items()
+            },
+            settings={b: self._settings(started, settings) for b, started in self.up.items()},
+        )
+
+    def _settings(
+        self, started: Mapping[str, str], asked: Iterable[str]
+    ) -> dict[str, BrokerSetting]:
+        values = {**dict.fromkeys(DYNAMIC, "1"), **started, **self.dynamic}
+        return {
+            name: BrokerSetting(values[name], name not in DYNAMIC, name in self.dynamic)
+            for name in asked
+            if name in values
+        }
+
+    def _ask(self) -> None:
+        if len(self.voters & self.up.keys()) * 2 <= len(self.voters) or not self.voters:
+            raise AdminError("no quorum")
+
+    def _called(self, text: str) -> dict[str, str]:
+        self._ask()
+        self.calls.append(text)
+        return {}
+
+    def create_topics(self, topics: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        for name, asked in topics.items():
+            if name not in self.topics:
+                self.topics[name] = dict(asked["configs"])
+                factor = asked["replication_factor"]
+                self._add(name, 0, max(1, asked["num_partitions"]), factor if factor > 0 else 3)
+        return self._called(f"create {len(topics)} topics")
+
+    def grow_topics(self, partitions: Mapping[str, int]) -> dict[str, str]:
+        for name, count in partitions.items():
+            self._add(name, sum(p.topic == name for p in self.partitions), count, 3)
+        return self._called("grow")
+
+    def _add(self, name: str, first: int, count: int, factor: int) -> None:
+        live = sorted(self.up)
+        for n in range(first, count):
+            replicas = tuple(live[(n + k) % len(live)] for k in range(min(factor, len(live))))
+            id_ = TopicPartition(name, n)
+            self.partitions[id_] = Partition(
+                id_, replicas[0], replicas, frozenset(replicas), max(1, len(replicas) - 1)
+            )
+
+    def delete_topics(self, topics: Sequence[str]) -> dict[str, str]:
+        for name in topics:
+            self.topics.pop(name, None)
+        self.partitions = {id_: p for id_, p in self.partitions.items() if id_.topic in self.topics}
+        return self._called(f"delete {','.join(sorted(topics))}")
+
+    def alter_topic_configs(
+        self, changes: Mapping[str, Mapping[str, str | None]]
+    ) -> dict[str, str]:
+        for name, entries in changes.items():
+            merged: dict[str, str | None] = {**self.topics[name], **entries}
+            self.topics[name] = {n: v for n, v in merged.items() if v is not None}
+        return self._called("alter topics")
+
+    def alter_broker_configs(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        merged: dict[str, str | None] = {**self.dynamic, **changes}
+        self.dynamic = {n: v for n, v in merged.items() if v is not None}
+        return self._called("alter brokers")
+
+    def elect(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
+        for id_ in partitions:
+            p = self.partitions[id_]
+            self.partitions[id_] = replace(p, leader=p.replicas[0])
+        return self._called("elect")
+
+    def reassign(self, moves: Mapping[TopicPartition, Sequence[int]]) -> dict[str, str]:
+        for id_, target in moves.items():
+            p = self.partitions[id_]
+            added = frozenset(target) - set(p.replicas)
+            gone = frozenset(p.replicas) - set(target)
+            union = (*target, *(r for r in p.replicas if r not in target))
+            self.partitions[id_] = replace(p, replicas=union, adding=added, removing=gone)
+        return self._called(f"move {len(moves)}")
+
+    def unregister(self, broker: int) -> dict[str, str]:
+        if broker in self.up:
+            return {f"broker {broker}": "it is alive"}
+        self.registered.pop(broker, None)
+        return self._called(f"unregister {broker}")
+
+    def remove_voter(self, broker: int) -> dict[str, str]:
+        self.voters.discard(broker)
+        return self._called(f"remove voter {broker}")
+
+
+class World:
+    """One KafkaCluster in one namespace, its kubelet and its Kafka, and an operator for them."""
+
+    def __init__(self, kubernetes: ControlPlane, namespace: str, name: str = "main") -> None:
+        self.kubernetes = kubernetes
+        self.namespace, self.name = namespace, name
+        self.key = f"{namespace}/{name}"
+        self.kafka = FakeKafka()
+        self.own = connect(kubernetes)  # the world's; not counted
+        self.started: dict[str, dict[str, str]] = {}  # pod uid → settings
+        self.client: Client | None = None
+        self.operator()
+
+    def operator(self, die_after: int | None = None) -> None:
+        """A new one that knows nothing; the old one is as good as killed."""
+        if self.client is not None:
+            self.client.close()
+        self.wire = Wire()
+        self.wire.die_after = die_after
+        self.client = connect(self.kubernetes, self.wire)
+        self.book = TopicBook()
+        self.tools = Tools(
+            self.client,
+            self.book,
+            self.racks,
+            lambda spec: spec.image or "odradek/broker:test",
+            lambda: cast(KafkaAdmin, self.kafka),
+        )
+        self.worker = ClusterWorker(self.key, self.tools)
+
+    def close(self) -> None:
+        if self.client is not None:
+            self.client.close()
+        self.own.close()
+
+    def racks(self, label: str) -> list[str]:
+        nodes = self.own.list(Node, labels={"world": "yes"})
+        found = [(n.metadata.labels or {}).get(label) for n in nodes if n.metadata]
+        return sorted({rack for rack in found if rack})
+
+    # -- resources ---------------------------------------------------------------------------------
+
+    def cluster(self, annotations: Mapping[str, str] | None = None, **spec: Any) -> None:
+        self.apply("KafkaCluster", self.name, spec, annotations)
+
+    def topic(self, name: str, **spec: Any) -> None:
+        self.apply("Topic", name, {"cluster": {"name": self.name}, **spec})
+
+    def apply(
+        self, kind: str, name: str, spec: Any, annotations: Mapping[str, str] | None = None
+    ) -> None:
+        metadata = {"name": name, "namespace": self.namespace}
+        if annotations:
+            metadata["annotations"] = dict(annotations)  # type: ignore[assignment]
+        document = {"apiVersion": "odradek.dev/v1alpha1", "kind": kind, "metadata": metadata}
+        resource = objects.OURS[kind]({**document, "spec": spec})
+        self.own.apply(resource, field_manager="user", force=True, namespace=self.namespace)
+
+    def get(self, kind: str, name: str | None = None) -> dict[str, Any] | None:
+        return objects.get(self.own, kind, f"{self.namespace}/{name or self.name}")
+
+    def status(self, kind: str = "KafkaCluster", name: str | None = None) -> dict[str, Any]:
+        return (self.get(kind, name) or {}).get("status") or {}
+
+    def condition(self, of: str, kind: str = "KafkaCluster", name: str | None = None) -> str:
+        """ "True AllBrokersReady"."""
+        for one in self.status(kind, name).get("conditions", ()):
+            if one["type"] == of:
+                return f"{one['status']} {one['reason']}"
+        return ""
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """What the watch of the operator would have brought by now."""
+        found = self.own.list(objects.Topic, namespace=self.namespace)
+        documents = [objects.plain(one) for one in found]
+        self.book.replace_all(documents, int(found.resourceVersion))
+
+    def one_pass(self) -> Outcome:
+        self.watch()
+        return self.worker.one_pass()
+
+    def try_pass(self) -> Outcome | None:
+        """None if the API server would not; the operator tries again later."""
+        try:
+            return self.one_pass()
+        except ApiError as error:
+            if error.status.code not in (409, 429, 500, 503):
+                raise
+            return None
+
+    def play(self) -> bool:
+        """A moment of the kubelet's and of Kafka's; whether something happened."""
+        changed = self._kubelet()
+        return self.kafka.live_on() or changed
+
+    def _kubelet(self) -> bool:
+        up, changed = {}, False
+        labels: Any = {names.CLUSTER_LABEL: self.name}
+        for pod in self.own.list(Pod, namespace=self.namespace, labels=labels):
+            assert pod.metadata is not None
+            assert pod.metadata.name is not None
+            if pod.metadata.deletionTimestamp is not None:
+                with contextlib.suppress(ApiError):  # gone by itself
+                    self.own.delete(
+                        Pod, pod.metadata.name, namespace=self.namespace, grace_period=0
+                    )
+                changed = True
+                continue
+            conditions = (pod.status.conditions if pod.status else None) or ()
+            if not any(c.type == "Ready" and c.status == "True" for c in conditions):
+                self._make_ready(pod.metadata.name)
+                changed = True
+                continue
+            settings = self._settings_of(pod)
+            up[int(settings["node.id"])] = settings
+        changed = changed or up.keys() != self.kafka.up.keys()
+        self.kafka.set_up(up)
+        return changed
+
+    def _make_ready(self, pod: str) -> None:
+        when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": when}
+        status = {"phase": "Running", "conditions": [ready]}
+        self.own.patch(Pod.Status, pod, {"status": status}, namespace=self.namespace,
+                       patch_type=PatchType.STRATEGIC)  # fmt: skip
+
+    def _settings_of(self, pod: Pod) -> dict[str, str]:
+        assert pod.metadata is not None
+        assert pod.metadata.uid is not None
+        if pod.metadata.uid not in self.started:
+            volumes = (pod.spec.volumes if pod.spec else None) or ()
+            name = next(v.configMap.name for v in volumes if v.configMap is not None)
+            config = self.own.get(ConfigMap, name or "", namespace=self.namespace)
+            text = (config.data or {})[f"{pod.metadata.name}.properties"]
+            self.started[pod.metadata.uid] = read_properties(text)
+        return self.started[pod.metadata.uid]
+
+    def settle(self, patience_s: float = PATIENCE_S) -> None:
+        """Passes and moments, until nothing is left to do three times in a row."""
+        deadline, quiet = time.monotonic() + patience_s, 0
+        while quiet < 3:
+            idle = self.try_pass() in (Outcome.IDLE, Outcome.GONE)
+            moved = self.play()
+            quiet = quiet + 1 if idle and not moved else 0
+            assert time.monotonic() < deadline, self.where()
+        assert self.kafka.away_max <= 1, "two replicas of a partition were away at once"
+
+    def where(self) -> str:
+        return f"no end: {self.status()}; {self.wire.writes[-10:]}; {self.kafka.calls[-5:]}"
