@@ -24,6 +24,7 @@ from broker_tests.clients.support import (
 )
 from broker_tests.conftest import StartBroker
 from broker_tests.harness import Server, on_apache
+from odradek_cli.processes import StartFailedError
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -163,12 +164,16 @@ def test_stop_is_clean(start_broker: StartBroker, topic: str, tmp_path: Path) ->
 
 @pytest.mark.skipif(on_apache(), reason="about our own file names in our own data directory")
 def test_a_log_that_the_metadata_does_not_know_is_kept_aside(broker: Server, topic: str) -> None:
-    """1. A topic has records. 2. The metadata log is lost. 3. Nothing of the records is lost."""
+    """1. A topic has records. 2. The metadata log is lost: the broker, its only voter, says so.
+    3. Told to begin anew, it loses nothing of the records."""
     create_topic(broker, topic)
     produce(broker, topic, numbered(10))
     broker.stop()
     shutil.rmtree(broker.data_dir / "__cluster_metadata-0")
     before = (broker.data_dir / f"{topic}-0" / "00000000000000000000.log").read_bytes()
+    with pytest.raises(StartFailedError, match="its votes are gone"):
+        broker.start()
+    (broker.data_dir / ".odradek-voter").unlink()
     broker.start()
     (aside,) = broker.data_dir.glob(f"{topic}-0.*-stray")
     assert (aside / "00000000000000000000.log").read_bytes() == before

@@ -173,7 +173,9 @@ class LogFiles:
                 f"{self._directory}: this node votes about the cluster's metadata, and its log or "
                 "its votes are gone. Restore the directory; or remove this voter from the cluster "
                 "(kafka-metadata-quorum remove-controller, with the directory.id of "
-                f"meta.properties), delete {mark}, start it and add it again"
+                f"meta.properties), delete {mark}, start it and add it again. (A broker that was a "
+                "cluster of its own begins anew without that file, and keeps the logs that it "
+                "finds as -stray.)"
             )
 
     def formatted_with(self) -> VoterSet:
