@@ -43,7 +43,7 @@ def make_plan(
         *starts,
         *((altered,) if altered else ()),
         *roll,
-        *drain(desired, observed, kafka),
+        *drain(desired, observed, kafka, restarting=isinstance(decision, Restart)),
         *_rebalance(desired, kafka, decision),
         *plan_topics(topics, observed, brokers),
     )

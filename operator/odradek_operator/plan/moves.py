@@ -29,8 +29,13 @@ MOVES_MAX = 100  # partitions that move at the same time
 EVEN_ENOUGH = 0.1  # brokers within 10 % of each other are not levelled
 
 
-def drain(desired: DesiredCluster, observed: Observed, kafka: Kafka) -> Plan:
-    """The next step for the brokers that should go: move, leave the quorum, stop, forget."""
+def drain(
+    desired: DesiredCluster, observed: Observed, kafka: Kafka, *, restarting: bool = False
+) -> Plan:
+    """The next step for the brokers that should go: move, leave the quorum, stop, forget.
+
+    While others restart, replicas may move, but nobody leaves the quorum.
+    """
     leaving = desired.leaving.keys() & observed.brokers.keys()
     if not leaving:
         return ()
@@ -41,9 +46,11 @@ def drain(desired: DesiredCluster, observed: Observed, kafka: Kafka) -> Plan:
     holding = [p for p in kafka.partitions if leaving & {*p.replicas}]
     busy = {r for p in holding for r in p.replicas}
     plan = _move_off(desired, kafka, leaving, holding)
-    for broker in sorted(leaving - busy, reverse=True):
-        plan = (*plan, _take_away(desired, observed, kafka, broker))
-        break  # one at a time: the quorum changes by one voter
+    empty = sorted(leaving - busy)
+    ready = {b for b, found in observed.brokers.items() if found.phase is Phase.READY}
+    steady = desired.brokers.keys() <= ready
+    if empty and steady and not restarting:
+        plan = (*plan, _take_away(desired, observed, kafka, empty[-1]))  # one voter at a time
     return plan
 
 

@@ -188,6 +188,19 @@ def test_the_end_of_a_broker() -> None:
     assert lines(make_plan(desired, observed)) == [f"remove broker 3, keep its volumes: {say}"]
 
 
+def test_nobody_leaves_the_quorum_while_another_restarts() -> None:
+    """Voters 0, 1 and 3: 3 removed and 1 down would leave one of two."""
+    before = cluster(brokers=4)
+    _, observed = leaving(voter=True)
+    changed = cluster(known(before), brokers=3, config={"num.partitions": 4})
+    assert lines(make_plan(changed, observed)) == [
+        "restart broker 1: broker 1: num.partitions changed"
+    ]
+    (wait, *rest) = lines(make_plan(changed, with_phase(observed, Phase.STARTING, 1)))
+    assert wait == "wait: broker 1 is starting"
+    assert not any("voter" in line for line in rest)
+
+
 def test_a_leaving_broker_that_died_with_replicas_is_started_to_drain() -> None:
     before = cluster(brokers=4)
     observed = with_phase(running(before, P("t-0: 3 | 3 @- min=1")), Phase.STOPPED, 3)
