@@ -11,5 +11,8 @@ reads a clock, uses a thread or iterates over a set.
     faults.py      the schedule: drawn from the seed, applied to a world, shrunk when it fails
     raft_*.py      the metadata quorum in this world: node (driver), disk, invariants, run
     mutants.py     planted bugs, to prove that the invariants would see them
-    cluster_*.py   whole brokers in this world; make sim runs many seeds of it
+    cluster_*.py   whole brokers in this world
+    coord_*.py     the same with production logs, groups and transactions, and their clients
+
+`make sim SEEDS=n` runs many seeds of the last two.
 """

@@ -166,8 +166,16 @@ class ClusterNode(RaftNode):
         self.metadata = MetadataPublisher(node_id, self.settings)
         self.controller = SimController(self)
         self.metadata.subscribe(self.controller.committed)
+        self._make_partitions()
+        self.partitions.attach(self.replication)
+        self.metadata.subscribe(self._own_registration)
+        super().start()
+        self.world.after_on(self.node_id, 0, self._register)
+        self.world.after_on(self.node_id, CHECKPOINT_MS, self._checkpoint)
+
+    def _make_partitions(self) -> None:
         self.partitions = PartitionService(
-            node_id,
+            BrokerId(self.node_id),
             self.settings,
             self.data,  # type: ignore[arg-type]
             self.clock,
@@ -175,11 +183,6 @@ class ClusterNode(RaftNode):
             self.threads,
         )
         self.replication = SimReplication(self)
-        self.partitions.attach(self.replication)
-        self.metadata.subscribe(self._own_registration)
-        super().start()
-        self.world.after_on(self.node_id, 0, self._register)
-        self.world.after_on(self.node_id, CHECKPOINT_MS, self._checkpoint)
 
     def crash(self, rng: Random) -> None:
         super().crash(rng)
@@ -277,7 +280,14 @@ class ClusterNode(RaftNode):
             broker_id=BrokerId(self.node_id),
             cluster_id=CLUSTER_ID,
             incarnation_id=self.incarnation_id,
-            listeners=[Struct(name="PLAINTEXT", host="h", port=9092, security_protocol=0)],
+            listeners=[
+                Struct(
+                    name="PLAINTEXT",
+                    host=f"broker-{self.node_id}",
+                    port=9092,
+                    security_protocol=0,
+                )
+            ],
             features=[
                 Struct(
                     name=feature.name,

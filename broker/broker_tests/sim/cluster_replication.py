@@ -68,6 +68,8 @@ def _joining(batch: dict[TopicPartition, tuple[Partition, Proposal]]) -> list[Br
 class SimReplication:
     """`partition.service.Replication` of one life of a broker."""
 
+    idle_pause_ms_max = FETCH_PAUSE_MS_MAX
+
     def __init__(self, node: ClusterNode) -> None:
         self._node = node
         self._world = node.world
@@ -135,7 +137,7 @@ class SimReplication:
         if answer.position.leader_epoch != following.leader_epoch:
             return
         acted = self._step(partition, following, answer, message.entries)
-        pause_ms = 0 if acted else self._rng.randint(1, FETCH_PAUSE_MS_MAX)
+        pause_ms = 0 if acted else self._rng.randint(1, self.idle_pause_ms_max)
         if partition.must_flush:
             self._node.threads.run(
                 partition.log.flush, lambda _: self._later(0, partition, following)
@@ -292,9 +294,10 @@ class SimReplication:
         else:
             pause_ms = 0
             for topic in response.topics:
+                name = self._node.metadata.image.topics_by_id[topic.topic_id].name
                 for answer in topic.partitions:
-                    name = TopicPartition(self._node.topic, answer.partition_index)
-                    self._answered_one(*batch[name], answer)
+                    one = TopicPartition(name, answer.partition_index)
+                    self._answered_one(*batch[one], answer)
         if self._proposals:
             self._world.after_on(self._node.node_id, pause_ms, self._send_proposals)
         else:

@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 from unittest import mock
 
 from broker_tests.controller.support import create, new_topic
@@ -160,7 +161,7 @@ class ClusterRun:
         faults: tuple[Fault, ...] | None = None,
         keep_trace: bool = False,
     ) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
+        self.world = self._make_world(seed, keep_trace)
         rng = self.world.rng("setup")
         self.raft = RaftChecker(self.world)
         self.durable = rng.random() < 0.2
@@ -189,14 +190,18 @@ class ClusterRun:
         drawn, self._restless = draw_profile(self.world.rng("faults"), node_ids, FAULTS_MS)
         self.faults = drawn if faults is None else faults
 
+    def _make_world(self, seed: int | str, keep_trace: bool) -> World:
+        return World(seed, keep_trace=keep_trace)
+
+    def _make_node(self, node_id: int, **options: Any) -> ClusterNode:
+        return ClusterNode(self.world, node_id, CALM_CONFIG, **options)
+
     def _add_nodes(self, node_ids: tuple[int, ...]) -> None:
         rng = self.world.rng("voters")
         voters = VoterSet(tuple(Voter(ReplicaKey(i, new_uuid(rng))) for i in node_ids[:QUORUM]))
         for node_id in node_ids:
-            node = ClusterNode(
-                self.world,
+            node = self._make_node(
                 node_id,
-                CALM_CONFIG,
                 formatted_with=voters if node_id <= QUORUM else VoterSet(),
                 peers=node_ids,
                 checker=self.raft,
@@ -468,11 +473,11 @@ class ClusterRun:
         replicas = rng.sample(list(self.nodes), REPLICATION)
         self._ask("alter_partition_reassignments", self._move(index, replicas))
 
-    def _move(self, index: int, replicas: list[int]) -> Struct:
+    def _move(self, index: int, replicas: list[int], topic: str = TOPIC) -> Struct:
         asked = Struct(partition_index=index, replicas=replicas)
         return Struct(
             allow_replication_factor_change=True,
-            topics=[Struct(name=TOPIC, partitions=[asked])],
+            topics=[Struct(name=topic, partitions=[asked])],
         )
 
     def _ask(self, kind: str, request: Struct) -> None:

@@ -205,7 +205,9 @@ class World:
             self.after(1, self._fail, sender, target, message, refused)
             self._hang_up(source, target)
             return
-        for delay_ms in delays_ms or self.network.delays_ms(source, target):
+        if delays_ms is None:
+            delays_ms = self.network.delays_ms(source, target)
+        for delay_ms in delays_ms:
             args = (sender, target, None, message, self.now_ms)
             self.after(delay_ms, self._deliver, *args)
 
