@@ -129,7 +129,7 @@ def test_what_is_deleted_by_hand_comes_back(world: World) -> None:
     before = sorted(found(world, kinds))
     pods = uids(world)
     for kind in kinds.split(","):
-        args = (kind, "--all", "-n", world.namespace, "-l", "odradek.dev/cluster=main")
+        args = (kind, "-n", world.namespace, "-l", "odradek.dev/cluster=main")
         world.kubernetes.kubectl("delete", *args)
     world.kubernetes.kubectl("label", "sts", "main-zone-a", "-n", world.namespace, "extra=fine")
     patch = '{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":1}}}}'
@@ -187,7 +187,7 @@ def test_volumes_grow(world: World) -> None:
     world.cluster(brokers=3, storage={"size": "2Gi", "class": world.namespace})
     world.settle()
     grown = {n: c["spec"]["resources"]["requests"] for n, c in found(world, "pvc").items()}
-    assert grown == dict.fromkeys(claims, {"storage": "2Gi"})
+    assert grown == {claim: {"storage": "2Gi"} for claim in claims}
     assert uids(world) == before
     assert not set(sets.values()) & set(uids(world, "statefulset").values())
     quiet(world)

@@ -37,7 +37,12 @@ from odradek_operator.cluster.kubernetes.manifests import (
     owner_reference,
 )
 from odradek_operator.cluster.kubernetes.properties import properties_text
-from odradek_operator.cluster.kubernetes.state import ClusterState, config_names, read_state
+from odradek_operator.cluster.kubernetes.state import (
+    ClusterState,
+    config_names,
+    name_of,
+    read_state,
+)
 from odradek_operator.desired.build import DesiredCluster, Endpoint, Known
 from odradek_operator.observed import ObservedBroker
 
@@ -67,7 +72,9 @@ class KubernetesPlatform:
         self._status = status
         self._image = image
         self._applied: dict[tuple[str, str], str] = {} if applied is None else applied
+        self._existing: Mapping[int, str] = {}  # before this pass
         self.problems: list[str] = []  # of this pass: what Kubernetes would not do
+        self._changed: set[tuple[str, str]] = set()  # what was applied in this pass
         self._restarts: list[bool] = []  # of this pass: whether each was allowed
 
     def refresh(self) -> None:
@@ -75,6 +82,7 @@ class KubernetesPlatform:
         place = (self.resource.namespace, self.resource.name)
         self.state = read_state(self._client, *place, existing)
         self._restarts = []
+        self._existing = self.known().existing
 
     # -- what is known and seen --------------------------------------------------------------------
 
@@ -90,7 +98,8 @@ class KubernetesPlatform:
     def observe(self) -> Mapping[int, ObservedBroker]:
         racks = self.state.racks.values()
         now = time.time()
-        return {found.id: found for rack in racks for found in self.state.observe(rack, now)}
+        seen = (found for rack in racks for found in self.state.observe(rack, now))
+        return {found.id: found for found in seen if found.id in self._existing}
 
     def endpoints(
         self, brokers: Mapping[int, str], spec: KafkaClusterSpec
@@ -168,7 +177,8 @@ class KubernetesPlatform:
         pod = self.state.pods.get(self.state.pod_of(broker))
         if pod is None or pod.metadata is None or pod.metadata.deletionTimestamp is not None:
             return
-        if not all(self._restarts):
+        if not all(self._restarts) or not self._template_is_seen(broker):
+            self._restarts.append(False)
             return
         name, namespace = pod.metadata.name or "", self.resource.namespace
         only_this = DeleteOptions(preconditions=Preconditions(uid=pod.metadata.uid))
@@ -185,6 +195,16 @@ class KubernetesPlatform:
             if error.status.code not in (NOT_FOUND, CONFLICT, TOO_MANY):
                 raise
             self._restarts.append(False)
+
+    def _template_is_seen(self, broker: int) -> bool:
+        """Until its controller has seen the new template, a pod would come back from the old."""
+        rack, _ = self.state.place_of(broker)
+        found = self.state.sets.get(rack)
+        if found is None or ("StatefulSet", name_of(found)) in self._changed:
+            return False
+        assert found.metadata is not None
+        seen = found.status.observedGeneration if found.status else None
+        return (seen or 0) >= (found.metadata.generation or 0)
 
     def stop(self, broker: int) -> None:
         rack, ordinal = self.state.place_of(broker)
@@ -220,7 +240,9 @@ class KubernetesPlatform:
             if found.metadata.deletionTimestamp is not None:
                 return  # it is made again when it has gone
             # Contained as we write it, or as the API server spelled it last (1024Mi is 1Gi).
-            if contains(found.to_dict(), marked) or (self._applied.get(key) == _fingerprint(found)):
+            applied = (found.metadata.annotations or {}).get(names.APPLIED_ANNOTATION)
+            same = applied == digest and self._applied.get(key) == _fingerprint(found)
+            if same or contains(found.to_dict(), marked):
                 return
             if key[0] == "StatefulSet" and not _same_claims(found, wanted):
                 # Its template of claims is for life: it is made anew, and adopts its pods then.
@@ -230,6 +252,7 @@ class KubernetesPlatform:
             codecs.from_dict(marked), field_manager=names.FIELD_MANAGER, force=True
         )
         self._applied[key] = _fingerprint(made)
+        self._changed.add(key)
 
     def _scale(self, rack: str, replicas: int) -> None:
         found = self.state.racks[rack]
