@@ -6,6 +6,7 @@ import pytest
 
 from broker_tests.controller.active_support import CLUSTER_ID, World, directory
 from odradek_broker.controller.heartbeats import BrokerState, answer_to
+from odradek_broker.controller.voters import may_join, remember_removal
 from odradek_broker.metadata.records import RegisterBrokerRecord
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId
@@ -328,6 +329,13 @@ class TestUnregister:
         assert 1 not in world.image.brokers
         assert world.show(index=0) == "leader 2 epoch 1 isr 2"
         assert world.show(index=1) == "leader 2 epoch 0 isr 2"
+
+    def test_a_later_broker_with_its_id_may_vote(self):
+        world = World(3)
+        world.decide(remember_removal(world.image, 1))
+        assert not may_join(world.image, 1)
+        world.decide(world.active.unregister_broker(Struct(broker_id=BrokerId(1))))
+        assert may_join(world.image, 1)
 
     def test_unknown(self):
         world = World(1)

@@ -19,6 +19,7 @@ from odradek_broker.controller.partition_changes import (
     without,
 )
 from odradek_broker.controller.result import Result
+from odradek_broker.controller.voters import forget_removal
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import (
@@ -362,7 +363,9 @@ def unregister(
         one_disk=False,
         unclean_default=unclean_default,
     )
-    records: list[MetadataRecord] = [*changes, unregistered]
+    # A later broker with this id is another one, and may vote even if this one was not to.
+    forgotten = forget_removal(image, broker_id).records
+    records: list[MetadataRecord] = [*changes, unregistered, *forgotten]
     return Result(records, Struct(error_code=ErrorCode.none, error_message=None))
 
 
