@@ -29,6 +29,7 @@ from odradek_e2e.control_plane import ControlPlane
 from odradek_operator.cluster.kafka_admin import AdminError, KafkaAdmin
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.properties import read_properties
+from odradek_operator.cluster.kubernetes.state import read_state
 from odradek_operator.observed import (
     BrokerSetting,
     Kafka,
@@ -257,6 +258,8 @@ class World:
         self.kafka = FakeKafka()
         self.own = connect(kubernetes)  # the world's; not counted
         self.started: dict[str, dict[str, str]] = {}  # pod uid → settings
+        self.first_uids: list[str] = []
+        self.namespaces = [namespace]  # of the Topics
         self.client: Client | None = None
         self.operator()
 
@@ -322,9 +325,12 @@ class World:
 
     def watch(self) -> None:
         """What the watch of the operator would have brought by now."""
-        found = self.own.list(objects.Topic, namespace=self.namespace)
-        documents = [objects.plain(one) for one in found]
-        self.book.replace_all(documents, int(found.resourceVersion))
+        documents, versions = [], []
+        for namespace in self.namespaces:
+            found = self.own.list(objects.Topic, namespace=namespace)
+            documents += [objects.plain(one) for one in found]
+            versions.append(int(found.resourceVersion))
+        self.book.replace_all(documents, min(versions))
 
     def one_pass(self) -> Outcome:
         self.watch()
@@ -395,6 +401,26 @@ class World:
             quiet = quiet + 1 if idle and not moved else 0
             assert time.monotonic() < deadline, self.where()
         assert self.kafka.away_max <= 1, "two replicas of a partition were away at once"
+
+    def pod_uids(self) -> list[str]:
+        labels: Any = {names.CLUSTER_LABEL: self.name}
+        pods = self.own.list(Pod, namespace=self.namespace, labels=labels)
+        return [pod.metadata.uid or "" for pod in pods if pod.metadata]
+
+    def leftovers(self) -> list[str]:
+        """Objects that a cluster at rest does not have: more than one ConfigMap, empty racks."""
+        state = read_state(self.own, self.namespace, self.name)
+        left = [f"ConfigMap {name}" for name in list(state.config_maps)[1:]]
+        brokers = {broker["id"] for broker in self.status().get("brokers", ())}
+        for rack in state.racks.values():
+            alive = set(rack.ids) - rack.removed
+            if alive - brokers or rack.replicas != len(alive):
+                left.append(f"{rack} of brokers {sorted(brokers)}")
+        used = {claim for pod in state.pods for claim in state.claims if claim.endswith(pod)}
+        kept = self.get("KafkaCluster") or {}
+        if kept["spec"]["storage"]["deletionPolicy"] == "Delete":
+            left += [f"claim {claim}" for claim in state.claims if claim not in used]
+        return left
 
     def where(self) -> str:
         return f"no end: {self.status()}; {self.wire.writes[-10:]}; {self.kafka.calls[-5:]}"

@@ -1,0 +1,87 @@
+"""The operator's program: `python -m odradek_operator.main --all-namespaces`.
+
+Options also come from the environment, for a Deployment: ODRADEK_NAMESPACES (comma-separated;
+empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT. Access to the API server
+is found as everywhere: the pod's service account, or KUBECONFIG.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+import httpx2
+from lightkube import Client
+
+from odradek_operator.process.operator import Operator, Options
+
+REQUEST_TIMEOUT_S = 15.0
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
+    env = os.environ
+    parser = argparse.ArgumentParser(prog="odradek-operator", description="Odradek's operator")
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument("--namespace", "-n", action="append", default=[],
+                       help="watch this namespace only; may be given several times")  # fmt: skip
+    scope.add_argument("--all-namespaces", "-A", action="store_true", help="watch all of them")
+    parser.add_argument("--image", default=env.get("ODRADEK_BROKER_IMAGE") or _default_image(),
+                        help="if a cluster names none (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--port", type=int, default=int(env.get("ODRADEK_PORT") or 8080),
+                        help="of /metrics, /healthz and /readyz; 0: none")  # fmt: skip
+    parser.add_argument("--lease-namespace", default=env.get("ODRADEK_LEASE_NAMESPACE") or None,
+                        help="where the Lease is, if there are several replicas")  # fmt: skip
+    parser.add_argument("--no-nodes", action="store_true",
+                        help="no right to read nodes: racks are named in the specs")  # fmt: skip
+    parser.add_argument("--verbose", "-v", action="store_true", help="log more")
+    given = parser.parse_args(arguments)
+    named = given.namespace
+    if not named and not given.all_namespaces:
+        named = [n.strip() for n in env.get("ODRADEK_NAMESPACES", "").split(",") if n.strip()]
+        if not named and "ODRADEK_NAMESPACES" not in env:
+            parser.error("either --namespace or --all-namespaces")
+    logging.getLogger().setLevel(logging.DEBUG if given.verbose else logging.INFO)
+    return Options(
+        namespaces=tuple(dict.fromkeys(named)),
+        image=given.image,
+        port=given.port or None,
+        lease_namespace=given.lease_namespace,
+        identity=f"{socket.gethostname()}-{os.getpid()}",
+        nodes=not given.no_nodes,
+    )
+
+
+def _default_image() -> str:
+    try:
+        return f"odradek/broker:{version('odradek')}"
+    except PackageNotFoundError:
+        return "odradek/broker:latest"
+
+
+async def run(options: Options) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(one, stop.set)
+    client = Client(timeout=httpx2.Timeout(REQUEST_TIMEOUT_S))
+    try:
+        await Operator(options, client).run(stop)
+    finally:
+        client.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("httpx2", "httpcore2", "kopf", "aiohttp"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    asyncio.run(run(parse_arguments(arguments)))
+
+
+if __name__ == "__main__":
+    main()

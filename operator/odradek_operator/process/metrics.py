@@ -1,0 +1,76 @@
+"""What the operator says about itself: /metrics, /healthz and /readyz on one port."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        name = "odradek_operator"
+        self.seconds = Histogram(
+            f"{name}_reconcile_seconds", "Duration of a pass", buckets=BUCKETS,
+            registry=self.registry,
+        )  # fmt: skip
+        self.errors = Counter(
+            f"{name}_reconcile_errors", "Passes that failed, by what they failed with", ["error"],
+            registry=self.registry,
+        )  # fmt: skip
+        self.refused = Counter(
+            f"{name}_actions_failed", "Actions that Kafka or Kubernetes refused",
+            registry=self.registry,
+        )  # fmt: skip
+        self.clusters = Gauge(f"{name}_clusters", "KafkaClusters", registry=self.registry)
+        self.topics = Gauge(f"{name}_topics", "Topics", registry=self.registry)
+        self.brokers = Gauge(
+            f"{name}_brokers", "Brokers that should be there", ["cluster"], registry=self.registry
+        )
+        self.leading = Gauge(f"{name}_leading", "1: this one works", registry=self.registry)
+        self.last_success = Gauge(
+            f"{name}_last_success_timestamp_seconds", "End of the last pass without an error",
+            ["cluster"], registry=self.registry,
+        )  # fmt: skip
+
+    def passed(self, cluster: str, began: float, brokers: int, failures: int) -> None:
+        self.seconds.observe(time.monotonic() - began)
+        self.last_success.labels(cluster).set(time.time())
+        self.brokers.labels(cluster).set(brokers)
+        self.refused.inc(failures)
+
+    def gone(self, cluster: str) -> None:
+        for gauge in (self.last_success, self.brokers):
+            gauge.remove(cluster)
+
+
+async def serve(
+    metrics: Metrics, port: int, alive: Callable[[], bool], ready: Callable[[], bool]
+) -> web.AppRunner:
+    """`alive` False: the kubelet restarts us. `ready`: we work, or could at once."""
+
+    async def scrape(_: web.Request) -> web.Response:
+        body = generate_latest(metrics.registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def answer(check: Callable[[], bool]) -> Callable[[web.Request], object]:
+        async def handler(_: web.Request) -> web.Response:
+            fine = check()
+            return web.Response(status=200 if fine else 503, text="ok\n" if fine else "no\n")
+
+        return handler
+
+    app = web.Application()
+    app.router.add_get("/metrics", scrape)
+    app.router.add_get("/healthz", answer(alive))  # type: ignore[arg-type]
+    app.router.add_get("/readyz", answer(ready))  # type: ignore[arg-type]
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, None, port).start()
+    return runner

@@ -1,0 +1,152 @@
+"""The operator dies after any one of its writes; the next one goes on, and nobody is harmed.
+
+Every run is a cluster in a namespace of its own. The write gets through, its answer does not: the
+operator that follows knows nothing but what is at the API server. All runs of a scenario are
+played side by side, a pass each in turn, because most of the time is spent waiting for the
+controllers of Kubernetes.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from odradek_e2e.control_plane import ControlPlane
+from odradek_operator.api.base import RESTART_ANNOTATION
+from operator_tests.kubernetes.world import OperatorKilledError, Outcome, World
+
+PATIENCE_S = 110.0
+RUNS_MAX = 12  # at a time
+
+
+@dataclass
+class Scenario:
+    change: Callable[[World], None]
+    done: Callable[[World], bool]
+    begin: int = 3  # brokers before it; 0: no cluster yet
+
+
+def _topics(world: World) -> None:
+    world.topic("orders", partitions=4, replicationFactor=3)
+
+
+def _create(world: World) -> None:
+    world.cluster(brokers=3)
+    _topics(world)
+
+
+def _grow(world: World) -> None:
+    world.cluster(brokers=4, rebalance="auto")
+
+
+def _shrink(world: World) -> None:
+    world.cluster(brokers=3, storage={"deletionPolicy": "Delete"})
+
+
+def _roll(world: World) -> None:
+    world.cluster({RESTART_ANNOTATION: "now"}, brokers=3)
+
+
+def _delete_topic(world: World) -> None:
+    args = ("delete", "topic", "orders", "-n", world.namespace, "--wait=false")
+    world.kubernetes.kubectl(*args)
+
+
+SCENARIOS = {
+    "create": Scenario(_create, lambda w: len(w.kafka.up) == 3 and "orders" in w.kafka.topics, 0),
+    "grow": Scenario(_grow, lambda w: sorted(w.kafka.registered) == [0, 1, 2, 3]),
+    "shrink": Scenario(_shrink, lambda w: sorted(w.kafka.registered) == [0, 1, 2], 4),
+    "roll": Scenario(_roll, lambda w: not set(w.first_uids) & set(w.pod_uids())),
+    "delete topic": Scenario(_delete_topic, lambda w: "orders" not in w.kafka.topics),
+}
+
+
+@dataclass
+class Run:
+    world: World
+    scenario: Scenario
+    die_after: int | None
+    writes: int = 0
+    killed_at: str = ""
+    stage: str = "begin"
+    quiet: int = field(default=0)
+
+    def begin(self) -> None:
+        if self.scenario.begin:
+            self.world.cluster(brokers=self.scenario.begin)
+            _topics(self.world)
+        else:
+            self._change()
+
+    def _change(self) -> None:
+        self.stage = "changed"
+        self.world.first_uids = self.world.pod_uids()
+        self.scenario.change(self.world)
+        self.world.operator(self.die_after)
+
+    def step(self) -> bool:
+        """A pass and a moment; True at the end."""
+        try:
+            idle = self.world.try_pass() in (Outcome.IDLE, Outcome.GONE)
+        except OperatorKilledError as killed:
+            self.killed_at, idle = str(killed), False
+            self.world.operator()
+        moved = self.world.play()
+        self.quiet = self.quiet + 1 if idle and not moved else 0
+        if self.quiet < 3:
+            return False
+        if self.stage == "begin":
+            self.quiet = 0
+            self._change()
+            return False
+        self.writes = len(self.world.wire.writes)
+        return True
+
+    def check(self) -> None:
+        where = f"killed after {self.killed_at}"
+        assert self.scenario.done(self.world), where
+        assert self.world.kafka.away_max <= 1, f"two replicas away at once, {where}"
+        assert self.world.condition("Ready") == "True AllBrokersReady", where
+        left = self.world.leftovers()
+        assert not left, f"{left}, {where}"
+        before = len(self.world.wire.writes)
+        self.world.one_pass()
+        assert self.world.wire.writes[before:] == [], where
+
+
+def play(runs: list[Run]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    for run in runs:
+        run.begin()
+    left = list(runs)
+    while left:
+        left = [run for run in left if not run.step()]
+        assert time.monotonic() < deadline, [(r.killed_at, r.world.where()) for r in left]
+    for run in runs:
+        run.check()
+        run.world.close()
+
+
+def _runs(
+    kubernetes: ControlPlane, name: str, points: list[int | None], scenario: Scenario
+) -> list[Run]:
+    made = []
+    for point in points:
+        namespace = f"killed-{name.replace(' ', '-')}-{point or 'never'}"
+        kubernetes.kubectl("create", "namespace", namespace)
+        made.append(Run(World(kubernetes, namespace), scenario, point))
+    return made
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_killed_at_each_write(kubernetes: ControlPlane, name: str) -> None:
+    scenario = SCENARIOS[name]
+    calm = _runs(kubernetes, name, [None], scenario)
+    play(calm)
+    points: list[int | None] = list(range(1, calm[0].writes + 1))
+    print(f"{name}: {len(points)} writes")
+    for first in range(0, len(points), RUNS_MAX):
+        runs = _runs(kubernetes, name, points[first : first + RUNS_MAX], scenario)
+        play(runs)
+        assert sum(bool(run.killed_at) for run in runs) >= len(runs) - 2  # timing may save a write
