@@ -117,15 +117,18 @@ class Run:
 
 def play(runs: list[Run]) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    for run in runs:
-        run.begin()
-    left = list(runs)
-    while left:
-        left = [run for run in left if not run.step()]
-        assert time.monotonic() < deadline, [(r.killed_at, r.world.where()) for r in left]
-    for run in runs:
-        run.check()
-        run.world.close()
+    try:
+        for run in runs:
+            run.begin()
+        left = list(runs)
+        while left:
+            left = [run for run in left if not run.step()]
+            assert time.monotonic() < deadline, [(r.killed_at, r.world.where()) for r in left]
+        for run in runs:
+            run.check()
+    finally:
+        for run in runs:
+            run.world.close()
 
 
 def _runs(

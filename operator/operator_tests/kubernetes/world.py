@@ -29,7 +29,7 @@ from odradek_e2e.control_plane import ControlPlane
 from odradek_operator.cluster.kafka_admin import AdminError, KafkaAdmin
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.properties import read_properties
-from odradek_operator.cluster.kubernetes.state import read_state
+from odradek_operator.cluster.kubernetes.state import config_names, read_state
 from odradek_operator.observed import (
     BrokerSetting,
     Kafka,
@@ -111,6 +111,8 @@ class FakeKafka:
                          if "controller.quorum.voters" in s), "")  # fmt: skip
             self.voters = {int(one.partition("@")[0]) for one in told.split(",") if one}
         for broker, settings in up.items():
+            if broker not in self.registered and len(self.voters) < 3:
+                self.voters.add(broker)  # a new one joins a quorum that is not full
             self.registered[broker] = settings.get("broker.rack", "")
         for partition in self.partitions.values():
             away = [r for r in partition.settled if r not in self.up]
@@ -295,8 +297,8 @@ class World:
     def cluster(self, annotations: Mapping[str, str] | None = None, **spec: Any) -> None:
         self.apply("KafkaCluster", self.name, spec, annotations)
 
-    def topic(self, name: str, **spec: Any) -> None:
-        self.apply("Topic", name, {"cluster": {"name": self.name}, **spec})
+    def topic(self, resource: str, /, **spec: Any) -> None:
+        self.apply("Topic", resource, {"cluster": {"name": self.name}, **spec})
 
     def apply(
         self, kind: str, name: str, spec: Any, annotations: Mapping[str, str] | None = None
@@ -408,18 +410,19 @@ class World:
         return [pod.metadata.uid or "" for pod in pods if pod.metadata]
 
     def leftovers(self) -> list[str]:
-        """Objects that a cluster at rest does not have: more than one ConfigMap, empty racks."""
+        """What a cluster at rest does not have: ConfigMaps and claims of nobody, false counts."""
         state = read_state(self.own, self.namespace, self.name)
-        left = [f"ConfigMap {name}" for name in list(state.config_maps)[1:]]
+        templates = [one.spec.template for one in state.sets.values() if one.spec]
+        used = {n for one in (*state.pods.values(), *templates) for n in config_names(one)}
+        left = [f"ConfigMap {name}" for name in state.config_maps if name not in used]
         brokers = {broker["id"] for broker in self.status().get("brokers", ())}
         for rack in state.racks.values():
             alive = set(rack.ids) - rack.removed
             if alive - brokers or rack.replicas != len(alive):
                 left.append(f"{rack} of brokers {sorted(brokers)}")
-        used = {claim for pod in state.pods for claim in state.claims if claim.endswith(pod)}
-        kept = self.get("KafkaCluster") or {}
-        if kept["spec"]["storage"]["deletionPolicy"] == "Delete":
-            left += [f"claim {claim}" for claim in state.claims if claim not in used]
+        spec = (self.get("KafkaCluster") or {})["spec"]
+        if spec["storage"]["deletionPolicy"] == "Delete":
+            left += [c for c in state.claims if not any(c.endswith(pod) for pod in state.pods)]
         return left
 
     def where(self) -> str:
