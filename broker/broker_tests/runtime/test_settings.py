@@ -55,6 +55,39 @@ class TestTable:
         assert str(caught.value) == f"flag: Invalid value {text} for configuration {name}: {reason}"
 
 
+class TestConfigProviders:
+    PROVIDERS = (
+        "config.providers=env\n"
+        "config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
+    )
+    ADVERTISED = "advertised.listeners=PLAINTEXT://${env:HOST_IP}:${env:PORT}\n"
+
+    def test_environment_variables_in_the_file(self, properties):
+        file = properties(self.ADVERTISED + self.PROVIDERS + "num.partitions=${env:PARTITIONS}\n")
+        env = {"HOST_IP": "10.0.0.1", "PORT": "9094", "PARTITIONS": "4"}
+        settings = load(file=file, env=env)
+        assert settings.text("advertised.listeners") == "PLAINTEXT://10.0.0.1:9094"
+        assert settings.int("num.partitions") == 4
+        assert settings.warnings == ()
+
+    def test_only_if_the_provider_is_named(self, properties):
+        with pytest.raises(ConfigError, match=r"Not a number of type INT"):
+            load(file=properties("num.partitions=${env:N}\n"), env={"N": "4"})
+
+    def test_a_variable_that_is_not_there(self, properties):
+        with pytest.raises(ConfigError) as caught:
+            load(file=properties(self.PROVIDERS + "num.partitions=${env:N}\n"))
+        assert str(caught.value).endswith(
+            "server.properties:3: num.partitions: ${env:N}: there is no such environment variable"
+        )
+
+    def test_variables_that_may_not_be_read(self, properties):
+        allowed = "config.providers.env.param.allowlist.pattern=^P.*\n"
+        text = self.PROVIDERS + allowed + "num.partitions=${env:N}\n"
+        with pytest.raises(ConfigError, match="does not let it be read"):
+            load(file=properties(text), env={"N": "4"})
+
+
 class TestSources:
     def test_file_then_environment_then_flags(self, properties):
         file = properties("num.partitions=2\nlog.retention.ms=2\nfetch.max.bytes=2000\n")

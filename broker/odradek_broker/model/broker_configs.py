@@ -18,7 +18,7 @@ one broker or for all. Defaults that are Java classes are `null` here; `node.id`
 BROKER_CONFIGS_TEXT = """
 # Who this node is
 + broker.id                        int     -1                -                 ro
-- config.providers                 list    ""                -                 cluster
++ config.providers                 list    ""                -                 cluster
 - early.start.listeners            list    null              -                 ro
 + broker.rack                      string  null              -                 ro
 + controlled.shutdown.enable       boolean true              -                 ro

@@ -28,6 +28,7 @@ from odradek_broker.model.config_table import (
     topic_default,
 )
 from odradek_broker.model.log_config import LogConfig
+from odradek_broker.runtime import config_providers
 from odradek_broker.runtime.listeners import Listeners, parse_listeners
 from odradek_broker.runtime.properties import parse_properties
 from odradek_broker.runtime.quorum_addresses import (
@@ -107,7 +108,7 @@ class Settings:
         static: dict[str, str] = {}
         warnings: list[str] = []
         if file is not None:
-            static.update(_read_file(file))
+            static.update(_read_file(file, env))
         static.update(_read_environment(env, warnings))
         static.update(_read_flags(flags))
         warnings += _no_effect_warnings(static)
@@ -333,17 +334,23 @@ def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
     return filled
 
 
-def _read_file(file: Path) -> dict[str, str]:
+def _read_file(file: Path, env: Mapping[str, str]) -> dict[str, str]:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: is not UTF-8: {error.reason}") from None
+    lines = list(parse_properties(text))
+    given = {line.name: line.value for line in lines}
     found = {}
-    for line, name, value in parse_properties(text):
-        _check_known(name, value, where=f"{file}:{line}: ")
-        found[name] = value
+    for line, name, value in lines:
+        where = f"{file}:{line}: "
+        try:
+            found[name] = config_providers.resolve(name, value, given, env)
+        except ConfigError as error:
+            raise ConfigError(where + str(error)) from None
+        _check_known(name, found[name], where=where)
     return found
 
 
@@ -405,6 +412,8 @@ def _no_effect_warnings(static: Mapping[str, str]) -> list[str]:
     for name, text in static.items():
         key = BROKER_CONFIGS.get(name)
         if key is not None and (key.honoured or text == key.default):
+            continue
+        if name.startswith(f"{config_providers.PROVIDERS}.{config_providers.ENV}."):
             continue
         warnings.append(f"{name} is known but has no effect in Odradek yet")
     return warnings
