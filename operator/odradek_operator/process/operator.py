@@ -218,6 +218,8 @@ class Operator:
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
         settings.peering.standalone = True
+        # No look at all namespaces and CRDs: without the right to, kopf would try for a minute.
+        settings.scanning.disabled = True
         # A connection that died in silence is noticed.
         settings.watching.server_timeout, settings.watching.client_timeout = 240, 300
         scope: Any = (
