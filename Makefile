@@ -5,11 +5,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim
+.PHONY: bench bench-smoke
 
 BIN := .venv/bin
 JOBS ?= 2
 SEEDS ?= 1000
 START ?= 0
+CASE ?=
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +33,12 @@ test-clients-apache: .venv/.stamp tools ## run the client tests against Apache K
 
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0
 	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --seeds $(SEEDS) --start $(START)
+
+bench: .venv/.bench tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
+	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)"
+
+bench-smoke: .venv/.bench tools ## every benchmark once, small, one line each (a minute; no real numbers)
+	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
 
 check: .venv/.stamp ## lint, formatting, types and the layering of the packages
 	@$(BIN)/ruff check .
@@ -60,6 +68,11 @@ clean: ## remove the environment and all caches
 
 .venv/.stamp: requirements.lock pyproject.toml
 	@.ci/setup python
+	@touch $@
+
+.venv/.bench: .venv/.stamp bench/requirements.lock # matplotlib, for the plots
+	@uv=$$(command -v uv || echo $(BIN)/uv); \
+		"$$uv" pip install -q --python $(BIN)/python --require-hashes -r bench/requirements.lock
 	@touch $@
 
 tools: .venv/.stamp

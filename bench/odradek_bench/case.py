@@ -1,0 +1,124 @@
+"""What a case is, and what it may use while it runs.
+
+A case measures one engine once per call; runner.py calls it for both in turn, round after round:
+
+    def run(bench: Bench, engine: str) -> Sample: ...
+    CASES = (Case("produce-1k", "librdkafka produce, 1 KB", run, (Metric("MB/s", better="more"),)),)
+
+The first metric is the headline that `make bench-smoke` prints.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from odradek_bench import engines, load
+from odradek_bench.engines import ENGINES, Servers
+
+Sample = dict[str, float]  # metric -> value
+LIMIT = "limit"  # the engine that is none: a plain loop over sockets and files
+
+
+class UnavailableError(Exception):
+    """This engine cannot run this case; the report shows the reason."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    better: Literal["more", "less"]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    title: str
+    run: Callable[[Bench, str], Sample]
+    metrics: tuple[Metric, ...]
+    rounds: int = 5
+    smoke_rounds: int = 1
+    servers: Literal["shared", "cluster", "own"] = "shared"
+    limit: str = ""  # the physical limit (a case of limits.py) beside which the report puts it
+    engines: tuple[str, ...] = ENGINES
+    budget_s: float = 90.0  # no further round begins after so long
+
+
+BULK = (Metric("MB/s", "more"), Metric("broker CPU s/GB", "less"), Metric("RSS MB", "less"))
+
+
+@dataclass
+class Bench:
+    """One run: its size, its directory and the servers that cases share."""
+
+    directory: Path
+    smoke: bool = False
+    seed: int = 1
+    _shared: dict[tuple[str, str], Servers] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def size(self, full: int, smoke: int) -> int:
+        return smoke if self.smoke else full
+
+    def new_directory(self, engine: str) -> Path:
+        return self.directory / f"{engine}-{next(self._numbers)}"
+
+    def start_servers(self) -> None:
+        """Both engines' shared brokers at once: a JVM takes its time."""
+        with ThreadPoolExecutor(len(ENGINES)) as pool:
+            list(pool.map(self.server, ENGINES))
+
+    def server(self, engine: str) -> Servers:
+        """The engine's broker that lives from the first case that asks for it to `close`.
+
+        One that died in an earlier case is replaced: that case failed, this one may not.
+        """
+        return self._get("shared", engine)
+
+    def cluster(self, engine: str) -> Servers:
+        """The engine's three brokers, shared between the cases that need a cluster."""
+        return self._get("cluster", engine)
+
+    def _get(self, kind: str, engine: str) -> Servers:
+        known = self._shared.get((kind, engine))
+        if known is not None and not known.alive:
+            self._shared.pop((kind, engine)).stop()
+        if (kind, engine) not in self._shared:
+            directory = self.new_directory(engine)
+            made = (
+                engines.one(engine, directory)
+                if kind == "shared"
+                else engines.many(engine, directory, 3, CLUSTER_SETTINGS)
+            )
+            self._shared[kind, engine] = made
+            made.start()
+        return self._shared[kind, engine]
+
+    @contextmanager
+    def topic(self, servers: Servers, partitions: int = 1, replication_factor: int = 1,
+              **config: str) -> Iterator[str]:  # fmt: skip
+        """A new topic, deleted at the end: names differ from round to round."""
+        name = f"bench-{next(self._numbers)}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        load.create_topic(servers.bootstrap, name, partitions, replication_factor, settings)
+        try:
+            yield name
+        finally:
+            load.delete_topic(servers.bootstrap, name)
+
+    def close(self, kind: str = "") -> None:
+        """Stops the shared servers (of one kind, or all)."""
+        for key in [key for key in self._shared if kind in ("", key[0])]:
+            self._shared.pop(key).stop()
+
+
+CLUSTER_SETTINGS = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+}

@@ -1,0 +1,28 @@
+"""All cases by name, in the order in which they run: one broker first, clusters last."""
+
+from __future__ import annotations
+
+from odradek_bench.case import Case
+from odradek_bench.cases import (
+    bulk,
+    cluster,
+    idle,
+    java_tools,
+    latency,
+    limits,
+    small_requests,
+    starting,
+    storage,
+)
+
+FAMILIES = (limits, bulk, java_tools, small_requests, latency, storage, idle, starting, cluster)
+
+ORDER = ("shared", "own", "cluster")
+
+ALL: dict[str, Case] = {
+    case.name: case
+    for kind in ORDER
+    for family in FAMILIES
+    for case in family.CASES
+    if case.servers == kind
+}

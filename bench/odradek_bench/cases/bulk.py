@@ -1,0 +1,117 @@
+"""Much data through few connections: produce and consume, with librdkafka and over plain sockets.
+
+librdkafka sends with its defaults (batches up to 1 MB, linger 5 ms, no compression). The raw cases
+send batches of 64 KB with five requests in flight, and fetch up to 1 MB per request. After each
+round everything is read back and compared with what was sent. `cold` means that the segments were
+pushed out of the page cache before the clock started, `hot` that they were just written.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from odradek_bench import load, raw, raw_load, verify
+from odradek_bench.case import BULK, Bench, Case, Sample
+from odradek_bench.engines import Servers
+from odradek_bench.usage import Meter
+
+RAW_BATCH_RECORDS = 64
+
+
+def produce(bench: Bench, engine: str, *, size: int, acks: str, partitions: int) -> Sample:
+    servers = bench.server(engine)
+    count = bench.size(full=300_000 if size > 500 else 600_000, smoke=20_000)
+    pool = verify.payloads(bench.seed, size)
+    with bench.topic(servers, partitions) as topic:
+        with Meter(servers.pids) as meter:
+            load.produce(servers.bootstrap, topic, pool, count, acks=acks, partitions=partitions)
+        sample = meter.bulk(count * size)
+        found = load.read_back(servers.bootstrap, topic, partitions, count)
+        verify.check(verify.expected(pool, count), found, topic)
+    return sample
+
+
+def consume(bench: Bench, engine: str, *, cold: bool) -> Sample:
+    servers = bench.server(engine)
+    size, count, partitions = 1024, bench.size(full=400_000, smoke=20_000), 4
+    pool = verify.payloads(bench.seed, size)
+    with bench.topic(servers, partitions) as topic:
+        load.produce(servers.bootstrap, topic, pool, count, acks="1", partitions=partitions)
+        if cold:
+            push_out_of_page_cache(servers, topic)
+        with Meter(servers.pids) as meter:
+            messages = load.consume(servers.bootstrap, topic, partitions, count)
+        found = verify.tally(load.values(messages))
+        verify.check(verify.expected(pool, count), found, topic)
+        return meter.bulk(count * size)
+
+
+def raw_produce(bench: Bench, engine: str) -> Sample:
+    servers = bench.server(engine)
+    with bench.topic(servers) as topic:
+        meter, requests, pool = fill(bench, servers, topic, bench.size(400, 20) * 1_000_000)
+        found = load.read_back(servers.bootstrap, topic, 1, requests * RAW_BATCH_RECORDS)
+        sent = verify.tally(pool)
+        verify.check(
+            verify.Tally(sent.count * requests, sent.checksum * requests % 2**64), found, topic
+        )
+    return meter.bulk(requests * RAW_BATCH_RECORDS * 1024)
+
+
+def raw_consume(bench: Bench, engine: str) -> Sample:
+    servers = bench.server(engine)
+    with bench.topic(servers) as topic:
+        _, requests, _ = fill(bench, servers, topic, bench.size(400, 20) * 1_000_000)
+        with Meter(servers.pids) as meter:  # each batch's CRC and offsets are checked inside
+            raw_load.fetch_all(servers.bootstrap, topic, requests * RAW_BATCH_RECORDS)
+    return meter.bulk(requests * RAW_BATCH_RECORDS * 1024)
+
+
+def fill(
+    bench: Bench, servers: Servers, topic: str, size_bytes: int, partition: int = 0
+) -> tuple[Meter, int, list[bytes]]:
+    """Writes about so many bytes in batches of 64 records; the meter, the batches, their values."""
+    pool = verify.payloads(bench.seed, 1024, RAW_BATCH_RECORDS)
+    records = raw.batch(pool)
+    requests = max(1, size_bytes // len(records))
+    with Meter(servers.pids) as meter:
+        offsets = raw_load.produce_pipelined(
+            servers.bootstrap, topic, records, requests, partition=partition
+        )
+    verify.check_offsets(offsets // RAW_BATCH_RECORDS, requests, topic)
+    return meter, requests, pool
+
+
+def push_out_of_page_cache(servers: Servers, topic: str) -> None:
+    for path in servers.log_files(topic):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)  # a dirty page stays
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+
+CASES = (
+    *(
+        Case(
+            f"produce-{label}-acks-{acks}-{partitions}p",
+            f"librdkafka produce, {label}, acks={acks}, {partitions} partition(s)",
+            partial(produce, size=size, acks=acks, partitions=partitions),
+            BULK,
+            limit="limit-write",
+        )
+        for label, size in (("100b", 100), ("1k", 1024))
+        for acks in ("1", "all")
+        for partitions in (1, 12)
+    ),
+    Case("consume-hot", "librdkafka consume, 1 KB, just written", partial(consume, cold=False),
+         BULK, limit="limit-read"),
+    Case("consume-cold", "librdkafka consume, 1 KB, not in the page cache",
+         partial(consume, cold=True), BULK, limit="limit-read"),
+    Case("raw-produce", "plain socket produce, 64 KB batches", raw_produce, BULK,
+         limit="limit-write"),
+    Case("raw-consume", "plain socket fetch, up to 1 MB per request", raw_consume, BULK,
+         limit="limit-read"),
+)  # fmt: skip

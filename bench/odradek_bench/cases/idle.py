@@ -1,0 +1,39 @@
+"""What a broker costs that has nothing to do: CPU and memory with 1,000 open connections.
+
+Each connection has asked for ApiVersions once, as every client does, and then stays silent.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+from odradek_bench import raw
+from odradek_bench.case import Bench, Case, Metric, Sample
+from odradek_bench.cases.small_requests import raise_file_limit
+from odradek_bench.usage import MB, Meter, rss_bytes
+
+
+def idle(bench: Bench, engine: str) -> Sample:
+    servers = bench.server(engine)
+    connections = bench.size(full=1000, smoke=200)
+    raise_file_limit(connections + 500)
+    question = raw.frame(raw.API_VERSIONS, 0, b"")
+    with ExitStack() as stack:
+        opened = [
+            stack.enter_context(raw.Connection(servers.bootstrap)) for _ in range(connections)
+        ]
+        for connection in opened:
+            connection.ask(question)
+        with Meter(servers.pids) as meter:
+            time.sleep(0.5 if bench.smoke else 10.0)  # the measured quiet, not a wait for something
+        for connection in opened:  # and all of them are still served
+            connection.ask(question)
+        rss_mb = rss_bytes(servers.pids) / MB
+    return {"CPU % of a core": meter.cpu_s / meter.wall_s * 100, "RSS MB": rss_mb}
+
+
+CASES = (
+    Case("idle-1000", "idle with 1,000 connections", idle,
+         (Metric("CPU % of a core", "less"), Metric("RSS MB", "less")), rounds=3),
+)  # fmt: skip

@@ -1,0 +1,170 @@
+"""The two engines under the same roof: servers that start, stop, die, and say what they use.
+
+Ours runs with its defaults. Apache Kafka 4.3.1 runs with its own defaults too: KRaft, broker and
+controller in one JVM, and the heap and collector flags of its kafka-server-start script (1 GB,
+G1). Both keep their data below one directory of the run, on the same disk, and listen on loopback
+only. Used by runner.py, which shares one warm server per engine between most cases, and by cases
+that need a server or a cluster of their own.
+
+    with running(many(ODRADEK, directory, size=3)) as servers:      # 3 brokers, one quorum
+        servers.bootstrap, servers.pids
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker_tests.harness import (
+    RunningApacheKafka,
+    RunningBroker,
+    Server,
+    answers_api_versions,
+    java_command,
+    kafka_tool,
+)
+
+ODRADEK = "odradek"
+KAFKA = "kafka"
+ENGINES = (KAFKA, ODRADEK)
+
+START_DEADLINE_S = 120.0
+CLUSTER_ID = "b2RyYWRlay1iZW5jaC0xMQ"
+
+# What bin/kafka-server-start.sh gives to the JVM when nobody sets KAFKA_HEAP_OPTS.
+KAFKA_JVM = (
+    "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)  # fmt: skip
+
+
+class ApacheKafka(RunningApacheKafka):
+    """As the test harness runs it, but with the flags of production and a start to be timed."""
+
+    cluster_id = CLUSTER_ID
+
+    def format(self) -> None:
+        """Writes the settings and makes the directory a log directory; no part of a start."""
+        properties = self.directory / "server.properties"
+        properties.write_text("".join(f"{n}={v}\n" for n, v in self.settings.items()))
+        if not (self.data_dir / "meta.properties").exists():
+            kafka_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id,
+                       "-c", str(properties))  # fmt: skip
+
+    def start(self, deadline_s: float = START_DEADLINE_S) -> None:
+        self.format()
+        properties = str(self.directory / "server.properties")
+        process = self.spawn(java_command("kafka.Kafka", properties, jvm=KAFKA_JVM))
+        give_up = time.monotonic() + deadline_s
+        while not answers_api_versions(self.bootstrap):
+            if process.poll() is not None or time.monotonic() > give_up:
+                raise self.give_up()
+            time.sleep(0.01)
+
+
+class Servers:
+    """One broker, or a few that form a cluster; ended by their own pids."""
+
+    def __init__(self, engine: str, members: list[Server]) -> None:
+        self.engine = engine
+        self.members = members
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(member.bootstrap for member in self.members if member.process)
+
+    @property
+    def pids(self) -> list[int]:
+        return [member.pid for member in self.members if member.process]
+
+    @property
+    def alive(self) -> bool:
+        return all(m.process is not None and m.process.poll() is None for m in self.members)
+
+    @property
+    def only(self) -> Server:
+        (member,) = self.members
+        return member
+
+    def start(self) -> None:
+        """All at once, because the first of a cluster alone has no quorum."""
+        with ThreadPoolExecutor(len(self.members)) as pool:
+            list(pool.map(lambda member: member.start(), self.members))
+
+    def stop(self) -> None:
+        with ThreadPoolExecutor(len(self.members)) as pool:
+            list(pool.map(lambda member: member.stop(), self.members))
+
+    def log_files(self, topic: str) -> list[Path]:
+        """The segments of a topic that count: none that are being cleaned, swapped or deleted."""
+        found = [p for m in self.members for p in m.data_dir.glob(f"{topic}-*/*.log")]
+        return sorted(path for path in found if path.exists())
+
+
+def one(engine: str, directory: Path, overrides: Mapping[str, str] | None = None) -> Servers:
+    directory.mkdir(parents=True, exist_ok=True)
+    kind = ApacheKafka if engine == KAFKA else RunningBroker
+    return Servers(engine, [kind(overrides, directory=directory)])
+
+
+def many(
+    engine: str, directory: Path, size: int, overrides: Mapping[str, str] | None = None
+) -> Servers:
+    """Brokers 1 … size, all of them voters, each with its own ports and directory."""
+    ports = free_ports(2 * size)
+    clients, controllers = ports[:size], ports[size:]
+    members: list[Server] = []
+    for index in range(size):
+        node = {"node.id": str(index + 1), **(overrides or {})}
+        own = directory / f"{engine}-{index + 1}"
+        if engine == KAFKA:
+            voters = [f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers)]
+            node["controller.quorum.voters"] = ",".join(voters)
+            node["listeners"] = (
+                f"PLAINTEXT://127.0.0.1:{clients[index]},"
+                f"CONTROLLER://127.0.0.1:{controllers[index]}"
+            )
+            kafka = ApacheKafka(node, directory=own)
+            kafka.bootstrap = f"127.0.0.1:{clients[index]}"
+            members.append(kafka)
+        else:
+            voters = [f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(clients)]
+            node["controller.quorum.voters"] = ",".join(voters)
+            node["listeners"] = f"PLAINTEXT://127.0.0.1:{clients[index]}"
+            node["odradek.cluster.id"] = CLUSTER_ID
+            members.append(RunningBroker(node, directory=own))
+    return Servers(engine, members)
+
+
+def free_ports(count: int) -> list[int]:
+    """Below the ports that the kernel gives to outgoing connections: a restart finds them free."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(range(20_000, 32_000))
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
+
+
+@contextmanager
+def running(servers: Servers) -> Iterator[Servers]:
+    """Started at the beginning; stopped, and their directories removed, at the end."""
+    try:
+        servers.start()
+        yield servers
+    finally:
+        servers.stop()
+        for member in servers.members:
+            shutil.rmtree(member.directory, ignore_errors=True)

@@ -1,0 +1,151 @@
+"""The load that users run: librdkafka as producer, consumer and admin client.
+
+Every function takes the address of a server, moves what it is told, and returns what it saw, for
+verify.py to judge. The same client with the same settings goes to both engines; nothing here knows
+which engine it talks to. Loads over plain sockets are in raw_load.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek_bench.verify import Tally, WrongAnswerError, tally
+
+ADMIN_TIMEOUT_S = 60.0
+CHUNK = 10_000  # records handed to librdkafka in one call
+QUEUED_MAX = 200_000  # records that librdkafka holds; more only costs memory
+STALL_S = 60.0  # no progress for so long ends a case
+
+
+# -- topics ----------------------------------------------------------------------------------------
+
+
+def create_topic(
+    address: str,
+    topic: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+    new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
+    admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[topic].result(ADMIN_TIMEOUT_S)
+    wait_until_led(address, topic, partitions)
+
+
+def delete_topic(address: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+    admin.delete_topics([topic], request_timeout=ADMIN_TIMEOUT_S)[topic].result(ADMIN_TIMEOUT_S)
+
+
+def wait_until_led(address: str, topic: str, partitions: int) -> None:
+    """Until every partition has a leader and all its replicas are in sync."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+    give_up = time.monotonic() + STALL_S
+    while True:
+        found = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic].partitions
+        whole = [p for p in found.values() if p.leader > 0 and len(p.isrs) == len(p.replicas)]
+        if len(whole) == partitions:
+            return
+        if time.monotonic() > give_up:
+            raise WrongAnswerError(f"{topic}: {len(whole)} of {partitions} partitions have leaders")
+        time.sleep(0.02)
+
+
+# -- librdkafka ------------------------------------------------------------------------------------
+
+
+def produce(
+    address: str, topic: str, pool: Sequence[bytes], count: int, *, acks: str, partitions: int
+) -> None:
+    """Record i carries payload i and goes to partition i mod partitions; all are acknowledged."""
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "acks": acks,
+            "queue.buffering.max.messages": QUEUED_MAX + CHUNK,
+            "queue.buffering.max.kbytes": 1_000_000,
+            "log_level": 2,
+        }
+    )
+    unit = len(pool) * partitions  # after so many records payload and partition repeat together
+    chunk = [
+        {"value": pool[i % len(pool)], "partition": i % partitions}
+        for i in range(max(1, CHUNK // unit) * unit)
+    ]
+    sent = 0
+    while sent < count:
+        part = chunk if count - sent >= len(chunk) else chunk[: count - sent]
+        queued = producer.produce_batch(topic, part)
+        if queued != len(part):
+            raise WrongAnswerError(f"librdkafka took {queued} of {len(part)} records")
+        sent += queued
+        _drain(producer, QUEUED_MAX - len(chunk))
+    left = producer.flush(STALL_S)
+    if left:
+        raise WrongAnswerError(
+            f"{left} of {count} records were not acknowledged in {STALL_S:.0f} s"
+        )
+
+
+def _drain(producer: Producer, queued_max: int) -> None:
+    give_up = time.monotonic() + STALL_S
+    while len(producer) > max(0, queued_max):
+        producer.poll(0.01)
+        if time.monotonic() > give_up:
+            raise WrongAnswerError(f"no progress in {STALL_S:.0f} s")
+
+
+def consume(address: str, topic: str, partitions: int, count: int) -> list[Message]:
+    """The first `count` records of a topic, kept as they came, for a check off the clock."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": 262_144,
+            "log_level": 2,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        found: list[Message] = []
+        give_up = time.monotonic() + STALL_S
+        while len(found) < count:
+            found += consumer.consume(CHUNK, 0.2)
+            if time.monotonic() > give_up:
+                raise WrongAnswerError(f"{topic}: {len(found)} of {count} records in {STALL_S} s")
+        return found
+    finally:
+        consumer.close()
+
+
+def values(messages: Sequence[Message]) -> Iterator[bytes]:
+    for message in messages:
+        if error := message.error():
+            raise WrongAnswerError(f"a record came as an error: {error}")
+        value = message.value()
+        assert isinstance(value, bytes)
+        yield value
+
+
+def read_back(address: str, topic: str, partitions: int, count: int) -> Tally:
+    """Counts and sums all records of a topic; one more than `count` would be found too."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "bench", "log_level": 2})
+    try:
+        ends = 0
+        for partition in range(partitions):
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=ADMIN_TIMEOUT_S
+            )
+            ends += high - low
+    finally:
+        consumer.close()
+    if ends != count:
+        raise WrongAnswerError(f"{topic}: {count} records sent, the log holds {ends}")
+    return tally(values(consume(address, topic, partitions, count)))

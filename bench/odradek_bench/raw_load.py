@@ -1,0 +1,200 @@
+"""Load over plain sockets, encoded once (raw.py): what the broker can do when the client is cheap.
+
+Bulk with requests in flight, many connections with one small request each, batches at fixed times
+for latencies. Answers are checked as they come: error codes, offsets, the CRC of fetched batches.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from dataclasses import dataclass, field
+
+from odradek_bench import raw
+from odradek_bench.verify import WrongAnswerError
+
+STALL_S = 60.0  # no progress for so long ends a case
+PIPELINE = 5  # requests in flight of one raw producer, as the Java client's default
+FETCH_BYTES_MAX = 1 << 20  # of a raw fetch: the consumer's default max.partition.fetch.bytes
+
+
+def produce_pipelined(
+    address: str, topic: str, records: bytes, requests: int, *, acks: int = 1, partition: int = 0
+) -> int:
+    """The same batch again and again, five requests in flight; the sum of the base offsets."""
+    request = raw.produce_request(topic, partition, records, acks)
+    answer, offsets, sent = raw.ProduceAnswer(topic), 0, 0
+    with raw.Connection(address) as connection:
+        for done in range(requests):
+            while sent < min(requests, done + PIPELINE):
+                connection.send(request)
+                sent += 1
+            offsets += answer.base_offset(connection.receive())
+    return offsets
+
+
+def fetch_all(address: str, topic: str, end_offset: int, *, partition: int = 0) -> int:
+    """Reads offsets 0 … end_offset - 1 and checks each batch's CRC and place; the bytes read."""
+    offset, total = 0, 0
+    with raw.Connection(address) as connection:
+        while offset < end_offset:
+            request = raw.fetch_request(topic, partition, offset, max_bytes=FETCH_BYTES_MAX)
+            found = raw.fetched(connection.ask(request), topic)
+            before = offset
+            for batch in raw.batches(found.records):
+                if batch.base_offset != offset or batch.size != batch.last_offset + 1 - offset:
+                    raise WrongAnswerError(f"{topic}: offset {batch.base_offset}, not {offset}")
+                offset = batch.last_offset + 1
+                total += len(batch.view)
+            if offset == before:
+                raise WrongAnswerError(f"{topic}: nothing to read at offset {offset}")
+    return total
+
+
+def single_records(address: str, topic: str, partitions: int, value: bytes, *, connections: int,
+                   requests: int) -> dict[int, tuple[int, int]]:  # fmt: skip
+    """One request with one record per connection at any time, `requests` in all.
+
+    Returns per partition how many were acknowledged and the sum of their offsets.
+    """
+    record = raw.batch([value])
+    answer = raw.ProduceAnswer(topic)
+    per_connection = requests // connections
+    poll = select.epoll()
+    open_ones: dict[int, _Asker] = {}
+    seen = dict.fromkeys(range(partitions), (0, 0))
+    try:
+        for index in range(connections):
+            partition = index % partitions
+            request = raw.produce_request(topic, partition, record)
+            asker = _Asker(raw.Connection(address), request, partition, per_connection)
+            asker.connection.socket.setblocking(False)
+            open_ones[asker.connection.socket.fileno()] = asker
+            poll.register(asker.connection.socket, select.EPOLLIN)
+        for asker in open_ones.values():
+            asker.connection.socket.send(asker.request)
+        running = connections
+        while running:
+            ready = poll.poll(STALL_S)
+            if not ready:
+                raise WrongAnswerError(f"no answer in {STALL_S:.0f} s")
+            for fd, _ in ready:
+                running -= open_ones[fd].step(answer)
+        for asker in open_ones.values():
+            count, offsets = seen[asker.partition]
+            seen[asker.partition] = (count + asker.answered, offsets + asker.offsets)
+    finally:
+        poll.close()
+        for asker in open_ones.values():
+            asker.connection.socket.close()
+    return seen
+
+
+@dataclass
+class _Asker:
+    connection: raw.Connection
+    request: bytes
+    partition: int
+    left: int
+    answered: int = 0
+    offsets: int = 0
+    _part: bytes = b""
+
+    def step(self, answer: raw.ProduceAnswer) -> int:
+        """Takes an answer and asks again; 1 when this connection has done its share."""
+        data = self._part + self.connection.socket.recv(4096)
+        if not data:
+            raise WrongAnswerError("the broker closed a connection")
+        if len(data) < answer.length + 4:
+            self._part = data
+            return 0
+        self._part = b""
+        self.offsets += answer.base_offset(data, 4)
+        self.answered += 1
+        if self.answered == self.left:
+            return 1
+        self.connection.socket.send(self.request)
+        return 0
+
+
+@dataclass
+class Latencies:
+    """Milliseconds from the moment a batch was due until its ack, and until a consumer had it."""
+
+    ack_ms: list[float] = field(default_factory=list)
+    end_to_end_ms: list[float] = field(default_factory=list)
+
+
+def paced(address: str, topic: str, records: bytes, per_batch: int, *, batches_per_s: float,
+          seconds: float, acks: int = 1) -> Latencies:  # fmt: skip
+    """Sends a batch at fixed times, whether or not the broker keeps up, and reads it at the tail.
+
+    Time counts from when a batch was due, not from when it was sent: a broker that stalls is
+    charged for every batch that it delayed (no coordinated omission).
+    """
+    count = max(1, int(batches_per_s * seconds))
+    request = raw.produce_request(topic, 0, records, acks)
+    answer, result = raw.ProduceAnswer(topic), Latencies()
+    with raw.Connection(address) as producer, raw.Connection(address) as consumer:
+        consumer.send(raw.fetch_request(topic, 0, 0, max_bytes=FETCH_BYTES_MAX))
+        began, sent, acked, read = time.perf_counter() + 0.05, 0, 0, 0
+        give_up = began + seconds + STALL_S
+        while read < count or acked < count:
+            now = time.perf_counter()
+            if sent < count and now >= began + sent / batches_per_s:
+                producer.send(request)
+                sent += 1
+                continue
+            wait_s = began + sent / batches_per_s - now if sent < count else 1.0
+            ready, _, _ = select.select([producer.socket, consumer.socket], [], [], wait_s)
+            if producer.socket in ready:
+                if answer.base_offset(producer.receive(), 0) != acked * per_batch:
+                    raise WrongAnswerError(f"{topic}: batch {acked} was acknowledged elsewhere")
+                result.ack_ms.append(_since_due_ms(began, acked, batches_per_s))
+                acked += 1
+            if consumer.socket in ready:
+                records_read = raw.fetched(consumer.receive(), topic).records
+                for batch in raw.batches(records_read):
+                    if batch.base_offset != read * per_batch or batch.size != per_batch:
+                        raise WrongAnswerError(f"{topic}: read offset {batch.base_offset}")
+                    result.end_to_end_ms.append(_since_due_ms(began, read, batches_per_s))
+                    read += 1
+                request_next = raw.fetch_request(
+                    topic, 0, read * per_batch, max_bytes=FETCH_BYTES_MAX
+                )
+                consumer.send(request_next)
+            if now > give_up:
+                raise WrongAnswerError(f"{topic}: {read} of {count} batches arrived")
+    return result
+
+
+def _since_due_ms(began: float, index: int, per_s: float) -> float:
+    return (time.perf_counter() - began - index / per_s) * 1000
+
+
+def first_ack_s(address: str, topic: str, began: float, deadline_s: float = 300.0) -> float:
+    """Seconds since `began` until a record is acknowledged; asks again every 5 ms."""
+    request = raw.produce_request(topic, 0, raw.batch([b"ready?"]))
+    answer = raw.ProduceAnswer(topic)
+    while True:
+        try:
+            with raw.Connection(address) as connection:
+                answer.base_offset(connection.ask(request))
+            return time.perf_counter() - began
+        except (OSError, WrongAnswerError, struct.error):
+            if time.perf_counter() - began > deadline_s:
+                raise
+        time.sleep(0.005)
+
+
+def metadata_ms(address: str, times: int) -> tuple[list[float], int]:
+    """How long Metadata (v1, all topics) takes, several times, and the bytes of its answer."""
+    request = raw.frame(raw.METADATA, 1, struct.pack(">i", -1))
+    taken, size = [], 0
+    with raw.Connection(address) as connection:
+        for _ in range(times):
+            began = time.perf_counter()
+            size = len(connection.ask(request))
+            taken.append((time.perf_counter() - began) * 1000)
+    return taken, size

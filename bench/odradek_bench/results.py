@@ -1,0 +1,124 @@
+"""What a run measured: kept as JSON, read by report.py and plots.py.
+
+{"machine": {"cpu": …, "cores": 2}, "versions": {"apache kafka": "4.3.1", …}, "seed": 1,
+ "smoke": false, "began": "2026-11-16T21:00:00Z", "seconds": 1500.0,
+ "cases": [{"name": "produce-1k-acks-1-1p", "metrics": [{"name": "MB/s", "better": "more"}],
+            "samples": {"kafka": [{"MB/s": 120.5}], "odradek": [{"MB/s": 181.0}]},
+            "unavailable": {}, "error": "", …}]}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+
+from broker_tests.harness import kafka_version
+from odradek_bench.case import Case, Sample
+from odradek_bench.stats import Ratio, Summary, compare, summarize
+
+OURS, THEIRS = "odradek", "kafka"
+
+
+@dataclass
+class CaseResult:
+    name: str
+    title: str
+    metrics: list[dict[str, str]]
+    limit: str = ""
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)  # engine -> reason
+    error: str = ""
+
+    @classmethod
+    def of(cls, case: Case) -> CaseResult:
+        return cls(case.name, case.title, [asdict(m) for m in case.metrics], case.limit)
+
+    @property
+    def headline(self) -> str:
+        return self.metrics[0]["name"]
+
+    def better(self, metric: str) -> str:
+        return next(m["better"] for m in self.metrics if m["name"] == metric)
+
+    def values(self, engine: str, metric: str) -> list[float]:
+        return [sample[metric] for sample in self.samples.get(engine, ()) if metric in sample]
+
+    def summary(self, engine: str, metric: str) -> Summary | None:
+        values = self.values(engine, metric)
+        return summarize(values) if values else None
+
+    def ratio(self, metric: str) -> Ratio | None:
+        ours, theirs = self.values(OURS, metric), self.values(THEIRS, metric)
+        return compare(ours, theirs) if ours and theirs else None
+
+
+@dataclass
+class Results:
+    seed: int
+    smoke: bool
+    machine: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    began: str = ""
+    seconds: float = 0.0
+    cases: list[CaseResult] = field(default_factory=list)
+
+    def case(self, name: str) -> CaseResult | None:
+        return next((case for case in self.cases if case.name == name), None)
+
+    @property
+    def failed(self) -> list[CaseResult]:
+        return [case for case in self.cases if case.error]
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=1, sort_keys=True) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Results:
+        read = json.loads(path.read_text())
+        cases = [CaseResult(**case) for case in read.pop("cases")]
+        return cls(**read, cases=cases)
+
+
+def new_results(seed: int, smoke: bool) -> Results:
+    return Results(
+        seed, smoke, machine(), versions(), datetime.now(UTC).isoformat(timespec="seconds")
+    )
+
+
+def machine() -> dict[str, Any]:
+    info = Path("/proc/cpuinfo").read_text()
+    models = [line.partition(":")[2].strip() for line in info.splitlines() if "model name" in line]
+    memory_kb = int(Path("/proc/meminfo").read_text().split("MemTotal:")[1].split()[0])
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "cores": os.cpu_count(),
+        "memory GB": round(memory_kb / 1e6),
+        "kernel": platform.release(),
+        "load average before": round(os.getloadavg()[0], 2),
+    }
+
+
+def versions() -> dict[str, str]:
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return {
+        "odradek": f"{version('odradek')} ({commit.stdout.strip() or 'no git'})",
+        "apache kafka": kafka_version(),
+        "python": platform.python_version() + (" uvloop " + version("uvloop")),
+        "java": (java.stderr.splitlines() or ["?"])[0],
+        "librdkafka": str(confluent_kafka.libversion()[0]),
+        "platform": sys.platform,
+    }

@@ -1,0 +1,102 @@
+"""Runs cases: rounds that alternate between the engines, within a time that is bounded.
+
+Round 1 asks Apache Kafka first, round 2 us, and so on, so that neither always profits from what the
+other left behind. A case that fails (a wrong answer, a server that died) is reported and the run
+goes on; the exit code says so at the end. A case that has used up its time runs no further round,
+and when the run's own time is over the remaining cases are left out, by name.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import KafkaException
+
+from odradek_bench.case import Bench, Case, Sample, UnavailableError
+from odradek_bench.results import CaseResult, Results
+from odradek_bench.verify import WrongAnswerError
+from odradek_cli.processes import StartFailedError
+
+FAILURES = (
+    WrongAnswerError, StartFailedError, KafkaException, OSError, subprocess.SubprocessError,
+    AssertionError,
+)  # fmt: skip
+
+
+def run_cases(
+    bench: Bench, cases: Iterable[Case], results: Results, *, say: Callable[[str], None],
+    deadline_s: float,
+) -> None:  # fmt: skip
+    began = time.monotonic()
+    cases = list(cases)
+    previous = ""
+    for number, case in enumerate(cases, 1):
+        if previous and case.servers != previous:
+            bench.close()  # the next cases bring servers of their own: free the cores
+        previous = case.servers
+        result = CaseResult.of(case)
+        results.cases.append(result)
+        if time.monotonic() - began > deadline_s:
+            result.error = f"not run: the {deadline_s / 60:.0f} minutes of the run were over"
+        else:
+            _run_case(bench, case, result, say, f"[{number:2}/{len(cases)}]")
+        say(f"[{number:2}/{len(cases)}] {line(result)}")
+    results.seconds = round(time.monotonic() - began, 1)
+    results.machine["load average after"] = round(os.getloadavg()[0], 2)
+
+
+def _run_case(
+    bench: Bench, case: Case, result: CaseResult, say: Callable[[str], None], place: str
+) -> None:
+    give_up = time.monotonic() + case.budget_s
+    rounds = case.smoke_rounds if bench.smoke else case.rounds
+    for number in range(rounds):
+        if number and time.monotonic() > give_up:
+            say(f"{place} {case.name}: its {case.budget_s:.0f} s are over after {number} rounds")
+            return
+        order = case.engines if number % 2 == 0 else case.engines[::-1]
+        for engine in order:
+            if engine in result.unavailable:
+                continue
+            try:
+                sample = case.run(bench, engine)
+            except UnavailableError as reason:
+                result.unavailable[engine] = str(reason)
+                continue
+            except FAILURES as error:
+                result.error = f"{engine}: {error or type(error).__name__}"
+                return
+            result.samples.setdefault(engine, []).append(sample)
+            if not bench.smoke:
+                say(f"{place} {case.name} round {number + 1}/{rounds} {engine}: {brief(sample)}")
+
+
+def brief(sample: Sample) -> str:
+    return ", ".join(f"{number(value)} {name}" for name, value in sample.items())
+
+
+def number(value: float) -> str:
+    """Three digits that mean something: 12345 -> 12,345; 123.4 -> 123; 1.234 -> 1.23."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def line(result: CaseResult) -> str:
+    """One line per case: the headline of both engines and the ratio."""
+    metric, parts = result.headline, [f"{result.name:24}"]
+    if result.error:
+        return f"{parts[0]} FAILED: {result.error}"
+    for engine in ("limit", "kafka", "odradek"):
+        if summary := result.summary(engine, metric):
+            parts.append(f"{engine} {number(summary.median)}")
+        elif engine in result.unavailable:
+            parts.append(f"{engine}: {result.unavailable[engine]}")
+    parts.append(metric)
+    if ratio := result.ratio(metric):
+        won = (ratio.median > 1) == (result.better(metric) == "more")
+        parts.append(f"-> {ratio.median:.2f}x ({'better' if won else 'worse'})")
+    return "  ".join(parts)
