@@ -4,12 +4,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim
+.PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
 .PHONY: bench bench-smoke
 
 BIN := .venv/bin
 JOBS ?= 2
 SEEDS ?= 1000
+TOPICS ?= 1000
 START ?= 0
 CASE ?=
 
@@ -31,6 +32,9 @@ test-cluster: .venv/.stamp tools ## run all tests with 3 and 5 brokers, the long
 test-clients-apache: .venv/.stamp tools ## run the client tests against Apache Kafka instead of us
 	@ODRADEK_TEST_ENGINE=apache $(BIN)/pytest broker/broker_tests/clients
 
+bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make bench-operator TOPICS=1000
+	@cd operator && PYTHONPATH=../e2e:../broker ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
+
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0
 	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --seeds $(SEEDS) --start $(START)
 
@@ -46,6 +50,14 @@ check: .venv/.stamp ## lint, formatting, types and the layering of the packages
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m odradek_operator.api.crd --check
+	@$(MAKE) --no-print-directory helm-lint
+
+helm-lint: .venv/.stamp ## lint the Helm chart with every set of values in charts/odradek/ci
+	@diff -r crds charts/odradek/files/crds || { echo "run make gen"; exit 1; }
+	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.chart lint
+
+helm-golden: .venv/.stamp ## write the golden files of the Helm chart again
+	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.chart golden
 
 format: .venv/.stamp ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix .
@@ -55,6 +67,7 @@ gen: .venv/.stamp ## write generated files again (a test holds them equal to the
 	@$(BIN)/python -m odradek_broker.wire.generate
 	@$(BIN)/ruff format -q broker/odradek_broker/wire/kio_table.py
 	@$(BIN)/python -m odradek_operator.api.crd
+	@cp crds/*.yaml charts/odradek/files/crds/
 
 lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
 	@.ci/setup lock

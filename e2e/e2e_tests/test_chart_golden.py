@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -120,10 +121,11 @@ def _unlike(values: dict[str, object], schema: dict[str, object], where: str) ->
     return unlike
 
 
-def test_the_package_holds_what_the_templates_read(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_package_holds_what_the_templates_read(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     """A file that .helmignore keeps out is missed only by those who install the package."""
-    target = tmp_path_factory.mktemp("package")
-    helm("package", str(CHART), f"--destination={target}")
-    (package,) = target.glob("*.tgz")
+    helm("package", str(CHART), f"--destination={tmp_path}")
+    (package,) = tmp_path.glob("*.tgz")
     whole = helm("template", "odradek", str(package), "--kube-version=v1.34.3", "-n=kafka-system")
     assert objects(whole) == objects(render())

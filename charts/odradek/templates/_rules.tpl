@@ -5,8 +5,11 @@ Role: but whoever makes StatefulSets can mount what is in their namespace.
 */}}
 {{- define "odradek.rules" -}}
 - apiGroups: [odradek.dev]
-  resources: [kafkaclusters, topics]
-  verbs: [get, list, watch, patch]
+  resources: [kafkaclusters]
+  verbs: [get, list, watch]
+- apiGroups: [odradek.dev]
+  resources: [topics]
+  verbs: [get, list, watch, patch] # patch: the finalizer of deletionPolicy Delete
 - apiGroups: [odradek.dev]
   resources: [kafkaclusters/status, topics/status]
   verbs: [patch]
@@ -16,7 +19,7 @@ Role: but whoever makes StatefulSets can mount what is in their namespace.
   verbs: [update]
 - apiGroups: [apps]
   resources: [statefulsets]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [configmaps, services]
   verbs: [list, create, patch, delete]
@@ -34,7 +37,7 @@ Role: but whoever makes StatefulSets can mount what is in their namespace.
   verbs: [list, patch, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, delete]
+  verbs: [list, watch, delete]
 - apiGroups: [""]
   resources: [pods/eviction]
   verbs: [create]

@@ -1,0 +1,156 @@
+"""The chart on a real API server: everything is accepted, upgraded, and kept or removed as said.
+
+Pods never run here; what they do together on nodes is for kind.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from odradek_e2e.chart import CHART, HelmError, objects, render, value_sets, values_of
+from odradek_e2e.control_plane import ControlPlane, ControlPlaneError
+from odradek_e2e.release import Release
+
+# Not of Kubernetes itself: its CRD belongs to the Prometheus operator and is not here.
+FOREIGN = "ServiceMonitor"
+
+
+@pytest.mark.parametrize("value_set", value_sets())
+def test_the_api_server_takes_every_object(
+    kubernetes: ControlPlane, namespace: str, value_set: str
+) -> None:
+    """Its schema is strict: a field that does not exist is an error."""
+    rendered = objects(render(*values_of(value_set), namespace=namespace))
+    for other in {o["metadata"].get("namespace", namespace) for o in rendered} - {namespace}:
+        # Roles in namespaces that the values name; another test may have made them.
+        made = kubernetes.kubectl("create", "namespace", other, "--dry-run=client", "-o=yaml")
+        kubernetes.kubectl("apply", "-f", "-", stdin=made)
+    kept = [one for one in rendered if one["kind"] != FOREIGN]
+    said = _dry_run(kubernetes, *kept)
+    assert len(said.splitlines()) == len(kept)
+
+
+def test_a_field_that_does_not_exist_is_noticed(kubernetes: ControlPlane, namespace: str) -> None:
+    """The check above can fail."""
+    (deployment,) = _of_kind("Deployment", namespace)
+    deployment["spec"]["template"]["spec"]["containers"][0]["livenessProb"] = {}
+    with pytest.raises(ControlPlaneError, match="livenessProb"):
+        _dry_run(kubernetes, deployment)
+
+
+def test_the_pods_are_of_the_restricted_profile(kubernetes: ControlPlane, namespace: str) -> None:
+    (deployment,) = _of_kind("Deployment", namespace)
+    (test,) = _of_kind("Pod", namespace)
+    template = deployment["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", "namespace": namespace}}
+    _dry_run(kubernetes, {**pod, "spec": template["spec"]}, test)
+
+    del template["spec"]["containers"][0]["securityContext"]["capabilities"]
+    with pytest.raises(ControlPlaneError, match="violates PodSecurity"):
+        _dry_run(kubernetes, {**pod, "spec": template["spec"]})
+
+
+def test_an_installed_operator_gets_two_pods_on_two_nodes(
+    kubernetes: ControlPlane, namespace: str
+) -> None:
+    with Release(kubernetes, namespace):
+        kubernetes.kubectl(
+            "wait", f"-n={namespace}", "--for=jsonpath={.status.replicas}=2", "deployment/odradek"
+        )
+        kubernetes.kubectl(
+            "wait", f"-n={namespace}", "--for=condition=PodScheduled", "pods", "--all"
+        )
+        pods = json.loads(kubernetes.kubectl("get", "pods", f"-n={namespace}", "-o=json"))["items"]
+        assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
+
+
+def test_what_the_notes_tell_the_user_to_apply_is_accepted(
+    kubernetes: ControlPlane, namespace: str
+) -> None:
+    with Release(kubernetes, namespace, "--set=readNodes=false") as release:
+        found = re.search(r"<<EOF\n(.*?)\n  EOF", release.notes, re.S)
+        assert found is not None
+        example = objects(re.sub(r"^  ", "", found[1], flags=re.M))
+        assert [one["kind"] for one in example] == ["KafkaCluster", "Topic"]
+        said = kubernetes.kubectl(
+            "apply", "--dry-run=server", f"-n={namespace}", "-f", "-",
+            stdin=yaml.safe_dump_all(example),
+        )  # fmt: skip
+        assert said.count("created") == 2
+
+
+def test_crds_are_upgraded_with_the_chart_and_outlive_it(
+    kubernetes: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """
+    1. A release brings the CRDs; a KafkaCluster is made.
+    2. An upgrade to a chart with a new field brings the field.
+    3. The release is removed: the CRDs and the KafkaCluster stay.
+    4. It is installed again: it finds its CRDs and takes them as its own.
+    """
+    with Release(kubernetes, namespace) as release:
+        cluster = {
+            "apiVersion": "odradek.dev/v1alpha1",
+            "kind": "KafkaCluster",
+            "metadata": {"name": "main", "namespace": namespace},
+            "spec": {"brokers": 3, "config": {"a.b": 1}},
+        }
+        kubernetes.apply(cluster)
+        release.upgrade(_with_a_new_field(tmp_path))
+        assert "flavour" in _fields_of_a_cluster(kubernetes)
+
+        said = release.uninstall()
+        assert "kept due to the resource policy" in said
+        assert kubernetes.kubectl("get", "kc", "-n", namespace, "-o=name").strip()
+
+        release.install()
+        uid = kubernetes.kubectl("get", "kc/main", "-n", namespace, "-o=jsonpath={.metadata.uid}")
+        assert uid
+        assert "flavour" not in _fields_of_a_cluster(kubernetes)  # it is the old chart again
+
+
+def test_a_second_release_leaves_the_crds_to_the_first(
+    kubernetes: ControlPlane, namespace: str
+) -> None:
+    with Release(kubernetes, namespace):
+        second = Release(kubernetes, namespace, name="second")
+        with pytest.raises(HelmError, match="cannot be imported into the current release"):
+            second.install()
+        second = Release(kubernetes, namespace, "--set=crds.install=false", name="second")
+        second.install()
+        second.uninstall()
+        assert kubernetes.kubectl("get", "crd", "-o=name").count("odradek.dev") == 2
+
+
+def _of_kind(kind: str, namespace: str) -> list[dict[str, Any]]:
+    return [one for one in objects(render(namespace=namespace)) if one["kind"] == kind]
+
+
+def _dry_run(kubernetes: ControlPlane, *given: dict[str, Any]) -> str:
+    """All that an apply does in the API server, admission included, except for the writing."""
+    return kubernetes.kubectl(
+        "apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(given)
+    )
+
+
+def _fields_of_a_cluster(kubernetes: ControlPlane) -> list[str]:
+    crd = json.loads(kubernetes.kubectl("get", "crd", "kafkaclusters.odradek.dev", "-o=json"))
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return list(schema["properties"]["spec"]["properties"])
+
+
+def _with_a_new_field(tmp_path: Path) -> Path:
+    chart = Path(shutil.copytree(CHART, tmp_path / "chart"))
+    path = chart / "files" / "crds" / "odradek.dev_kafkaclusters.yaml"
+    crd = yaml.safe_load(path.read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["flavour"] = {"type": "string"}
+    path.write_text(yaml.safe_dump(crd))
+    return chart

@@ -1,0 +1,350 @@
+"""The rights of the chart's service account: enough for all that the operator does, and no more.
+
+Asked of the API server, and tried: the operator lives a cluster's life with nothing but them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+import httpx2
+import pytest
+
+from odradek_e2e.chart import CHART, objects, render
+from odradek_e2e.control_plane import ControlPlane, free_port
+from odradek_e2e.release import Release
+from odradek_operator.api.base import RESTART_ANNOTATION
+from operator_tests.kubernetes import world as worlds
+
+OURS, APPS, CORE, POLICY = "odradek.dev", "apps", "", "policy"
+NETWORK, LEASES = "networking.k8s.io", "coordination.k8s.io"
+
+# Where it watches. group/resource[/subresource]: verbs.
+ALLOWED = {
+    (OURS, "kafkaclusters"): "get list watch",
+    (OURS, "topics"): "get list watch patch",
+    (OURS, "kafkaclusters/status"): "patch",
+    (OURS, "topics/status"): "patch",
+    (OURS, "kafkaclusters/finalizers"): "update",
+    (APPS, "statefulsets"): "list watch create patch delete",
+    (CORE, "configmaps"): "list create patch delete",
+    (CORE, "services"): "list create patch delete",
+    (CORE, "serviceaccounts"): "list create patch",
+    (POLICY, "poddisruptionbudgets"): "list create patch",
+    (NETWORK, "networkpolicies"): "list create patch delete",
+    (CORE, "persistentvolumeclaims"): "list patch delete",
+    (CORE, "pods"): "list watch delete",
+    (CORE, "pods/eviction"): "create",
+    (CORE, "events"): "create",
+}
+VERBS = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
+RESOURCES = [
+    *ALLOWED,
+    (CORE, "secrets"), (CORE, "nodes"), (CORE, "namespaces"), (CORE, "persistentvolumes"),
+    (CORE, "pods/exec"), (CORE, "pods/log"), (CORE, "serviceaccounts/token"),
+    (APPS, "deployments"), (APPS, "daemonsets"), ("batch", "jobs"), (LEASES, "leases"),
+    ("rbac.authorization.k8s.io", "roles"), ("rbac.authorization.k8s.io", "clusterroles"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"), ("storage.k8s.io", "storageclasses"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+]  # fmt: skip
+# Not needed in the life that is tried below, and why they are there all the same.
+UNUSED = {
+    (OURS, "kafkaclusters", "list"), (OURS, "kafkaclusters", "watch"),  # the process watches
+    (OURS, "topics", "list"), (OURS, "topics", "watch"), (OURS, "topics", "get"),
+    (APPS, "statefulsets", "watch"), (CORE, "pods", "watch"),
+    (CORE, "pods", "delete"),  # the second broker of a step with rolling.maxUnavailable
+    (OURS, "kafkaclusters/finalizers", "update"),  # enforced by an admission plugin only
+}  # fmt: skip
+NODES = {(CORE, "nodes"): "get list watch"}
+LEASE = {(LEASES, "leases"): "create"}
+
+
+def rights(
+    kubernetes: ControlPlane, user: str, namespace: str, name: str = ""
+) -> dict[tuple[str, str], str]:
+    """What a service account may do with all of RESOURCES in a namespace ("": in all of them)."""
+    asked = [(group, resource, verb) for group, resource in RESOURCES for verb in VERBS]
+    accounts = ["system:serviceaccounts", "system:authenticated"]
+    reviews = []
+    for group, resource, verb in asked:
+        kind, _, subresource = resource.partition("/")
+        attributes = {"group": group, "resource": kind, "subresource": subresource, "verb": verb,
+                      "namespace": namespace, "name": name}  # fmt: skip
+        spec = {"user": user, "groups": accounts, "resourceAttributes": attributes}
+        reviews.append({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                        "spec": spec})  # fmt: skip
+    bundle = {"apiVersion": "v1", "kind": "List", "items": reviews}
+    said = kubernetes.kubectl("create", "-f", "-", "-o=json", stdin=json.dumps(bundle))
+    answers = _documents(said)
+    found: dict[tuple[str, str], list[str]] = {}
+    for (group, resource, verb), answer in zip(asked, answers, strict=True):
+        if answer["status"]["allowed"]:
+            found.setdefault((group, resource), []).append(verb)
+    return {key: " ".join(verbs) for key, verbs in found.items()}
+
+
+def _documents(text: str) -> list[Any]:
+    """kubectl writes one JSON document after the other."""
+    found, decoder, position = [], json.JSONDecoder(), 0
+    while position < len(text.rstrip()):
+        document, position = decoder.raw_decode(text, position)
+        found.append(document)
+        position += len(text[position:]) - len(text[position:].lstrip())
+    return found
+
+
+def same(found: dict[tuple[str, str], str], *allowed: dict[tuple[str, str], str]) -> bool:
+    merged: dict[tuple[str, str], set[str]] = {}
+    for one in allowed:
+        for key, verbs in one.items():
+            merged.setdefault(key, set()).update(verbs.split())
+    return {key: set(verbs.split()) for key, verbs in found.items()} == merged
+
+
+def test_in_its_namespace_and_nowhere_else(kubernetes: ControlPlane, namespace: str) -> None:
+    with Release(kubernetes, namespace) as release:
+        assert same(rights(kubernetes, release.account, namespace), ALLOWED, NODES, LEASE)
+        assert same(rights(kubernetes, release.account, "default"), NODES)
+        assert same(rights(kubernetes, release.account, ""), NODES)
+
+
+def test_without_nodes_it_has_no_right_of_the_whole_cluster(
+    kubernetes: ControlPlane, namespace: str
+) -> None:
+    with Release(kubernetes, namespace, "--set=readNodes=false") as release:
+        assert same(rights(kubernetes, release.account, namespace), ALLOWED, LEASE)
+        assert same(rights(kubernetes, release.account, ""))
+
+
+def test_in_named_namespaces(kubernetes: ControlPlane, namespace: str) -> None:
+    kubernetes.kubectl("create", "namespace", "named")
+    with Release(kubernetes, namespace, "--set=watch.namespaces={named}") as release:
+        assert same(rights(kubernetes, release.account, "named"), ALLOWED, NODES)
+        assert same(rights(kubernetes, release.account, namespace), NODES, LEASE)
+    kubernetes.kubectl("delete", "namespace", "named", "--wait=false")
+
+
+def test_cluster_wide(kubernetes: ControlPlane, namespace: str) -> None:
+    with Release(kubernetes, namespace, "--set=watch.scope=Cluster") as release:
+        assert same(rights(kubernetes, release.account, ""), ALLOWED, NODES)
+        assert same(rights(kubernetes, release.account, namespace), ALLOWED, NODES, LEASE)
+
+
+def test_the_lease_is_its_own_and_no_other(kubernetes: ControlPlane, namespace: str) -> None:
+    with Release(kubernetes, namespace) as release:
+        mine = rights(kubernetes, release.account, namespace, name="odradek-operator")
+        others = rights(kubernetes, release.account, namespace, name="another")
+        assert set(mine[LEASES, "leases"].split()) == {"get", "create", "update"}
+        assert others[LEASES, "leases"] == "create"
+
+
+def test_editors_of_a_namespace_edit_clusters_and_viewers_see_them(
+    kubernetes: ControlPlane, namespace: str
+) -> None:
+    with Release(kubernetes, namespace):
+        for role in ("edit", "view"):
+            kubernetes.kubectl(
+                "create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}or",
+                f"-n={namespace}",
+            )  # fmt: skip
+        # The controller manager adds the rules to the roles a moment later.
+        _eventually(lambda: (OURS, "topics") in rights(kubernetes, "editor", namespace))
+        _eventually(lambda: (OURS, "topics") in rights(kubernetes, "viewor", namespace))
+        editor, viewer = (rights(kubernetes, f"{r}or", namespace) for r in ("edit", "view"))
+        for kind in ("kafkaclusters", "topics"):
+            assert editor[OURS, kind].split() == VERBS
+            assert viewer[OURS, kind] == "get list watch"
+        assert (OURS, "topics/status") not in editor or "patch" not in editor[OURS, "topics/status"]
+
+
+# -- tried ----------------------------------------------------------------------------------------
+
+
+class Guarded(worlds.Wire):
+    """Notes what was done, and what was forbidden, also where the operator goes on without it."""
+
+    # Of all operators of a test.
+    used: set[tuple[str, str, str]] = set()  # noqa: RUF012
+    forbidden: list[str] = []  # noqa: RUF012
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        answer = super().handle_request(request)
+        if self._patient:
+            return answer  # the world's own
+        if answer.status_code == 403:
+            self.forbidden.append(f"{request.method} {request.url.path}")
+        parts = request.url.path.strip("/").split("/")
+        group, rest = (CORE, parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+        _, _, resource, *named = rest  # namespaces/NAME/pods/NAME/eviction
+        verbs = {"GET": "get" if named else "list", "POST": "create"}
+        verb = verbs.get(request.method, request.method.lower())
+        self.used.add((group, "/".join([resource, *named[1:]]), verb))
+        if verb == "patch" and answer.status_code == 201:  # server-side apply of a new object
+            self.used.add((group, resource, "create"))
+        return answer
+
+
+class LimitedWorld(worlds.World):
+    """Its operator has a service account's rights; the kubelet and the user have their own."""
+
+    account_kubeconfig: Path
+
+    def operator(self, die_after: int | None = None) -> None:
+        whole = self.kubernetes
+        limited = SimpleNamespace(kubeconfig=self.account_kubeconfig)
+        self.kubernetes = cast(ControlPlane, limited)
+        super().operator(die_after)
+        self.kubernetes = whole
+
+
+def test_a_life_of_a_cluster_with_these_rights(
+    kubernetes: ControlPlane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    1. Three brokers and a topic; a NetworkPolicy and Services for clients outside.
+    2. A restart of all by annotation, with new settings: pods are evicted, the old file goes.
+    3. Six brokers, then three again with their volumes deleted.
+    4. The Services outside and the policy are taken away; a topic is deleted with its resource.
+    5. A second volume for each: the StatefulSets are made anew around their pods.
+    Nothing of that is forbidden, and no right is left over.
+    """
+    monkeypatch.setattr(worlds, "Wire", Guarded)
+    monkeypatch.setattr(Guarded, "forbidden", [])
+    monkeypatch.setattr(Guarded, "used", set())
+    kubernetes.kubectl("label", "nodes", "--all", "world=yes", "--overwrite")
+    with Release(kubernetes, namespace) as release, ExitStack() as stack:
+        LimitedWorld.account_kubeconfig = release.account_kubeconfig(tmp_path / "kubeconfig")
+        world = LimitedWorld(kubernetes, namespace)
+        stack.callback(world.close)
+        outside: dict[str, Any] = {
+            "networkPolicy": {"enabled": True}, "storage": {"deletionPolicy": "Delete"},
+            "listeners": {"external": {"type": "NodePort"}},
+        }  # fmt: skip
+        world.cluster(brokers=3, **outside)
+        world.topic("orders", partitions=6, replicationFactor=3, deletionPolicy="Delete")
+        world.settle()
+        world.cluster(
+            {RESTART_ANNOTATION: "now"}, brokers=3, config={"num.io.threads": 3}, **outside
+        )
+        world.settle()
+        assert any(write.endswith("/eviction") for write in world.wire.writes)
+        world.cluster(brokers=6, rebalance="auto", **outside)
+        world.settle()
+        world.cluster(brokers=3, rebalance="auto", **outside)
+        world.settle()
+        world.cluster(brokers=3, storage={"deletionPolicy": "Delete"})
+        kubernetes.kubectl("delete", "topic", "orders", f"-n={namespace}", "--wait=false")
+        world.settle()
+        world.cluster(brokers=3, storage={"deletionPolicy": "Delete", "volumes": 2})
+        world.settle()
+        assert world.worker.failures == []
+        assert Guarded.forbidden == []
+        allowed = {(*key, verb) for key, verbs in ALLOWED.items() for verb in verbs.split()}
+        assert allowed - Guarded.used == UNUSED
+        events = kubernetes.kubectl("get", "events", f"-n={namespace}")
+        assert "BrokerMissing" in events
+
+
+class Replica:
+    """The operator's process, started as the Deployment says, with the account's token."""
+
+    def __init__(self, args: list[str], kubeconfig: Path, log: Path) -> None:
+        self.port, self.log = free_port(), log
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+        with open(log, "wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "odradek_operator.main", *args, f"--port={self.port}"],
+                env=environment, stdout=out, stderr=out,
+            )  # fmt: skip
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def helm_test() -> ModuleType:
+    """The program of the pod of `helm test`."""
+    spec = importlib.util.spec_from_file_location("leader", CHART / "files" / "leader.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def replicas(kubernetes: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[list[Replica]]:
+    (deployment,) = [o for o in objects(render(namespace=namespace)) if o["kind"] == "Deployment"]
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    args = [arg.replace("$(POD_NAMESPACE)", namespace) for arg in container["args"]]
+    with Release(kubernetes, namespace) as release:
+        kubeconfig = release.account_kubeconfig(tmp_path / "kubeconfig")
+        running = [Replica(args, kubeconfig, tmp_path / f"operator-{n}.log") for n in range(2)]
+        yield running
+        for replica in running:
+            replica.stop()
+        kubernetes.kubectl("delete", "kc", "main", f"-n={namespace}", "--ignore-not-found")
+
+
+def test_two_replicas_as_the_deployment_starts_them(
+    kubernetes: ControlPlane, namespace: str, replicas: list[Replica], helm_test: ModuleType
+) -> None:
+    """One works and makes the brokers of a cluster; it is ended, and the other one takes over."""
+
+    def leading() -> list[int]:
+        answers = []
+        for n, replica in enumerate(replicas):
+            if replica.process.poll() is None:
+                try:
+                    ready, leads = helm_test.ask("127.0.0.1", replica.port)
+                except OSError:
+                    return []
+                assert ready
+                answers += [n] if leads else []
+        return answers
+
+    _eventually(lambda: len(leading()) == 1)
+    kubernetes.apply(
+        {
+            "apiVersion": "odradek.dev/v1alpha1",
+            "kind": "KafkaCluster",
+            "metadata": {"name": "main", "namespace": namespace},
+            "spec": {"brokers": 3},
+        }
+    )
+    sets = ("get", "statefulsets", f"-n={namespace}", "-o=name")
+    _eventually(lambda: len(kubernetes.kubectl(*sets).split()) == 3)
+    (first,) = leading()
+    replicas[first].stop()
+    assert replicas[first].process.returncode == 0
+    _eventually(lambda: leading() == [1 - first])
+    kubernetes.kubectl("delete", *sets[1:3], "--all")
+    _eventually(lambda: len(kubernetes.kubectl(*sets).split()) == 3)
+    for replica in replicas:
+        said = replica.log.read_text()
+        for word in ("forbidden", "Forbidden", "403", "permission", "Traceback"):
+            assert word not in said, said
+
+
+def _eventually(check: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.2)

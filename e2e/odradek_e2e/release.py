@@ -1,0 +1,63 @@
+"""A release of the chart on a cluster, for tests: installed, asked, and removed with its CRDs.
+
+with Release(kubernetes, "kafka", "--set=replicas=3") as release:
+    release.account_kubeconfig(path)     # to be the operator, with its rights and no others
+"""
+
+from pathlib import Path
+
+import yaml
+
+from odradek_e2e.chart import CHART, RELEASE, helm
+from odradek_e2e.control_plane import ControlPlane
+
+
+class Release:
+    def __init__(
+        self,
+        kubernetes: ControlPlane,
+        namespace: str,
+        *options: str,
+        name: str = RELEASE,
+        chart: Path = CHART,
+    ) -> None:
+        self._kubernetes = kubernetes
+        self._options, self._chart = options, chart
+        self.namespace, self.name = namespace, name
+
+    def __enter__(self) -> "Release":
+        self.notes = self.install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.uninstall()
+        self._kubernetes.kubectl(
+            "delete", "crd", "-l", "app.kubernetes.io/managed-by=Helm", "--timeout=60s"
+        )
+
+    def install(self) -> str:
+        """What Helm says to the user."""
+        said = self._helm("install", self.name, str(self._chart), *self._options)
+        self._kubernetes.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        return said
+
+    def upgrade(self, chart: Path, *options: str) -> str:
+        return self._helm("upgrade", self.name, str(chart), *options)
+
+    def uninstall(self) -> str:
+        return self._helm("uninstall", self.name)
+
+    @property
+    def account(self) -> str:
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    def account_kubeconfig(self, path: Path) -> Path:
+        """Of the operator's service account, with a token as the kubelet would mount it."""
+        token = self._kubernetes.kubectl("create", "token", self.name, f"-n={self.namespace}")
+        config = yaml.safe_load(self._kubernetes.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": token.strip()}
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def _helm(self, *args: str) -> str:
+        return helm(*args, f"--namespace={self.namespace}", kubeconfig=self._kubernetes.kubeconfig)
