@@ -121,9 +121,7 @@ def _unlike(values: dict[str, object], schema: dict[str, object], where: str) ->
     return unlike
 
 
-def test_the_package_holds_what_the_templates_read(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_the_package_holds_what_the_templates_read(tmp_path: Path) -> None:
     """A file that .helmignore keeps out is missed only by those who install the package."""
     helm("package", str(CHART), f"--destination={tmp_path}")
     (package,) = tmp_path.glob("*.tgz")
