@@ -77,7 +77,7 @@ class Operator:
         self.metrics = Metrics()
         self.topics = TopicBook()
         self.nodes = Nodes()
-        self.working = False
+        self.working = self._waiting = False
         self._client = client
         self._tools = Tools(client, self.topics, self.nodes.values, options.image_of, make_admin)
         self._threads = ThreadPoolExecutor(PASSES_MAX, "pass")
@@ -98,7 +98,7 @@ class Operator:
         """Until `stop`. Raises if it cannot go on: the Lease is lost, the watch has ended."""
         http = None
         if self.options.port is not None:
-            http = await serve(self.metrics, self.options.port, self._alive, lambda: True)
+            http = await serve(self.metrics, self.options.port, self._alive, self._ready)
         try:
             if await self._until_leading(stop):
                 await self._lead(stop)
@@ -111,9 +111,12 @@ class Operator:
 
     async def _until_leading(self, stop: asyncio.Event) -> bool:
         while self._lease is not None and not await self._thread(self._lease.acquire):
-            log.info("another operator works; waiting")
+            if not self._waiting:
+                log.info("another operator works; waiting for its Lease")
+            self._waiting = True
             if await _set_within(stop, RENEW_S):
                 return False
+        self._waiting = False
         self.metrics.leading.set(1)
         return not stop.is_set()
 
@@ -152,6 +155,10 @@ class Operator:
             if task.get_name() != "watch":
                 task.cancel()
         await asyncio.wait(tasks, timeout=STOP_S)
+
+    def _ready(self) -> bool:
+        """It works, or it would if the one that works ended."""
+        return self.working or self._waiting
 
     def _alive(self) -> bool:
         return all(time.monotonic() - since < STUCK_S for since in self._running.values())

@@ -17,12 +17,14 @@ from enum import Enum
 
 import msgspec
 from lightkube import Client
+from lightkube.core.exceptions import ApiError
 
 from odradek_operator.api.base import Condition, InvalidManifestError, Resource
 from odradek_operator.api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
 from odradek_operator.api.parse import parse
 from odradek_operator.apply.reconcile import Record, Seen, act, look
 from odradek_operator.cluster.kafka_admin import KafkaAdmin
+from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.platform import KubernetesPlatform
 from odradek_operator.desired.build import accepts, build_topic
 from odradek_operator.plan.actions import Reason, Refuse, Wait
@@ -38,6 +40,8 @@ from odradek_operator.process.objects import (
     write_status,
 )
 from odradek_operator.process.topic_book import TopicBook, TopicObject
+
+REFUSED = (400, 403, 422)
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +104,9 @@ class ClusterWorker:
             self._not_usable(document, Reason("InvalidSpec", say))
             return Outcome.IDLE
         assert resource is not None
+        if problem := names.unusable(resource.name):
+            self._not_usable(document, Reason("InvalidSpec", f"metadata.name: {problem}"))
+            return Outcome.IDLE
         if resource.spec.engine != "embedded":
             say = f"engine {resource.spec.engine} is not available in this version"
             self._not_usable(document, Reason("EngineNotAvailable", say))
@@ -129,9 +136,14 @@ class ClusterWorker:
         self._release(usable, seen)
         if spec.pause:
             return Outcome.IDLE
-        platform.write_down(seen.desired)
-        self._announce(document, usable, seen)
-        self.failures = [*platform.problems, *act(seen, platform, self._admin)]
+        try:
+            platform.write_down(seen.desired)
+            self._announce(document, usable, seen)
+            self.failures = [*platform.problems, *act(seen, platform, self._admin)]
+        except ApiError as error:
+            if error.status.code in REFUSED:  # a quota, a policy, a missing right: trying again
+                self._events.say(document, "Refused", str(error), warning=True)
+            raise
         for failure in self.failures:
             log.warning("%s: %s", self.key, failure)
             self._events.say(document, "Failed", failure, warning=True)

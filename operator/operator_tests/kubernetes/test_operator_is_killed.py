@@ -6,6 +6,7 @@ played side by side, a pass each in turn, because most of the time is spent wait
 controllers of Kubernetes.
 """
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from operator_tests.kubernetes.world import OperatorKilledError, Outcome, World
 
 PATIENCE_S = 110.0
 RUNS_MAX = 12  # at a time
+_NUMBERS = itertools.count()
 
 
 @dataclass
@@ -25,6 +27,7 @@ class Scenario:
     change: Callable[[World], None]
     done: Callable[[World], bool]
     begin: int = 3  # brokers before it; 0: no cluster yet
+    cluster: bool = True  # there is one after it
 
 
 def _topics(world: World) -> None:
@@ -53,12 +56,22 @@ def _delete_topic(world: World) -> None:
     world.kubernetes.kubectl(*args)
 
 
+def _delete_all(world: World) -> None:
+    args = ("delete", "kafkacluster,topic", "--all", "-n", world.namespace, "--wait=false")
+    world.kubernetes.kubectl(*args)
+
+
+def _nothing(world: World) -> bool:
+    return world.get("Topic", "orders") is None and world.get("KafkaCluster") is None
+
+
 SCENARIOS = {
     "create": Scenario(_create, lambda w: len(w.kafka.up) == 3 and "orders" in w.kafka.topics, 0),
     "grow": Scenario(_grow, lambda w: sorted(w.kafka.registered) == [0, 1, 2, 3]),
     "shrink": Scenario(_shrink, lambda w: sorted(w.kafka.registered) == [0, 1, 2], 4),
     "roll": Scenario(_roll, lambda w: not set(w.first_uids) & set(w.pod_uids())),
     "delete topic": Scenario(_delete_topic, lambda w: "orders" not in w.kafka.topics),
+    "delete all": Scenario(_delete_all, _nothing, cluster=False),
 }
 
 
@@ -106,6 +119,8 @@ class Run:
     def check(self) -> None:
         where = f"killed after {self.killed_at}"
         assert self.scenario.done(self.world), where
+        if not self.scenario.cluster:
+            return
         assert self.world.kafka.away_max <= 1, f"two replicas away at once, {where}"
         assert self.world.condition("Ready") == "True AllBrokersReady", where
         left = self.world.leftovers()
@@ -131,25 +146,35 @@ def play(runs: list[Run]) -> None:
             run.world.close()
 
 
-def _runs(
-    kubernetes: ControlPlane, name: str, points: list[int | None], scenario: Scenario
-) -> list[Run]:
+def _runs(kubernetes: ControlPlane, name: str, points: list[int | None]) -> list[Run]:
     made = []
     for point in points:
-        namespace = f"killed-{name.replace(' ', '-')}-{point or 'never'}"
+        number = next(_NUMBERS)
+        namespace = f"killed-{name.replace(' ', '-')}-{point or 'never'}-{number}"
         kubernetes.kubectl("create", "namespace", namespace)
-        made.append(Run(World(kubernetes, namespace), scenario, point))
+        made.append(Run(World(kubernetes, namespace), SCENARIOS[name], point))
     return made
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_killed_at_each_write(kubernetes: ControlPlane, name: str) -> None:
-    scenario = SCENARIOS[name]
-    calm = _runs(kubernetes, name, [None], scenario)
-    play(calm)
-    points: list[int | None] = list(range(1, calm[0].writes + 1))
-    print(f"{name}: {len(points)} writes")
+def _in_batches(kubernetes: ControlPlane, name: str, points: list[int | None]) -> None:
     for first in range(0, len(points), RUNS_MAX):
-        runs = _runs(kubernetes, name, points[first : first + RUNS_MAX], scenario)
+        runs = _runs(kubernetes, name, points[first : first + RUNS_MAX])
         play(runs)
         assert sum(bool(run.killed_at) for run in runs) >= len(runs) - 2  # timing may save a write
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_killed_at_each_write(kubernetes: ControlPlane, name: str) -> None:
+    calm = _runs(kubernetes, name, [None])
+    play(calm)
+    print(f"{name}: killed after each of {calm[0].writes} writes")
+    _in_batches(kubernetes, name, list(range(1, calm[0].writes + 1)))
+
+
+@pytest.mark.parametrize(("name", "points"), [("create", [2, 9, 16]), ("roll", [2, 5, 9])])
+def test_killed_at_some_writes(
+    kubernetes: ControlPlane, name: str, points: list[int | None]
+) -> None:
+    _in_batches(kubernetes, name, points)

@@ -1,7 +1,12 @@
 """The whole operator, with kopf's watch, against a real API server; the world plays along."""
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -12,6 +17,7 @@ import pytest
 
 from odradek_e2e.control_plane import ControlPlane, ControlPlaneError, free_port
 from odradek_operator.cluster.kafka_admin import KafkaAdmin
+from odradek_operator.main import parse_arguments
 from odradek_operator.process.operator import Operator, Options
 from operator_tests.kubernetes.world import Wire, World, connect
 
@@ -231,3 +237,33 @@ def test_racks_follow_the_nodes(stage: Stage, namespace: str) -> None:
         return sorted(b.get("rack", "") for b in world.status()["brokers"])
 
     eventually(lambda: racks() == ["x", "y"], racks)
+
+
+def test_the_program_starts_and_ends(kubernetes: ControlPlane, namespace: str) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "odradek_operator.main", "-n", namespace, f"--port={port}"]
+    command += [f"--lease-namespace={namespace}"]
+    env = {**os.environ, "KUBECONFIG": str(kubernetes.kubeconfig)}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
+
+        def ready() -> bool:
+            with contextlib.suppress(OSError):
+                return urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").status == 200
+            return False
+
+        eventually(ready)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    path = "jsonpath={.spec.holderIdentity}"
+    lease = kubernetes.kubectl("get", "lease", "odradek-operator", "-n", namespace, "-o", path)
+    assert lease == ""  # the next one need not wait
+
+
+def test_the_program_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments([])
+    assert "either --namespace or --all-namespaces" in capsys.readouterr().err
+    assert parse_arguments(["-A", "--image", "r/b:1"]).namespaces == ()
+    assert parse_arguments(["-n", "a", "-n", "b"]).namespaces == ("a", "b")

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from lightkube.core.exceptions import ApiError
 
 from odradek_e2e.control_plane import ControlPlane
 from odradek_operator.api.base import RESTART_ANNOTATION
+from odradek_operator.process.worker import ClusterWorker
 from operator_tests.kubernetes.test_manifests import eventually
 from operator_tests.kubernetes.world import Outcome, World
 
@@ -268,6 +270,30 @@ def test_pause_and_bad_specs_touch_nothing(world: World) -> None:
     world.one_pass()
     assert len(world.wire.writes) == writes
     world.cluster(brokers=4)
+    world.settle()
+    assert world.condition("Ready") == "True AllBrokersReady"
+
+
+def test_a_name_that_cannot_be(world: World) -> None:
+    for name in ("n" * 50, "dotted.name", "7up"):
+        world.apply("KafkaCluster", name, {"brokers": 1})
+        ClusterWorker(f"{world.namespace}/{name}", world.tools).one_pass()
+        assert world.condition("Ready", "KafkaCluster", name) == "False InvalidSpec"
+    assert not found(world, "statefulset")
+
+
+def test_what_the_api_server_refuses_is_told(world: World) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none",
+             "namespace": world.namespace}, "spec": {"hard": {"count/configmaps": "0"}}}  # fmt: skip
+    world.kubernetes.apply(quota)
+    used = ("get", "quota", "none", "-n", world.namespace, "-o", "jsonpath={.status.hard}")
+    eventually(lambda: "configmaps" in world.kubernetes.kubectl(*used), True)
+    world.cluster(brokers=3)
+    with pytest.raises(ApiError, match="exceeded quota"):
+        world.one_pass()
+    events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)
+    assert "exceeded quota" in events
+    world.kubernetes.kubectl("delete", "quota", "none", "-n", world.namespace)
     world.settle()
     assert world.condition("Ready") == "True AllBrokersReady"
 

@@ -26,8 +26,16 @@ APPLIED_ANNOTATION = f"{GROUP}/applied"  # a hash of what was applied last
 SETTINGS_ANNOTATION = f"{GROUP}/settings"  # of a pod: the @-settings it was made with, as JSON
 FIELD_MANAGER = "odradek-operator"
 
-# A pod's name is a DNS label too, and carries the ordinal and the revision hash.
-NAME_MAX = 52
+# A pod's name is a DNS label (63 characters) and carries the ordinal; "-external" comes after it.
+NAME_MAX = 50
+CLUSTER_NAME_MAX = 40
+
+
+def unusable(cluster: str) -> str:
+    """Why a cluster cannot be called so here; empty if it can. Services are named after it."""
+    if len(cluster) <= CLUSTER_NAME_MAX and re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", cluster):
+        return ""
+    return f"{cluster}: at most {CLUSTER_NAME_MAX} small letters, digits and -, the first a letter"
 
 
 def rack_slug(rack: str) -> str:
