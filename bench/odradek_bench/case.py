@@ -47,6 +47,7 @@ class Case:
     limit: str = ""  # the physical limit (a case of limits.py) beside which the report puts it
     engines: tuple[str, ...] = ENGINES
     budget_s: float = 90.0  # no further round begins after so long
+    warm_up: bool = True  # a small round first that does not count, where servers are shared
 
 
 BULK = (Metric("MB/s", "more"), Metric("broker CPU s/GB", "less"), Metric("RSS MB", "less"))
@@ -59,6 +60,7 @@ class Bench:
     directory: Path
     smoke: bool = False
     seed: int = 1
+    peaks: dict[bool, float] = field(default_factory=dict)  # latency.py: smoke? -> half of the peak
     _shared: dict[tuple[str, str], Servers] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 

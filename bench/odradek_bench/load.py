@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek_bench.verify import Tally, WrongAnswerError, tally
@@ -35,6 +35,7 @@ def create_topic(
     new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
     admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[topic].result(ADMIN_TIMEOUT_S)
     wait_until_led(address, topic, partitions)
+    log_size(address, topic, partitions)  # a leader in the metadata may not know it yet itself
 
 
 def delete_topic(address: str, topic: str) -> None:
@@ -134,18 +135,32 @@ def values(messages: Sequence[Message]) -> Iterator[bytes]:
         yield value
 
 
-def read_back(address: str, topic: str, partitions: int, count: int) -> Tally:
-    """Counts and sums all records of a topic; one more than `count` would be found too."""
+def log_size(address: str, topic: str, partitions: int) -> int:
+    """Records between the beginning and the high watermark of all partitions (ListOffsets)."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "bench", "log_level": 2})
     try:
-        ends = 0
-        for partition in range(partitions):
-            low, high = consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=ADMIN_TIMEOUT_S
-            )
-            ends += high - low
+        ends = [_watermarks(consumer, TopicPartition(topic, p)) for p in range(partitions)]
     finally:
         consumer.close()
-    if ends != count:
-        raise WrongAnswerError(f"{topic}: {count} records sent, the log holds {ends}")
+    return sum(high - low for low, high in ends)
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    give_up = time.monotonic() + STALL_S
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=ADMIN_TIMEOUT_S)
+        except KafkaException:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+        else:
+            return low, high
+
+
+def read_back(address: str, topic: str, partitions: int, count: int) -> Tally:
+    """Counts and sums all records of a topic; one more than `count` would be found too."""
+    size = log_size(address, topic, partitions)
+    if size != count:
+        raise WrongAnswerError(f"{topic}: {count} records sent, the log holds {size}")
     return tally(values(consume(address, topic, partitions, count)))

@@ -12,6 +12,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from confluent_kafka import KafkaException
 
@@ -52,26 +53,33 @@ def _run_case(
     bench: Bench, case: Case, result: CaseResult, say: Callable[[str], None], place: str
 ) -> None:
     give_up = time.monotonic() + case.budget_s
+    if case.warm_up and case.servers != "own" and not bench.smoke:
+        small = replace(bench, smoke=True)  # the same servers: a JVM compiles what it runs often
+        for engine in case.engines:
+            _run_round(small, case, engine, CaseResult.of(case))
     rounds = case.smoke_rounds if bench.smoke else case.rounds
     for number in range(rounds):
         if number and time.monotonic() > give_up:
             say(f"{place} {case.name}: its {case.budget_s:.0f} s are over after {number} rounds")
             return
-        order = case.engines if number % 2 == 0 else case.engines[::-1]
-        for engine in order:
+        for engine in case.engines if number % 2 == 0 else case.engines[::-1]:
             if engine in result.unavailable:
                 continue
-            try:
-                sample = case.run(bench, engine)
-            except UnavailableError as reason:
-                result.unavailable[engine] = str(reason)
-                continue
-            except FAILURES as error:
-                result.error = f"{engine}: {error or type(error).__name__}"
+            _run_round(bench, case, engine, result)
+            if result.error:
                 return
-            result.samples.setdefault(engine, []).append(sample)
-            if not bench.smoke:
-                say(f"{place} {case.name} round {number + 1}/{rounds} {engine}: {brief(sample)}")
+            if not bench.smoke and result.samples.get(engine):
+                seen = brief(result.samples[engine][-1])
+                say(f"{place} {case.name} round {number + 1}/{rounds} {engine}: {seen}")
+
+
+def _run_round(bench: Bench, case: Case, engine: str, result: CaseResult) -> None:
+    try:
+        result.samples.setdefault(engine, []).append(case.run(bench, engine))
+    except UnavailableError as reason:
+        result.unavailable[engine] = str(reason)
+    except FAILURES as error:
+        result.error = f"{engine}: {error or type(error).__name__}"
 
 
 def brief(sample: Sample) -> str:

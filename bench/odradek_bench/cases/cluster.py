@@ -141,5 +141,6 @@ CASES = (
         for n in (1, 2, 3)
     ),
     Case("failover", "kill -9 of a leader, defaults", failover,
-         (Metric("s without acks", "less"),), rounds=2, servers="cluster", budget_s=150.0),
+         (Metric("s without acks", "less"),), rounds=2, servers="cluster", budget_s=150.0,
+         warm_up=False),
 )  # fmt: skip
