@@ -47,7 +47,7 @@ def main() -> int:
 
 def measure(cases: list[Case], smoke: bool, seed: int, directory: Path | None) -> Results:
     own = Path(tempfile.mkdtemp(prefix="odradek-bench-", dir=directory))
-    bench = Bench(own, smoke, seed)
+    bench = Bench(own, smoke, small=smoke, seed=seed)
     results = new_results(seed, smoke)
     began = time.monotonic()
 
@@ -55,7 +55,7 @@ def measure(cases: list[Case], smoke: bool, seed: int, directory: Path | None) -
         print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
 
     try:
-        if any(case.servers == "shared" and case.engines == ENGINES for case in cases):
+        if any(case.servers == "shared" and case.engines == ENGINES for case in cases) or smoke:
             bench.start_servers()
             say("both brokers are up")
         deadline_s = SMOKE_DEADLINE_S if smoke else FULL_DEADLINE_S

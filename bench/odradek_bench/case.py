@@ -11,7 +11,7 @@ The first metric is the headline that `make bench-smoke` prints.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,14 +58,15 @@ class Bench:
     """One run: its size, its directory and the servers that cases share."""
 
     directory: Path
-    smoke: bool = False
+    smoke: bool = False  # the whole run only shows that everything works
+    small: bool = False  # this round does: a smoke run's, or one that warms up
     seed: int = 1
-    peaks: dict[bool, float] = field(default_factory=dict)  # latency.py: smoke? -> half of the peak
+    peaks: dict[bool, float] = field(default_factory=dict)  # latency.py: small? -> half of the peak
     _shared: dict[tuple[str, str], Servers] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def size(self, full: int, smoke: int) -> int:
-        return smoke if self.smoke else full
+        return smoke if self.small else full
 
     def new_directory(self, engine: str) -> Path:
         return self.directory / f"{engine}-{next(self._numbers)}"
@@ -92,26 +93,34 @@ class Bench:
             self._shared.pop((kind, engine)).stop()
         if (kind, engine) not in self._shared:
             directory = self.new_directory(engine)
-            made = (
-                engines.one(engine, directory)
-                if kind == "shared"
-                else engines.many(engine, directory, 3, CLUSTER_SETTINGS)
-            )
+            if kind == "shared":
+                settings = SMOKE_SETTINGS if self.smoke else {}
+                made = engines.one(engine, directory, settings, quick=self.smoke)
+            else:
+                settings = {**CLUSTER_SETTINGS, **(SMOKE_CLUSTER if self.smoke else {})}
+                made = engines.many(engine, directory, 3, settings, quick=self.smoke)
             self._shared[kind, engine] = made
             made.start()
         return self._shared[kind, engine]
 
     @contextmanager
+    def own(self, engine: str, settings: Mapping[str, str] | None = None) -> Iterator[Servers]:
+        """A broker for one round, to be stopped and killed; a smoke run spares the start."""
+        if self.smoke:
+            yield self.server(engine)
+            return
+        with engines.running(engines.one(engine, self.new_directory(engine), settings)) as servers:
+            yield servers
+
+    @contextmanager
     def topic(self, servers: Servers, partitions: int = 1, replication_factor: int = 1,
               **config: str) -> Iterator[str]:  # fmt: skip
-        """A new topic, deleted at the end: names differ from round to round."""
+        """A new topic, deleted at the end (unless the case fails): each round has its own."""
         name = f"bench-{next(self._numbers)}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         load.create_topic(servers.bootstrap, name, partitions, replication_factor, settings)
-        try:
-            yield name
-        finally:
-            load.delete_topic(servers.bootstrap, name)
+        yield name
+        load.delete_topic(servers.bootstrap, name)
 
     def close(self, kind: str = "") -> None:
         """Stops the shared servers (of one kind, or all)."""
@@ -124,3 +133,7 @@ CLUSTER_SETTINGS = {
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
 }
+
+# Compaction looks for work at once; a lost broker is noticed within two seconds.
+SMOKE_SETTINGS = {"log.cleaner.backoff.ms": "200"}
+SMOKE_CLUSTER = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}

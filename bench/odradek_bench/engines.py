@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from broker_tests.harness import (
+    JVM_FLAGS,
     RunningApacheKafka,
     RunningBroker,
     Server,
@@ -43,12 +44,14 @@ KAFKA_JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )  # fmt: skip
+QUICK_JVM = ("-Xmx512m", *JVM_FLAGS[1:])
 
 
 class ApacheKafka(RunningApacheKafka):
     """As the test harness runs it, but with the flags of production and a start to be timed."""
 
     cluster_id = CLUSTER_ID
+    quick = False  # a smoke run: a JVM that starts fast and then stays slow
 
     def format(self) -> None:
         """Writes the settings and makes the directory a log directory; no part of a start."""
@@ -61,7 +64,9 @@ class ApacheKafka(RunningApacheKafka):
     def start(self, deadline_s: float = START_DEADLINE_S) -> None:
         self.format()
         properties = str(self.directory / "server.properties")
-        process = self.spawn(java_command("kafka.Kafka", properties, jvm=KAFKA_JVM))
+        process = self.spawn(
+            java_command("kafka.Kafka", properties, jvm=QUICK_JVM if self.quick else KAFKA_JVM)
+        )
         give_up = time.monotonic() + deadline_s
         while not answers_api_versions(self.bootstrap):
             if process.poll() is not None or time.monotonic() > give_up:
@@ -108,14 +113,24 @@ class Servers:
         return sorted(path for path in found if path.exists())
 
 
-def one(engine: str, directory: Path, overrides: Mapping[str, str] | None = None) -> Servers:
+def one(
+    engine: str, directory: Path, overrides: Mapping[str, str] | None = None, *, quick: bool = False
+) -> Servers:
     directory.mkdir(parents=True, exist_ok=True)
-    kind = ApacheKafka if engine == KAFKA else RunningBroker
-    return Servers(engine, [kind(overrides, directory=directory)])
+    if engine == ODRADEK:
+        return Servers(engine, [RunningBroker(overrides, directory=directory)])
+    kafka = ApacheKafka(overrides, directory=directory)
+    kafka.quick = quick
+    return Servers(engine, [kafka])
 
 
 def many(
-    engine: str, directory: Path, size: int, overrides: Mapping[str, str] | None = None
+    engine: str,
+    directory: Path,
+    size: int,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    quick: bool = False,
 ) -> Servers:
     """Brokers 1 … size, all of them voters, each with its own ports and directory."""
     ports = free_ports(2 * size)
@@ -132,6 +147,7 @@ def many(
                 f"CONTROLLER://127.0.0.1:{controllers[index]}"
             )
             kafka = ApacheKafka(node, directory=own)
+            kafka.quick = quick
             kafka.bootstrap = f"127.0.0.1:{clients[index]}"
             members.append(kafka)
         else:

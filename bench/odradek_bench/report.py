@@ -144,6 +144,8 @@ def _notes(results: Results) -> str:
     for case in results.cases:
         if case.error:
             lines.append(f"- {case.title}: failed ({case.error.splitlines()[0]})")
+        if case.skipped:
+            lines.append(f"- {case.title}: {case.skipped}")
         for engine, reason in case.unavailable.items():
             lines.append(f"- {case.title}: not with {engine} ({reason})")
     return "\n".join(lines)

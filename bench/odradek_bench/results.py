@@ -37,7 +37,8 @@ class CaseResult:
     limit: str = ""
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)  # engine -> reason
-    error: str = ""
+    skipped: str = ""  # why it did not run at all
+    error: str = ""  # what was wrong: a wrong answer, a server that died
 
     @classmethod
     def of(cls, case: Case) -> CaseResult:

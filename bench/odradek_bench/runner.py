@@ -35,13 +35,13 @@ def run_cases(
     cases = list(cases)
     previous = ""
     for number, case in enumerate(cases, 1):
-        if previous and case.servers != previous:
+        if previous and case.servers != previous and not (bench.smoke and case.servers == "own"):
             bench.close()  # the next cases bring servers of their own: free the cores
         previous = case.servers
         result = CaseResult.of(case)
         results.cases.append(result)
         if time.monotonic() - began > deadline_s:
-            result.error = f"not run: the {deadline_s / 60:.0f} minutes of the run were over"
+            result.skipped = f"not run: the {deadline_s:.0f} s of the run were over"
         else:
             _run_case(bench, case, result, say, f"[{number:2}/{len(cases)}]")
         say(f"[{number:2}/{len(cases)}] {line(result)}")
@@ -54,7 +54,7 @@ def _run_case(
 ) -> None:
     give_up = time.monotonic() + case.budget_s
     if case.warm_up and case.servers != "own" and not bench.smoke:
-        small = replace(bench, smoke=True)  # the same servers: a JVM compiles what it runs often
+        small = replace(bench, small=True)  # the same servers: a JVM compiles what it runs often
         for engine in case.engines:
             _run_round(small, case, engine, CaseResult.of(case))
     rounds = case.smoke_rounds if bench.smoke else case.rounds
@@ -98,6 +98,8 @@ def line(result: CaseResult) -> str:
     metric, parts = result.headline, [f"{result.name:24}"]
     if result.error:
         return f"{parts[0]} FAILED: {result.error}"
+    if result.skipped:
+        return f"{parts[0]} {result.skipped}"
     for engine in ("limit", "kafka", "odradek"):
         if summary := result.summary(engine, metric):
             parts.append(f"{engine} {number(summary.median)}")

@@ -34,9 +34,9 @@ def at_1000(bench: Bench, engine: str) -> Sample:
 
 
 def at_half_peak(bench: Bench, engine: str) -> Sample:
-    if bench.smoke not in bench.peaks:  # once per run, or the rounds would not be comparable
-        bench.peaks[bench.smoke] = min(_peak(bench, each) for each in ENGINES) / 2
-    rate = bench.peaks[bench.smoke]
+    if bench.small not in bench.peaks:  # once per run, or the rounds would not be comparable
+        bench.peaks[bench.small] = min(_peak(bench, each) for each in ENGINES) / 2
+    rate = bench.peaks[bench.small]
     sample = _paced(bench, engine, per_batch=PEAK_BATCH_RECORDS, batches_per_s=rate)
     return {**sample, "offered MB/s": rate * PEAK_BATCH_RECORDS * 1024 / MB}
 
@@ -60,7 +60,7 @@ def _paced(bench: Bench, engine: str, *, per_batch: int, batches_per_s: float) -
         with Meter(servers.pids) as meter:
             seen = raw_load.paced(
                 servers.bootstrap, topic, raw.batch(pool), per_batch,
-                batches_per_s=batches_per_s, seconds=0.5 if bench.smoke else 5.0,
+                batches_per_s=batches_per_s, seconds=0.5 if bench.small else 5.0,
             )  # fmt: skip
         rss_mb = rss_bytes(servers.pids) / MB
         batches = len(seen.ack_ms)

@@ -12,20 +12,19 @@ import time
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from odradek_bench import engines, load, raw_load
+from odradek_bench import load, raw_load
 from odradek_bench.case import Bench, Case, Metric, Sample
 from odradek_bench.cases.bulk import RAW_BATCH_RECORDS, fill
-from odradek_bench.engines import Servers, running
+from odradek_bench.engines import Servers
 from odradek_bench.stats import quantile
 from odradek_bench.usage import MB, rss_bytes
 from odradek_bench.verify import WrongAnswerError
 
-TOPIC = "starting"
 RECOVERY_PARTITIONS = 4
 TOPIC_PARTITIONS = 1000  # per topic of the case with many partitions
 
 
-def _start_s(servers: Servers, address: str, topic: str = TOPIC) -> float:
+def _start_s(servers: Servers, address: str, topic: str) -> float:
     """Starts a stopped server; seconds from exec to the first acknowledged record."""
     began = time.perf_counter()
     servers.start()
@@ -33,45 +32,39 @@ def _start_s(servers: Servers, address: str, topic: str = TOPIC) -> float:
 
 
 def ready(bench: Bench, engine: str) -> Sample:
-    with running(engines.one(engine, bench.new_directory(engine))) as servers:
+    with bench.own(engine) as servers, bench.topic(servers) as topic:
         address = servers.bootstrap
-        load.create_topic(address, TOPIC)
         servers.stop()
-        seconds = _start_s(servers, address)
+        seconds = _start_s(servers, address, topic)
         return {"s": seconds, "RSS MB": rss_bytes(servers.pids) / MB}
 
 
 def recovery(bench: Bench, engine: str) -> Sample:
     size = bench.size(full=2_000, smoke=20) * 1_000_000
-    with running(engines.one(engine, bench.new_directory(engine))) as servers:
+    with bench.own(engine) as servers, bench.topic(servers, RECOVERY_PARTITIONS) as topic:
         address = servers.bootstrap
-        load.create_topic(address, TOPIC)
-        load.create_topic(address, "filled", RECOVERY_PARTITIONS)
         ends = {}
         for partition in range(RECOVERY_PARTITIONS):
-            _, requests, _ = fill(bench, servers, "filled", size // RECOVERY_PARTITIONS, partition)
+            _, requests, _ = fill(bench, servers, topic, size // RECOVERY_PARTITIONS, partition)
             ends[partition] = requests * RAW_BATCH_RECORDS
         servers.only.kill()
-        began = time.perf_counter()
-        servers.start()
-        seconds = raw_load.first_ack_s(address, "filled", began)
-        ends[0] += 1  # the record of first_ack_s
+        seconds = _start_s(servers, address, topic)
+        ends[0] += 1  # the record that asked whether it is ready
         read = 0
-        for partition, end in ends.items():
-            read += raw_load.fetch_all(address, "filled", end, partition=partition)
-        if read < size * 0.99:
-            raise WrongAnswerError(f"recovery: {read} bytes are left of {size}")
-        return {"s": seconds, "MB/s": size / MB / seconds, "RSS MB": rss_bytes(servers.pids) / MB}
+        for partition, end in ends.items():  # checks each batch's CRC and offsets
+            read += raw_load.fetch_all(address, topic, end, partition=partition)
+        if load.log_size(address, topic, RECOVERY_PARTITIONS) != sum(ends.values()):
+            raise WrongAnswerError("recovery: the log is not what was acknowledged")
+        return {"s": seconds, "MB/s": read / MB / seconds, "RSS MB": rss_bytes(servers.pids) / MB}
 
 
 def partitions(bench: Bench, engine: str) -> Sample:
     count = bench.size(full=10_000, smoke=200)
     per_topic = min(TOPIC_PARTITIONS, count)
-    with running(engines.one(engine, bench.new_directory(engine))) as servers:
+    with bench.own(engine) as servers, bench.topic(servers) as topic:
         address = servers.bootstrap
-        load.create_topic(address, TOPIC)
-        began = time.perf_counter()
         admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+        began = time.perf_counter()
         for index in range(count // per_topic):
             name = f"many-{index}"
             asked = admin.create_topics([NewTopic(name, per_topic, 1)], request_timeout=120.0)
@@ -81,7 +74,7 @@ def partitions(bench: Bench, engine: str) -> Sample:
         times_ms, _ = raw_load.metadata_ms(address, 10)
         rss_mb = rss_bytes(servers.pids) / MB
         servers.stop()
-        seconds = _start_s(servers, address)
+        seconds = _start_s(servers, address, topic)
         known = admin.list_topics(timeout=60.0).topics
         found = sum(len(t.partitions) for name, t in known.items() if name.startswith("many-"))
         if found != count:

@@ -18,10 +18,10 @@ from multiprocessing.connection import Connection
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from odradek_bench import engines, load, raw, raw_load, verify
+from odradek_bench import load, raw, raw_load, verify
 from odradek_bench.case import Bench, Case, Metric, Sample
 from odradek_bench.cases.bulk import RAW_BATCH_RECORDS, fill, push_out_of_page_cache
-from odradek_bench.engines import Servers, running
+from odradek_bench.engines import Servers
 from odradek_bench.stats import quantile
 from odradek_bench.usage import MB, Meter, rss_bytes
 from odradek_bench.verify import WrongAnswerError
@@ -35,8 +35,7 @@ CLEANED_DEADLINE_S = 120.0
 
 def compaction(bench: Bench, engine: str) -> Sample:
     rounds = bench.size(full=200, smoke=20)  # how often each key is written
-    settings = {"log.cleaner.backoff.ms": "200", "log.cleaner.delete.retention.ms": "1000"}
-    with running(engines.one(engine, bench.new_directory(engine), settings)) as servers:
+    with bench.own(engine, {"log.cleaner.backoff.ms": "200"}) as servers:
         address = servers.bootstrap
         load.create_topic(address, "compact", config={
             "segment.bytes": str(SEGMENT_BYTES), "cleanup.policy": "delete",
@@ -124,7 +123,7 @@ def catch_up(bench: Bench, engine: str) -> Sample:
     with bench.topic(servers) as old, bench.topic(servers) as live:
         _, requests, _ = fill(bench, servers, old, bench.size(full=300, smoke=20) * 1_000_000)
         push_out_of_page_cache(servers, old)
-        seconds = 0.5 if bench.smoke else 3.0
+        seconds = 0.5 if bench.small else 3.0
         context = get_context("spawn")
         receiver, sender = context.Pipe(duplex=False)
         writer = context.Process(
