@@ -1,7 +1,7 @@
 """The operator's program: `python -m odradek_operator.main --all-namespaces`.
 
 Options also come from the environment, for a Deployment: ODRADEK_NAMESPACES (comma-separated;
-empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT. Access to the API server
+empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT, ODRADEK_LOG_LEVEL. Access to the API server
 is found as everywhere: the pod's service account, or KUBECONFIG.
 """
 
@@ -39,14 +39,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
                         help="where the Lease is, if there are several replicas")  # fmt: skip
     parser.add_argument("--no-nodes", action="store_true",
                         help="no right to read nodes: racks are named in the specs")  # fmt: skip
-    parser.add_argument("--verbose", "-v", action="store_true", help="log more")
     given = parser.parse_args(arguments)
     named = given.namespace
     if not named and not given.all_namespaces:
         named = [n.strip() for n in env.get("ODRADEK_NAMESPACES", "").split(",") if n.strip()]
         if not named and "ODRADEK_NAMESPACES" not in env:
             parser.error("either --namespace or --all-namespaces")
-    logging.getLogger().setLevel(logging.DEBUG if given.verbose else logging.INFO)
     return Options(
         namespaces=tuple(dict.fromkeys(named)),
         image=given.image,
@@ -77,7 +75,8 @@ async def run(options: Options) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    level = os.environ.get("ODRADEK_LOG_LEVEL", "INFO").upper()
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx2", "httpcore2", "kopf", "aiohttp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     asyncio.run(run(parse_arguments(arguments)))

@@ -283,8 +283,12 @@ def test_a_name_that_cannot_be(world: World) -> None:
 
 
 def test_what_the_api_server_refuses_is_told(world: World) -> None:
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none",
-             "namespace": world.namespace}, "spec": {"hard": {"count/configmaps": "0"}}}  # fmt: skip
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none", "namespace": world.namespace},
+        "spec": {"hard": {"count/configmaps": "0"}},
+    }
     world.kubernetes.apply(quota)
     used = ("get", "quota", "none", "-n", world.namespace, "-o", "jsonpath={.status.hard}")
     eventually(lambda: "configmaps" in world.kubernetes.kubectl(*used), True)

@@ -1,0 +1,231 @@
+"""The images, as far as they can be looked at without making one."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import re
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from odradek_images import archive, build, debian
+from odradek_images.requirements import LockError, needed, read_lock, requirements_of, sbom_text
+from odradek_images.table import ENVIRONMENT, IMAGES, PYTHON, USER_ID, Image
+
+LOCK = """\
+alpha==1.0 \\
+    --hash=sha256:aa \\
+    --hash=sha256:ab
+    # via
+    #   odradek (pyproject.toml)
+    #   gamma
+beta==2.0 ; python_version < "4" \\
+    --hash=sha256:bb
+    # via alpha
+gamma==3.0 \\
+    --hash=sha256:cc
+    # via odradek (pyproject.toml)
+lz4==4.0 \\
+    --hash=sha256:dd
+    # via alpha
+"""
+
+
+def test_what_a_package_needs_is_read_from_who_asked_for_it() -> None:
+    lock = read_lock(LOCK)
+    assert lock["alpha"].asked_by == {"odradek (pyproject.toml)", "gamma"}
+    assert [one.name for one in needed(lock, ["gamma"])] == ["alpha", "beta", "gamma"]
+    assert [one.name for one in needed(lock, ["beta"])] == ["beta"]
+    assert lock["alpha"].text == "alpha==1.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:ab"
+    assert 'beta==2.0 ; python_version < "4"' in lock["beta"].text
+    with pytest.raises(LockError, match="no delta"):
+        needed(lock, ["delta"])
+
+
+@pytest.mark.parametrize("image", IMAGES.values(), ids=list(IMAGES))
+def test_an_image_has_all_that_its_package_imports_and_nothing_else(image: Image) -> None:
+    distributions = importlib.metadata.packages_distributions()
+    wanted = set()
+    for module in imported(image):
+        # lightkube has two: lightkube-models comes along with it.
+        names = {_normal(one) for one in distributions[module]}
+        wanted.add(min(names, key=len))
+    assert wanted == set(image.requirements)
+
+
+def imported(image: Image) -> set[str]:
+    """Top-level modules of others, also those that are imported late."""
+    found = set()
+    for path in image.source.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found - sys.stdlib_module_names - {image.package}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("image", IMAGES.values(), ids=list(IMAGES))
+def test_what_the_installed_packages_say_they_need_is_there(image: Image) -> None:
+    """The lock's comments against the packages' own metadata."""
+    packages = {one.name: one.version for one in requirements_of(image.name)}
+    for name, version in packages.items():
+        assert importlib.metadata.version(name) == version
+        for text in importlib.metadata.requires(name) or ():
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                assert _normal(requirement.name) in packages, f"{name} needs {text}"
+
+
+@pytest.mark.parametrize("image", IMAGES.values(), ids=list(IMAGES))
+def test_the_sbom_names_every_package(image: Image) -> None:
+    packages = requirements_of(image.name)
+    found = json.loads(sbom_text(packages, {"libc6": "2.36-9"}))["components"]
+    assert len(found) == len(packages) + 1
+    assert found[-1]["purl"] == "pkg:deb/debian/libc6@2.36-9"
+
+
+@pytest.mark.parametrize("image", IMAGES.values(), ids=list(IMAGES))
+def test_the_dockerfile_makes_the_same_image(image: Image) -> None:
+    text = build.DOCKERFILE.read_text()
+    (stage,) = re.findall(rf"^FROM run AS {image.name}\n((?:.+\n)+)", text, re.M)
+    assert f"ENTRYPOINT {json.dumps(image.entrypoint)}" in stage
+    assert f"COPY {image.source.relative_to(build.ROOT)} /opt/odradek/{image.package}" in text
+    assert f"USER {USER_ID}:{USER_ID}" in text
+    for name, value in ENVIRONMENT.items():
+        assert name == "PATH" or f"{name}={value}" in text, name  # Docker sets the path itself
+    said = build.config(image)
+    assert said["User"] == f"{USER_ID}:{USER_ID}"
+    assert said["Entrypoint"] == image.entrypoint
+
+
+def test_the_dockerfile_is_pinned_to_the_python_of_debian() -> None:
+    assert re.fullmatch(rf"python:{re.escape(PYTHON)}\.\d+-slim-bookworm", build.base_image())
+
+
+def test_a_change_of_the_code_or_the_lock_is_another_image(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    image = Image("broker", tmp_path, "m", ())
+    packages = requirements_of("broker")
+    before = build.content_key(image, packages)
+    assert build.content_key(image, packages) == before
+    assert build.content_key(image, packages[1:]) != before
+    (tmp_path / "a.py").write_text("x = 2\n")
+    assert build.content_key(image, packages) != before
+
+
+# -- archives --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    (root / "bin").mkdir(parents=True)
+    (root / "bin" / "su").write_bytes(b"become somebody\n")
+    (root / "bin" / "su").chmod(0o4755)
+    (root / "bin" / "sh").symlink_to("su")
+    (root / "bin" / "again").hardlink_to(root / "bin" / "su")
+    (root / "tmp").mkdir()
+    (root / "tmp").chmod(0o1777)
+    return root
+
+
+def test_a_layer_is_roots_and_nobody_becomes_another(tree: Path, tmp_path: Path) -> None:
+    layer = archive.write_layer(tmp_path / "layer.tar", tree, "opt/x", when=0)
+    with tarfile.open(layer.path) as tar:
+        members = {info.name: info for info in tar}
+        assert list(members) == [
+            "opt", "opt/x", "opt/x/bin", "opt/x/bin/again", "opt/x/bin/sh", "opt/x/bin/su",
+            "opt/x/tmp",
+        ]  # fmt: skip
+        assert {(i.uid, i.gid, i.uname, i.mtime) for i in tar} == {(0, 0, "root", 0)}
+        assert oct(members["opt/x/bin/again"].mode) == "0o755"
+        assert oct(members["opt/x/tmp"].mode) == "0o1777"
+        assert members["opt/x/bin/su"].linkname == "opt/x/bin/again"
+        assert members["opt/x/bin/sh"].linkname == "su"
+        content = tar.extractfile("opt/x/bin/su")
+        assert content is not None
+        assert content.read() == b"become somebody\n"
+
+
+def test_the_same_files_give_the_same_image(tree: Path, tmp_path: Path) -> None:
+    digests = []
+    for name in ("one", "two"):
+        layer = archive.write_layer(tmp_path / f"{name}.layer", tree, when=0)
+        archive.write_archive(tmp_path / name, [archive.Built("a:1", [layer])])
+        digests.append(archive.sha256_of(tmp_path / name))
+        (tree / "bin" / "su").touch()
+    assert digests[0] == digests[1]
+
+
+def test_an_archive_says_what_is_in_it(tree: Path, tmp_path: Path) -> None:
+    base = archive.write_layer(tmp_path / "base", tree)
+    ours = archive.write_layer(tmp_path / "ours", tree, "opt", when=0)
+    images = [
+        archive.Built(f"odradek/{name}:1", [base, ours], {"User": "10001:10001"}) for name in "ab"
+    ]
+    archive.write_archive(tmp_path / "archive.tar", images)
+    with tarfile.open(tmp_path / "archive.tar") as tar:
+        opened = {info.name: tar.extractfile(info) for info in tar}
+        read = {name: content.read() for name, content in opened.items() if content is not None}
+    manifest = json.loads(read["manifest.json"])
+    assert [one["RepoTags"] for one in manifest] == [["odradek/a:1"], ["odradek/b:1"]]
+    assert manifest[0]["Layers"] == [f"{base.digest}/layer.tar", f"{ours.digest}/layer.tar"]
+    assert len(read) == 4  # both images are the same: one configuration, two layers, the manifest
+    config = json.loads(read[manifest[0]["Config"]])
+    assert config["rootfs"]["diff_ids"] == [f"sha256:{base.digest}", f"sha256:{ours.digest}"]
+    assert config["config"] == {"User": "10001:10001"}
+    assert read[manifest[0]["Layers"][1]] == ours.path.read_bytes()
+
+
+# -- Debian ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Types: deb\nURIs: http://a.example/debian\nSuites: bookworm\n", "http://a.example/debian"),
+        ("# deb http://no\ndeb [arch=amd64] http://b.example/debian bookworm main\n",
+         "http://b.example/debian"),
+        ("deb http://c.example/debian-security x main\ndeb http://c.example/debian x main\n",
+         "http://c.example/debian"),
+        ("", debian.MIRROR),
+    ],
+)  # fmt: skip
+def test_the_mirror_is_the_one_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, text: str, expected: str
+) -> None:
+    monkeypatch.delenv("DEBIAN_MIRROR", raising=False)
+    assert debian.mirror([text]) == expected
+    monkeypatch.setenv("DEBIAN_MIRROR", "http://own")
+    assert debian.mirror([text]) == "http://own"
+
+
+def test_what_a_container_does_not_need_goes(tmp_path: Path) -> None:
+    for name in ("usr/share/doc/x/copyright", "etc/apt/sources.list", "usr/bin/python3",
+                 "var/lib/apt/lists/a", "dev/null"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    debian.prune(tmp_path)
+    left = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert left == {"usr/bin/python3"}
+    assert (tmp_path / "tmp").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_debian_packages_are_read_from_dpkg(tmp_path: Path) -> None:
+    status = tmp_path / "var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text(
+        "Package: libc6\nStatus: install ok installed\nVersion: 2.36-9\n\n"
+        "Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n"
+    )
+    assert debian.installed(tmp_path) == {"libc6": "2.36-9"}
