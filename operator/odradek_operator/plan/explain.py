@@ -1,6 +1,6 @@
 """An action in one line, for `odradek plan`, events and logs: what is done, and why.
 
-restart brokers 0 and 3: brokers 0 and 3: log.cleaner.threads changed
+restart brokers 0 and 3: log.cleaner.threads changed
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from odradek_operator.plan.actions import (
 
 
 def explain(action: Action) -> str:
-    return f"{what(action)}: {action.reason.message}"
+    why = action.reason.message
+    if isinstance(action, Restart):  # its reason names the brokers too: it also stands alone
+        why = why.removeprefix(f"{listed(action.brokers, 'broker')}: ")
+    return f"{what(action)}: {why}"
 
 
 def what(action: Action) -> str:

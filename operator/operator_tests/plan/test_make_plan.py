@@ -52,7 +52,7 @@ GOLDEN: list[tuple[str, Callable[[], Plan], list[str]]] = [
     (
         "static setting",
         lambda: change(config={"num.partitions": 4}),
-        ["restart broker 1: broker 1: num.partitions changed"],
+        ["restart broker 1: num.partitions changed"],
     ),
     (
         "dynamic setting",
@@ -67,17 +67,17 @@ GOLDEN: list[tuple[str, Callable[[], Plan], list[str]]] = [
     (
         "image",
         lambda: change(image="odradek:2"),
-        ["restart broker 1: broker 1: the image becomes odradek:2"],
+        ["restart broker 1: the image becomes odradek:2"],
     ),
     (
         "resources",
         lambda: change(resources={"limits": {"memory": "1Gi"}}),
-        ["restart broker 1: broker 1: resources or pod template changed"],
+        ["restart broker 1: resources or pod template changed"],
     ),
     (
         "a volume more",
         lambda: change(storage={"volumes": 2}),
-        ["restart broker 1: broker 1: log.dirs changed"],
+        ["restart broker 1: log.dirs changed"],
     ),
     ("a larger volume needs no restart", lambda: change(storage={"size": "20Gi"}), []),
     (
@@ -112,7 +112,7 @@ def test_the_restart_annotation() -> None:
     before = cluster(**SIX)
     asked = cluster(known(before), {"odradek.dev/restart": "1"}, **SIX)
     assert lines(make_plan(asked, running(before, *TOPIC))) == [
-        "restart broker 1: broker 1: a restart was asked for"
+        "restart broker 1: a restart was asked for"
     ]
     assert make_plan(cluster(known(before), **SIX), running(asked, *TOPIC)) == ()
 
@@ -194,7 +194,7 @@ def test_nobody_leaves_the_quorum_while_another_restarts() -> None:
     _, observed = leaving(voter=True)
     changed = cluster(known(before), brokers=3, config={"num.partitions": 4})
     assert lines(make_plan(changed, observed)) == [
-        "restart broker 1: broker 1: num.partitions changed"
+        "restart broker 1: num.partitions changed"
     ]
     (wait, *rest) = lines(make_plan(changed, with_phase(observed, Phase.STARTING, 1)))
     assert wait == "wait: broker 1 is starting"
