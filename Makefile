@@ -1,4 +1,4 @@
-# Two commands start everything: `make run` shows the broker at work, `make test` proves it.
+# Two commands start everything: `make run` shows a cluster at work, `make test` proves it.
 # Each target does its own set-up; the second time that takes no time.
 
 SHELL := /bin/bash
@@ -17,8 +17,8 @@ CASE ?=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/.stamp ## start a broker, produce and consume with a real client, show what happened
-	@$(BIN)/odradek demo
+run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; says what clients saw
+	@$(BIN)/odradek local demo
 
 test: .venv/.stamp tools ## run the quick test suite (minutes)
 	@$(BIN)/pytest -m "not long" -n $(JOBS) --dist worksteal

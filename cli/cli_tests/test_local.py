@@ -155,4 +155,7 @@ def test_the_demo_restarts_every_broker_and_nobody_notices(manifests: Path) -> N
     assert (found["lost"], found["duplicated"], found["errors"]) == (0, 0, 0)
     assert found["preferred_leaders_percent"] == 100
     assert found["writes_acknowledged"] > 0
+    assert sorted(b["broker"] for b in found["brokers"]) == [0, 1, 2]
+    assert all(b["whole_after"].endswith(" s") for b in found["brokers"])
+    assert "\x1b" not in done.stderr, "a pipe gets plain lines"
     assert done.stderr.count("restart broker") >= 3, done.stderr
