@@ -100,8 +100,10 @@ class KafkaAdmin:
         with self._asking() as client:
             cluster = client.describe_cluster()
             quorum = client.describe_metadata_quorum()["topics"][0]["partitions"][0]
-            described = [t for t in client.describe_topics() if t["error_code"] == 0]
+            # Asked twice: a move that begins or ends meanwhile is not replicas too many.
             moves = client.list_partition_reassignments()
+            described = [t for t in client.describe_topics() if t["error_code"] == 0]
+            moves = {**moves, **client.list_partition_reassignments()}
             names = [t["name"] for t in described]
             configs = self._topic_configs(client, names, {MIN_ISR, *topic_settings})
             brokers = {b["broker_id"]: b for b in cluster["brokers"]}
@@ -314,15 +316,19 @@ def _partitions(
         name = topic["name"]
         min_isr = int(configs[name].get(MIN_ISR, {}).get("value") or 1)
         for found in topic["partitions"]:
+            replicas = tuple(found["replica_nodes"])
             move = moves.get(ClientPartition(name, found["partition_index"]), {})
+            removing = frozenset(move.get("removing_replicas", ()))
+            if removing and not removing & set(replicas):
+                move, removing = {}, frozenset()  # it ended before the topic was described
             yield Partition(
                 TopicPartition(name, found["partition_index"]),
                 found["leader_id"],
-                tuple(found["replica_nodes"]),
+                replicas,
                 frozenset(found["isr_nodes"]),
                 min_isr,
-                frozenset(move.get("adding_replicas", ())),
-                frozenset(move.get("removing_replicas", ())),
+                frozenset(move.get("adding_replicas", ())) & set(replicas),
+                removing,
             )
 
 

@@ -212,7 +212,9 @@ def _engine(
     if broker in formation:
         voters = ",".join(f"{b}@{endpoints[b].address}" for b in formation if b in endpoints)
         return {**settings, "controller.quorum.voters": voters}
-    servers = ",".join(endpoints[b].address for b in placement.brokers if b != broker)
+    # Those that leave too: when all racks are exchanged, only they know the quorum.
+    others = [b for b in (*placement.brokers, *placement.leaving) if b != broker]
+    servers = ",".join(endpoints[b].address for b in others if b in endpoints)
     return {**settings, "controller.quorum.bootstrap.servers": servers}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from odradek_operator.desired.build import DesiredCluster
+from odradek_operator.desired.build import VOTERS_MAX, DesiredCluster
 from odradek_operator.observed import Kafka, Observed, Partition, Phase, TopicPartition
 from odradek_operator.plan.actions import (
     Plan,
@@ -50,7 +50,7 @@ def drain(
     ready = {b for b, found in observed.brokers.items() if found.phase is Phase.READY}
     steady = desired.brokers.keys() <= ready
     if empty and steady and not restarting:
-        plan = (*plan, _take_away(desired, observed, kafka, empty[-1]))  # one voter at a time
+        plan = (*plan, _take_away(desired, observed, kafka, empty))
     return plan
 
 
@@ -88,21 +88,50 @@ def _move_off(
 
 
 def _take_away(
-    desired: DesiredCluster, observed: Observed, kafka: Kafka, broker: int
+    desired: DesiredCluster, observed: Observed, kafka: Kafka, empty: list[int]
 ) -> RemoveVoter | StopBroker | UnregisterBroker | RemoveBroker | Wait:
-    """A broker without replicas: one step nearer to its end."""
+    """The last of the brokers without replicas: one step nearer to its end."""
+    broker = empty[-1]
     say = f"broker {broker} holds no replica and is not wanted any more"
     reason = Reason("ScaleDown", say)
-    if broker in kafka.voters:
-        if kafka.lagging_voters - {broker}:
-            lagging = tuple(sorted(kafka.lagging_voters))
-            return Wait(Reason("QuorumNotHealthy", "voters are not up to date"), lagging)
-        return RemoveVoter(broker, reason)
+    if step := _leave_quorum(desired, kafka, empty, reason):
+        return step
     if observed.brokers[broker].phase is not Phase.STOPPED:
         return StopBroker(broker, reason)
     if broker in kafka.registered:
         return UnregisterBroker(broker, reason)
+    if broker in kafka.voters:
+        say = f"another broker takes the place of broker {broker} in the metadata quorum"
+        return Wait(Reason("QuorumNotFull", say), (broker,))
     return RemoveBroker(broker, desired.spec.storage.deletion_policy == "Delete", reason)
+
+
+def _leave_quorum(
+    desired: DesiredCluster, kafka: Kafka, empty: list[int], reason: Reason
+) -> RemoveVoter | Wait | None:
+    """Before a voter stops. None: it may, or it does not vote.
+
+    Where somebody who stays does not vote yet, our controller lets him take the place of a voter
+    that was unregistered, so that there are never fewer voters than before. Elsewhere, and with
+    Apache Kafka, voters are removed first, all of them: with two left, each would be half.
+    """
+    voters = [b for b in empty if b in kafka.voters]
+    if not voters:
+        return None
+    if lagging := kafka.lagging_voters - {voters[-1]} - (kafka.voters - kafka.registered.keys()):
+        say = f"voters of the metadata quorum are not up to date: {listed(sorted(lagging))}"
+        return Wait(Reason("QuorumNotHealthy", say), tuple(sorted(lagging)))
+    successors = desired.brokers.keys() - kafka.voters
+    if desired.spec.engine == "embedded" and successors and len(kafka.voters) >= VOTERS_MAX:
+        gone = kafka.voters - kafka.registered.keys() - {empty[-1]}
+        if empty[-1] not in kafka.voters or not gone:
+            return None
+        say = f"broker {empty[-1]} votes; it goes when {listed(sorted(gone), 'broker')} is replaced"
+        return Wait(Reason("QuorumNotFull", say), (empty[-1],))
+    if kafka.voters == {voters[-1]}:
+        say = f"broker {voters[-1]} cannot go: it is the only voter of the metadata quorum"
+        return Wait(Reason("OnlyVoter", say), (voters[-1],))
+    return RemoveVoter(voters[-1], reason)
 
 
 def repair_racks(desired: DesiredCluster, kafka: Kafka) -> Plan:

@@ -111,8 +111,6 @@ class FakeKafka:
                          if "controller.quorum.voters" in s), "")  # fmt: skip
             self.voters = {int(one.partition("@")[0]) for one in told.split(",") if one}
         for broker, settings in up.items():
-            if broker not in self.registered and len(self.voters) < 3:
-                self.voters.add(broker)  # a new one joins a quorum that is not full
             self.registered[broker] = settings.get("broker.rack", "")
         for partition in self.partitions.values():
             away = [r for r in partition.settled if r not in self.up]
@@ -243,6 +241,8 @@ class FakeKafka:
         if broker in self.up:
             return {f"broker {broker}": "it is alive"}
         self.registered.pop(broker, None)
+        if broker in self.voters:  # the controller finds a successor
+            self.voters = self.voters - {broker} | set(sorted(self.up.keys() - self.voters)[:1])
         return self._called(f"unregister {broker}")
 
     def remove_voter(self, broker: int) -> dict[str, str]:
