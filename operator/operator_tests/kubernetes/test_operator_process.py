@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -16,12 +17,13 @@ from typing import Any, cast
 import pytest
 
 from odradek_e2e.control_plane import ControlPlane, ControlPlaneError, free_port
+from odradek_operator.api.base import RESTART_ANNOTATION
 from odradek_operator.cluster.kafka_admin import KafkaAdmin
 from odradek_operator.main import parse_arguments
 from odradek_operator.process.operator import Operator, Options
 from operator_tests.kubernetes.world import Wire, World, connect
 
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 
 
 class Kafkas:
@@ -189,12 +191,34 @@ def test_the_api_server_restarts(stage: Stage, namespace: str) -> None:
     world.cluster(brokers=3)
     ready(world)
     stage.kubernetes.stop_api_server()
+    stage.kubernetes.forget_the_past()  # the watches are told 410, and list again
     stage.kubernetes.start_api_server()
     world.cluster(brokers=4)
     eventually(lambda: len(world.kafka.up) == 4, world.where)
     ready(world)
     world.topic("after", partitions=1)
     eventually(lambda: "after" in world.kafka.topics)
+    operator.stop()
+    assert operator.error is None
+
+
+def test_an_api_server_that_says_no_now_and_then(stage: Stage, namespace: str) -> None:
+    """Every third request is refused, reads and writes alike; nothing is done twice or lost."""
+    codes = itertools.cycle([None, None, 409, None, None, 429, None, None, 503, None, None, 410])
+    operator = stage.start(namespaces=(namespace,))
+    operator.wire.refuse = lambda _: next(codes)
+    world = stage.world(namespace)
+    world.cluster(brokers=3)
+    world.topic("orders", partitions=3, replicationFactor=3)
+    ready(world)
+    eventually(lambda: "orders" in world.kafka.topics, world.where)
+    before = set(world.pod_uids())
+    world.cluster({RESTART_ANNOTATION: "now"}, brokers=3)
+    eventually(lambda: not before & set(world.pod_uids()), world.where)
+    ready(world)
+    assert world.kafka.away_max <= 1
+    operator.wire.refuse = lambda _: None
+    eventually(lambda: not world.leftovers(), world.leftovers)
     operator.stop()
     assert operator.error is None
 

@@ -23,7 +23,7 @@ from lightkube import Client, codecs
 from lightkube.core.exceptions import ApiError
 from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import StatefulSet
-from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod
+from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod, Secret
 from lightkube.types import CascadeType, PatchType
 
 from odradek_operator.api.base import API_VERSION, Resource, quantity_bytes
@@ -42,8 +42,9 @@ from odradek_operator.cluster.kubernetes.state import (
     config_names,
     name_of,
     read_state,
+    secret_names,
 )
-from odradek_operator.desired.build import DesiredCluster, Endpoint, Known
+from odradek_operator.desired.build import SECRETS, DesiredCluster, Endpoint, Known
 from odradek_operator.observed import ObservedBroker
 
 FORBIDDEN, NOT_FOUND, CONFLICT, INVALID, TOO_MANY = 403, 404, 409, 422, 429
@@ -61,10 +62,12 @@ class KubernetesPlatform:
         status: KafkaClusterStatus,
         image: Callable[[KafkaClusterSpec], str],
         applied: dict[tuple[str, str], str] | None = None,
+        node_racks: Mapping[str, str] | None = None,
     ) -> None:
         """`status`: the last one; who formed the cluster is written down there.
 
         `applied`: fingerprints of what the API server made of our objects, kept over passes.
+        `node_racks`: which node is in which rack now, as far as that is known.
         """
         self.resource = resource
         self.state = ClusterState(resource.name)
@@ -72,6 +75,8 @@ class KubernetesPlatform:
         self._status = status
         self._image = image
         self._applied: dict[tuple[str, str], str] = {} if applied is None else applied
+        self._node_racks = node_racks or {}
+        self._secrets = ""
         self._existing: Mapping[int, str] = {}  # before this pass
         self.problems: list[str] = []  # of this pass: what Kubernetes would not do
         self._changed: set[tuple[str, str]] = set()  # what was applied in this pass
@@ -83,6 +88,7 @@ class KubernetesPlatform:
         self.state = read_state(self._client, *place, existing)
         self._restarts = []
         self._existing = self.known().existing
+        self._secrets = self._look_at_secrets()
 
     # -- what is known and seen --------------------------------------------------------------------
 
@@ -93,13 +99,32 @@ class KubernetesPlatform:
             kept={b: r.name for r in racks for b in r.removed},
             formation=tuple(self._status.formation) or self.state.formation,
             cluster_id=self.state.cluster_id or _cluster_id(self.resource.uid),
+            secrets=self._secrets,
         )
 
     def observe(self) -> Mapping[int, ObservedBroker]:
         racks = self.state.racks.values()
         now = time.time()
-        seen = (found for rack in racks for found in self.state.observe(rack, now))
+        seen = (f for rack in racks for f in self.state.observe(rack, now, self._node_racks))
         return {found.id: found for found in seen if found.id in self._existing}
+
+    def _look_at_secrets(self) -> str:
+        """A hash of the Secrets that the pods mount; of one that may not be read, what it was."""
+        versions = []
+        for name in secret_names(self.resource.spec.pod_template.volumes):
+            try:
+                found = self._client.get(Secret, name, namespace=self.resource.namespace)
+            except ApiError as error:
+                if error.status.code not in (FORBIDDEN, NOT_FOUND):
+                    raise
+                say = f"Secret {name}: whether it changes is not seen: {error.status.message}"
+                self.problems.append(say)
+                return self.state.template_setting(SECRETS)
+            versions.append((name, found.data))
+        if not versions:
+            return ""
+        content = msgspec.json.encode(versions, order="deterministic")
+        return hashlib.sha256(content).hexdigest()[:12]
 
     def endpoints(
         self, brokers: Mapping[int, str], spec: KafkaClusterSpec
