@@ -62,7 +62,7 @@ def wait_until(what: str, true: object) -> None:
 def test_up_status_plan_down(manifests: Path) -> None:
     where = ("-f", str(manifests))
     assert odradek("plan", *where).stdout == (
-        "KafkaCluster default/main: \n"
+        "KafkaCluster default/main:\n"
         "  start broker 0: broker 0 does not exist yet\n"
         "  wait: topic orders when the cluster answers\n"
     )

@@ -153,6 +153,51 @@ def state_directory(files: list[Path], given: Path | None) -> Path:
     return (first if first.is_dir() else first.parent) / DEFAULT_STATE
 
 
+def plan_anywhere(
+    files: Manifests,
+    state: State = None,
+    kubernetes: Annotated[
+        bool, typer.Option("--kubernetes", "-k", help="On the cluster of KUBECONFIG, not here.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what applying the manifests would bring about, and why; change nothing.
+
+    -f - reads them from standard input, for `kubectl exec -i` into the operator's pod.
+    """
+    if kubernetes:
+        _show_plan_on_kubernetes(files, as_json=as_json)
+    else:
+        show_plan(files, state_directory(files, state), as_json=as_json)
+
+
+def _show_plan_on_kubernetes(files: list[Path], *, as_json: bool) -> None:
+    import httpx2
+    from lightkube import Client
+    from lightkube.core.exceptions import ApiError, ConfigError, LoadResourceError
+
+    from odradek_operator.api.base import InvalidManifestError
+    from odradek_operator.api.parse import load
+    from odradek_operator.main import parse_arguments
+    from odradek_operator.process.dry_run import dry_run
+
+    try:
+        resources = load(files)
+        found = list(dry_run(Client(), resources, parse_arguments(["-A"]).image_of))
+    except InvalidManifestError as refused:
+        raise CliError(str(refused)) from None
+    except (ApiError, httpx2.HTTPError, ConfigError, LoadResourceError) as error:
+        raise CliError(f"Kubernetes: {error}") from None
+    if as_json:
+        print_json({"clusters": {one.key: one.lines for one in found}})
+        return
+    for one in found:
+        _print_plan(one.key, one.lines)
+        if not one.reached:
+            print("  (its brokers cannot be asked from here: try `kubectl exec -i` into the "
+                  "operator's pod, with -f -)")  # fmt: skip
+
+
 def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
     from odradek_operator.api.base import InvalidManifestError
     from odradek_operator.apply.local_runtime import LocalRuntime
@@ -172,9 +217,13 @@ def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
     for problem in report.problems:
         print(f"refuse: {problem}")
     for key, found in report.clusters.items():
-        print(f"KafkaCluster {key}: " + ("" if found.plan else "nothing to do"))
-        for line in found.plan:
-            print(f"  {line}")
+        _print_plan(key, found.plan)
+
+
+def _print_plan(key: str, lines: list[str]) -> None:
+    print(f"KafkaCluster {key}:" + ("" if lines else " nothing to do"))
+    for line in lines:
+        print(f"  {line}")
 
 
 def _runtime(files: list[Path], directory: Path) -> LocalRuntime:

@@ -34,8 +34,7 @@ from odradek_operator.api.base import (
     Resource,
 )
 from odradek_operator.api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
-from odradek_operator.api.kinds import KINDS
-from odradek_operator.api.parse import SUFFIXES, load
+from odradek_operator.api.parse import SUFFIXES, load, refused_changes
 from odradek_operator.api.topic import TopicSpec, TopicStatus
 from odradek_operator.apply.reconcile import Record, Seen, act, look
 from odradek_operator.cluster.kafka_admin import KafkaAdmin
@@ -272,12 +271,8 @@ class LocalRuntime:
             if port is not None and not (port.isdecimal() and 0 < int(port) < 60_000):
                 field = f"metadata.annotations[{LOCAL_PORT_ANNOTATION}]"
                 problems.append(Problem(new.source, who, field, f"{port} is not a port"))
-            old = self.clusters[key].resource.spec if key in self.clusters else None
-            problems += [
-                Problem(new.source, who, f"spec.{rule.field}", rule.message)
-                for rule in KINDS["KafkaCluster"].rules
-                if not rule.holds(new.spec, old)
-            ]
+            if key in self.clusters:
+                problems += refused_changes(new, self.clusters[key].resource)
         if problems:
             raise InvalidManifestError(problems)
 

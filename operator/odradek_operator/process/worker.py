@@ -132,7 +132,7 @@ class ClusterWorker:
         wanted = [build_topic(topic.resource) for topic in usable if topic.resource]
         self._admin.bootstrap = platform.bootstrap()
         racks = sorted(set(node_racks.values()))
-        seen = look(resource, wanted, racks, platform, _record(before, usable), self._admin)
+        seen = look(resource, wanted, racks, platform, record_of(before, usable), self._admin)
         self.broker_count = len(seen.desired.brokers)
         self._hold(usable, seen)
         self._say(document, usable, seen, before, platform.bootstrap())
@@ -266,7 +266,7 @@ class ClusterWorker:
             self._tools.topics.put(document)
 
 
-def _record(status: KafkaClusterStatus, topics: list[TopicObject]) -> Record:
+def record_of(status: KafkaClusterStatus, topics: list[TopicObject]) -> Record:
     managed = {t.status.topic_name: t for t in topics if t.status.managed}
     return Record(
         frozenset(status.dynamic_config),

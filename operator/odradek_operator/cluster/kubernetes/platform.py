@@ -172,6 +172,26 @@ class KubernetesPlatform:
 
     def write_down(self, desired: DesiredCluster) -> None:
         """Everything around the pods as it should be; who runs and who restarts is not changed."""
+        objects = self._objects(desired)
+        self._grow_claims(desired)
+        for wanted in objects:
+            self._apply(wanted)
+        self._label_claims()
+        self._sweep({(one["kind"], one["metadata"]["name"]) for one in objects})
+
+    def differences(self, desired: DesiredCluster) -> list[str]:
+        """What `write_down` would make or change, "make Service main-brokers"; for a dry run."""
+        said = []
+        for wanted in self._objects(desired):
+            key = wanted["kind"], wanted["metadata"]["name"]
+            found = self.state.objects.get(key)
+            if found is None:
+                said.append(f"make {' '.join(key)}")
+            elif _applied(found) != _digest(wanted) and not contains(found.to_dict(), wanted):
+                said.append(f"change {' '.join(key)}")
+        return said
+
+    def _objects(self, desired: DesiredCluster) -> list[Object]:
         files = {
             self.state.pod_of(broker.id): properties_text(broker.properties)
             for broker in desired.brokers.values()
@@ -180,12 +200,7 @@ class KubernetesPlatform:
         files |= {p: before[p] for p in map(self.state.pod_of, desired.leaving) if p in before}
         owner = owner_reference("KafkaCluster", API_VERSION, desired.name, self.resource.uid)
         image = self._image(desired.spec)
-        objects = manifests(desired, self.state.racks, files, owner, image)
-        self._grow_claims(desired)
-        for wanted in objects:
-            self._apply(wanted)
-        self._label_claims()
-        self._sweep({(one["kind"], one["metadata"]["name"]) for one in objects})
+        return manifests(desired, self.state.racks, files, owner, image)
 
     def start(self, broker: int, settings: Mapping[str, str] | None) -> None:  # noqa: ARG002
         """Its StatefulSet makes the pod, with the settings that were written down."""
@@ -256,7 +271,7 @@ class KubernetesPlatform:
 
     def _apply(self, wanted: Object) -> None:
         key = wanted["kind"], wanted["metadata"]["name"]
-        digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
+        digest = _digest(wanted)
         metadata = wanted["metadata"]
         annotations = {**metadata.get("annotations", {}), names.APPLIED_ANNOTATION: digest}
         marked = {**wanted, "metadata": {**metadata, "annotations": annotations}}
@@ -265,8 +280,7 @@ class KubernetesPlatform:
             if found.metadata.deletionTimestamp is not None:
                 return  # it is made again when it has gone
             # Contained as we write it, or as the API server spelled it last (1024Mi is 1Gi).
-            applied = (found.metadata.annotations or {}).get(names.APPLIED_ANNOTATION)
-            same = applied == digest and self._applied.get(key) == _fingerprint(found)
+            same = _applied(found) == digest and self._applied.get(key) == _fingerprint(found)
             if same or contains(found.to_dict(), marked):
                 return
             if key[0] == "StatefulSet" and not _same_claims(found, wanted):
@@ -364,6 +378,15 @@ def _cluster_id(uid: str) -> str:
     """A new cluster is called by the uid of its resource, in Kafka's spelling."""
     text = urlsafe_b64encode(UUID(uid).bytes).decode().rstrip("=")
     return "A" + text[1:] if text.startswith("-") else text  # Kafka's never begin so
+
+
+def _digest(wanted: Object) -> str:
+    return hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
+
+
+def _applied(found: Any) -> str:
+    """The digest of what was applied last."""
+    return str((found.metadata.annotations or {}).get(names.APPLIED_ANNOTATION, ""))
 
 
 def _same_claims(found: StatefulSet, wanted: Object) -> bool:
