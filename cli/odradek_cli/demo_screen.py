@@ -43,7 +43,7 @@ class Screen:
         self._pids: dict[int, int] = {}
         self._clients_line = clients_line
         self._console = remarks()
-        self._live = Live(console=self._console, refresh_per_second=8, transient=True)
+        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
         self._said = ""
 
     def __enter__(self) -> Self:
