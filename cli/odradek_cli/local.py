@@ -161,10 +161,7 @@ def plan_anywhere(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what applying the manifests would bring about, and why; change nothing.
-
-    -f - reads them from standard input, for `kubectl exec -i` into the operator's pod.
-    """
+    """Show what applying the manifests would bring about, and why; change nothing. -f -: stdin."""
     if kubernetes:
         _show_plan_on_kubernetes(files, as_json=as_json)
     else:
@@ -179,7 +176,7 @@ def _show_plan_on_kubernetes(files: list[Path], *, as_json: bool) -> None:
     from odradek_operator.api.base import InvalidManifestError
     from odradek_operator.api.parse import load
     from odradek_operator.main import parse_arguments
-    from odradek_operator.process.dry_run import dry_run
+    from odradek_operator.process.dry_run import as_text, dry_run
 
     try:
         resources = load(files)
@@ -192,10 +189,7 @@ def _show_plan_on_kubernetes(files: list[Path], *, as_json: bool) -> None:
         print_json({"clusters": {one.key: one.lines for one in found}})
         return
     for one in found:
-        _print_plan(one.key, one.lines)
-        if not one.reached:
-            print("  (its brokers cannot be asked from here: try `kubectl exec -i` into the "
-                  "operator's pod, with -f -)")  # fmt: skip
+        print(as_text(one))
 
 
 def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:

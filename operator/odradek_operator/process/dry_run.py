@@ -3,6 +3,9 @@
     for found in dry_run(client, load([path]), Options().image_of):
         found.key, found.lines          # "default/main", ["restart broker 0: …", "make Service …"]
 
+    kubectl exec -i deploy/odradek-operator -- \\
+        python3 -m odradek_operator.process.dry_run < cluster.yaml
+
 The same look as a pass of the operator has, with the manifests in place of what is at the API
 server; nothing is written. Kafka has to be reachable: in the operator's pod it is, from a laptop
 usually not. Then the plan says so and ends with what Kubernetes alone can tell.
@@ -10,6 +13,8 @@ usually not. Then the plan says so and ends with what Kubernetes alone can tell.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +25,7 @@ from lightkube.resources.core_v1 import Node
 
 from odradek_operator.api.base import InvalidManifestError, Resource
 from odradek_operator.api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
-from odradek_operator.api.parse import parse, refused_changes
+from odradek_operator.api.parse import STDIN, load, parse, refused_changes
 from odradek_operator.api.topic import TopicSpec
 from odradek_operator.apply.reconcile import look
 from odradek_operator.cluster.kafka_admin import KafkaAdmin
@@ -30,6 +35,7 @@ from odradek_operator.desired.build import accepts, build_topic, topic_cluster
 from odradek_operator.plan.explain import explain
 from odradek_operator.process.nodes import Nodes
 from odradek_operator.process.objects import Topic, get, plain, read_status
+from odradek_operator.process.operator import Options
 from odradek_operator.process.topic_book import TopicObject, topic_object
 from odradek_operator.process.worker import record_of
 
@@ -120,3 +126,27 @@ def _nodes(client: Client) -> Nodes:
         if error.status.code != FORBIDDEN:
             raise
     return nodes
+
+
+def as_text(found: DryRun) -> str:
+    lines = [f"KafkaCluster {found.key}:" + ("" if found.lines else " nothing to do")]
+    lines += [f"  {line}" for line in found.lines]
+    if not found.reached:
+        lines.append("  (its brokers cannot be asked from here: run this in the operator's pod)")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Manifests from standard input, with the image and the rights of the operator's pod."""
+    image = Options(image=os.environ.get("ODRADEK_BROKER_IMAGE") or Options.image).image_of
+    try:
+        for found in dry_run(Client(), load([STDIN]), image):
+            print(as_text(found))
+    except InvalidManifestError as refused:
+        print(refused, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

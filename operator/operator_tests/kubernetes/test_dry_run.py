@@ -92,6 +92,11 @@ def test_as_a_person_types_it(kubernetes: ControlPlane, namespace: str, tmp_path
     said = done.stdout.splitlines()
     assert said[0] == f"KafkaCluster {namespace}/main:"
     assert said[1] == "  start broker 0: broker 0 does not exist yet"
+    inside = subprocess.run(
+        [sys.executable, "-m", "odradek_operator.process.dry_run"],
+        input=path.read_text(), env=env, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert inside.stdout == done.stdout, inside.stderr
     env["KUBECONFIG"] = str(tmp_path / "nowhere")
     done = subprocess.run(
         [sys.executable, "-m", "odradek_cli", "plan", "--kubernetes", "-f", str(path)],
