@@ -28,7 +28,11 @@ from kafka.errors import BrokerResponseError, KafkaError, for_code
 from kafka.net.compat import KafkaNetClient
 
 from odradek_operator.cluster import kafka_sockets
-from odradek_operator.cluster.kafka_requests import RemoveRaftVoterRequest, UnregisterBrokerRequest
+from odradek_operator.cluster.kafka_requests import (
+    AddRaftVoterRequest,
+    RemoveRaftVoterRequest,
+    UnregisterBrokerRequest,
+)
 from odradek_operator.observed import (
     BrokerSetting,
     Kafka,
@@ -237,6 +241,25 @@ class KafkaAdmin:
     def unregister(self, broker: int) -> dict[str, str]:
         request = UnregisterBrokerRequest(broker_id=broker)
         return self._send(broker, request, "BROKER_ID_NOT_REGISTERED")
+
+    def add_voter(self, broker: int) -> dict[str, str]:
+        """An observer of our engine becomes a voter; it is reached as the other voters are."""
+        with self._asking() as client:
+            quorum = client.describe_metadata_quorum()
+            observers = quorum["topics"][0]["partitions"][0]["observers"]
+            names = [one["name"] for node in quorum["nodes"] for one in node["listeners"]]
+            where = {b["broker_id"]: b for b in client.describe_cluster()["brokers"]}
+        directories = [o["replica_directory_id"] for o in observers if o["replica_id"] == broker]
+        if not directories or not names or broker not in where:
+            return {f"broker {broker}": "it does not follow the metadata quorum yet"}
+        request = AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+            voter_id=broker,
+            voter_directory_id=directories[0],
+            listeners=[(names[0], where[broker]["host"], where[broker]["port"])],
+        )
+        return self._send(broker, request, "DUPLICATE_VOTER")
 
     def remove_voter(self, broker: int) -> dict[str, str]:
         with self._asking() as client:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from odradek_operator.plan.actions import (
     Action,
+    AddVoter,
     AlterBrokerConfig,
     AlterTopicConfigs,
     CreateTopics,
@@ -46,6 +47,8 @@ def what(action: Action) -> str:
             return f"move {len(moves)} partitions"
         case AlterBrokerConfig():
             return "alter all brokers"
+        case AddVoter(broker):
+            return f"add voter {broker}"
         case RemoveVoter(broker):
             return f"remove voter {broker}"
         case StopBroker(broker):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from odradek_operator.desired.build import VOTERS_MAX, DesiredCluster
 from odradek_operator.observed import Kafka, Observed, Partition, Phase, TopicPartition
 from odradek_operator.plan.actions import (
+    AddVoter,
     Plan,
     Reason,
     Reassign,
@@ -26,6 +27,7 @@ from odradek_operator.plan.actions import (
 from odradek_operator.plan.replicas import Load, choose_replicas, shares_rack
 
 MOVES_MAX = 100  # partitions that move at the same time
+PAIR = 2  # of so many brokers one votes, and the controller insists on it
 EVEN_ENOUGH = 0.1  # brokers within 10 % of each other are not levelled
 
 
@@ -89,7 +91,7 @@ def _move_off(
 
 def _take_away(
     desired: DesiredCluster, observed: Observed, kafka: Kafka, empty: list[int]
-) -> RemoveVoter | StopBroker | UnregisterBroker | RemoveBroker | Wait:
+) -> AddVoter | RemoveVoter | StopBroker | UnregisterBroker | RemoveBroker | Wait:
     """The last of the brokers without replicas: one step nearer to its end."""
     broker = empty[-1]
     say = f"broker {broker} holds no replica and is not wanted any more"
@@ -108,12 +110,13 @@ def _take_away(
 
 def _leave_quorum(
     desired: DesiredCluster, kafka: Kafka, empty: list[int], reason: Reason
-) -> RemoveVoter | Wait | None:
+) -> AddVoter | RemoveVoter | Wait | None:
     """Before a voter stops. None: it may, or it does not vote.
 
-    Where somebody who stays does not vote yet, our controller lets him take the place of a voter
-    that was unregistered, so that there are never fewer voters than before. Elsewhere, and with
-    Apache Kafka, voters are removed first, all of them: with two left, each would be half.
+    Of three voters, our controller replaces one that was unregistered by a broker that stays and
+    does not vote yet, so that there are never fewer than before. Of fewer, none of whom stays, one
+    that stays becomes a voter first. Elsewhere, and with Apache Kafka, voters are removed before
+    they stop, all of them: with two left, each would be half.
     """
     voters = [b for b in empty if b in kafka.voters]
     if not voters:
@@ -122,14 +125,20 @@ def _leave_quorum(
         say = f"voters of the metadata quorum are not up to date: {listed(sorted(lagging))}"
         return Wait(Reason("QuorumNotHealthy", say), tuple(sorted(lagging)))
     successors = desired.brokers.keys() - kafka.voters
-    if desired.spec.engine == "embedded" and successors and len(kafka.voters) >= VOTERS_MAX:
+    ours = desired.spec.engine == "embedded" and bool(successors)
+    if ours and len(kafka.voters) < VOTERS_MAX and not kafka.voters & desired.brokers.keys():
+        if len(kafka.registered) > PAIR:
+            say = f"nobody who votes about the metadata stays; {reason}"
+            return AddVoter(min(successors), Reason("ScaleDown", say))
+    elif ours and len(kafka.voters) >= VOTERS_MAX:
         gone = kafka.voters - kafka.registered.keys() - {empty[-1]}
         if empty[-1] not in kafka.voters or not gone:
             return None
         say = f"broker {empty[-1]} votes; it goes when {listed(sorted(gone), 'broker')} is replaced"
         return Wait(Reason("QuorumNotFull", say), (empty[-1],))
     if kafka.voters == {voters[-1]}:
-        say = f"broker {voters[-1]} cannot go: it is the only voter of the metadata quorum"
+        say = f"broker {voters[-1]} cannot go: it is the only voter of the metadata quorum; with "
+        say += "spec.brokers: 3 there are others, and it can go then"
         return Wait(Reason("OnlyVoter", say), (voters[-1],))
     return RemoveVoter(voters[-1], reason)
 

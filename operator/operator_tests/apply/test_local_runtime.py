@@ -123,6 +123,17 @@ def test_all_racks_are_exchanged(tmp_path: Path) -> None:
         assert not any(line.startswith("refuse") for line in local.done), local.done
 
 
+def test_the_racks_of_two_brokers_are_exchanged(tmp_path: Path) -> None:
+    """One of two votes, and it leaves: another is made a voter before."""
+    with Local(tmp_path, brokers=2) as local:
+        local.settle()
+        local.spec["racks"] = {"names": ["d", "e"]}
+        local.settle(180)
+        kafka = local.kafka()
+        assert kafka.registered == {2: "d", 3: "e"}
+        assert kafka.voters <= {2, 3}
+
+
 def test_a_runtime_that_died_finds_its_brokers(tmp_path: Path) -> None:
     with Local(tmp_path, brokers=3) as local:
         pids = local.settle().pids

@@ -203,10 +203,18 @@ def test_the_api_server_restarts(stage: Stage, namespace: str) -> None:
 
 
 def test_an_api_server_that_says_no_now_and_then(stage: Stage, namespace: str) -> None:
-    """Every third request is refused, reads and writes alike; nothing is done twice or lost."""
-    codes = itertools.cycle([None, None, 409, None, None, 429, None, None, 503, None, None, 410])
+    """Every 29th request is refused, reads and writes alike; nothing is done twice or lost."""
+    requests, codes = itertools.count(1), itertools.cycle([409, 429, 503, 410])
+    refused: list[int] = []
+
+    def refuse(_: object) -> int | None:
+        if next(requests) % 29:
+            return None
+        refused.append(next(codes))
+        return refused[-1]
+
     operator = stage.start(namespaces=(namespace,))
-    operator.wire.refuse = lambda _: next(codes)
+    operator.wire.refuse = refuse
     world = stage.world(namespace)
     world.cluster(brokers=3)
     world.topic("orders", partitions=3, replicationFactor=3)
@@ -217,6 +225,7 @@ def test_an_api_server_that_says_no_now_and_then(stage: Stage, namespace: str) -
     eventually(lambda: not before & set(world.pod_uids()), world.where)
     ready(world)
     assert world.kafka.away_max <= 1
+    assert {409, 410, 429, 503} <= set(refused)
     operator.wire.refuse = lambda _: None
     eventually(lambda: not world.leftovers(), world.leftovers)
     operator.stop()

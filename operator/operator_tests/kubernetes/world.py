@@ -250,7 +250,12 @@ class FakeKafka:
             self.voters = self.voters - {broker} | set(sorted(self.up.keys() - self.voters)[:1])
         return self._called(f"unregister {broker}")
 
+    def add_voter(self, broker: int) -> dict[str, str]:
+        self.voters.add(broker)
+        return self._called(f"add voter {broker}")
+
     def remove_voter(self, broker: int) -> dict[str, str]:
+        assert self.voters != {broker}, "the last voter"
         self.voters.discard(broker)
         return self._called(f"remove voter {broker}")
 

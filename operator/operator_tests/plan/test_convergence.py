@@ -27,6 +27,7 @@ from odradek_operator.observed import (
 )
 from odradek_operator.plan.actions import (
     Action,
+    AddVoter,
     CreateTopics,
     Elect,
     GrowTopics,
@@ -163,6 +164,8 @@ class Model:
                 self._down(broker, Phase.STOPPED)
                 up = self.voters & self.ready()
                 assert len(up) * 2 > len(self.voters), "the quorum is lost with its voter"
+            case AddVoter(broker):
+                self.voters.add(broker)
             case RemoveVoter(broker):
                 self.voters.discard(broker)
                 up = self.voters & self.ready()

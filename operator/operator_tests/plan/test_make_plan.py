@@ -205,8 +205,13 @@ def test_how_a_voter_leaves() -> None:
     for ids in ((0, 1, 2, 3), (0, 3)):
         assert lines(make_plan(desired, voters(observed, *ids))) == [f"remove voter 3: {say}"]
     assert lines(make_plan(desired, voters(observed, 3))) == [
-        "wait: broker 3 cannot go: it is the only voter of the metadata quorum"
+        f"add voter 0: nobody who votes about the metadata stays; {say}"
     ]
+    before = cluster(brokers=2)
+    pair = voters(running(before), 1)
+    assert lines(make_plan(cluster(known(before), brokers=1), pair))[-1].startswith(
+        "wait: broker 1 cannot go: it is the only voter of the metadata quorum"
+    )
     # Apache Kafka's voters have no successors.
     spec = msgspec.structs.replace(desired.spec, engine="apache")
     apache = replace(desired, spec=spec)
