@@ -1,8 +1,8 @@
 """The operator's program: `python -m odradek_operator.main --all-namespaces`.
 
 Options also come from the environment, for a Deployment: ODRADEK_NAMESPACES (comma-separated;
-empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT, ODRADEK_LOG_LEVEL.
-Access to the API server is found as everywhere: the pod's service account, or KUBECONFIG.
+empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT, ODRADEK_LOG_LEVEL. Access
+to the API server is found as everywhere: the pod's service account, or KUBECONFIG.
 """
 
 from __future__ import annotations
