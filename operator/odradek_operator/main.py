@@ -13,12 +13,14 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 import httpx2
 from lightkube import Client
 
+from odradek_operator.process.dry_run import print_plan
 from odradek_operator.process.operator import Operator, Options
 
 REQUEST_TIMEOUT_S = 15.0
@@ -75,11 +77,15 @@ async def run(options: Options) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """`plan`: what applying the manifests on standard input would bring about; then it ends."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["plan"]:
+        sys.exit(print_plan(parse_arguments(["--all-namespaces", *given[1:]])))
     level = os.environ.get("ODRADEK_LOG_LEVEL", "INFO").upper()
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx2", "httpcore2", "kopf", "aiohttp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    asyncio.run(run(parse_arguments(arguments)))
+    asyncio.run(run(parse_arguments(given)))
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ def _beyond_schema(spec: Any, source: str, subject: str) -> list[Problem]:
     def refuse(field: str, message: str) -> None:
         problems.append(Problem(source, subject, field, message))
 
-    for name, value in spec.config.items():
+    for name, value in getattr(spec, "config", {}).items():
         if value is None or isinstance(value, Mapping):
             refuse(f"spec.config[{name}]", "a setting is a text, a number, true, false or a list")
         elif isinstance(spec, KafkaClusterSpec) and name in RESERVED_SETTINGS:

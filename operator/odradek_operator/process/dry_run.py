@@ -4,7 +4,7 @@
         found.key, found.lines          # "default/main", ["restart broker 0: …", "make Service …"]
 
     kubectl exec -i deploy/odradek-operator -- \\
-        python3 -m odradek_operator.process.dry_run < cluster.yaml
+        python3 -m odradek_operator.main plan < cluster.yaml
 
 The same look as a pass of the operator has, with the manifests in place of what is at the API
 server; nothing is written. Kafka has to be reachable: in the operator's pod it is, from a laptop
@@ -13,12 +13,12 @@ usually not. Then the plan says so and ends with what Kubernetes alone can tell.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import httpx2
 from lightkube import Client
 from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Node
@@ -136,17 +136,12 @@ def as_text(found: DryRun) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    """Manifests from standard input, with the image and the rights of the operator's pod."""
-    image = Options(image=os.environ.get("ODRADEK_BROKER_IMAGE") or Options.image).image_of
+def print_plan(options: Options) -> int:
+    """Manifests from standard input, with the images and the rights of the operator's pod."""
     try:
-        for found in dry_run(Client(), load([STDIN]), image):
+        for found in dry_run(Client(), load([STDIN]), options.image_of):
             print(as_text(found))
-    except InvalidManifestError as refused:
-        print(refused, file=sys.stderr)
+    except (InvalidManifestError, ApiError, httpx2.HTTPError) as error:
+        print(error, file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -93,7 +93,7 @@ def test_as_a_person_types_it(kubernetes: ControlPlane, namespace: str, tmp_path
     assert said[0] == f"KafkaCluster {namespace}/main:"
     assert said[1] == "  start broker 0: broker 0 does not exist yet"
     inside = subprocess.run(
-        [sys.executable, "-m", "odradek_operator.process.dry_run"],
+        [sys.executable, "-m", "odradek_operator.main", "plan"],
         input=path.read_text(), env=env, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert inside.stdout == done.stdout, inside.stderr
