@@ -247,7 +247,7 @@ class KafkaAdmin:
         with self._asking() as client:
             quorum = client.describe_metadata_quorum()
             observers = quorum["topics"][0]["partitions"][0]["observers"]
-            names = [one["name"] for node in quorum["nodes"] for one in node["listeners"]]
+            names = [one["name"] for node in quorum.get("nodes", ()) for one in node["listeners"]]
             where = {b["broker_id"]: b for b in client.describe_cluster()["brokers"]}
         directories = [o["replica_directory_id"] for o in observers if o["replica_id"] == broker]
         if not directories or not names or broker not in where:
