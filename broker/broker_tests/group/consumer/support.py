@@ -7,10 +7,11 @@ from uuid import UUID
 
 from odradek_broker.group.consumer import heartbeat as beat
 from odradek_broker.group.consumer import records as rec
+from odradek_broker.group.consumer.config import ConsumerGroupConfig
 from odradek_broker.group.consumer.context import (
-    ConsumerGroupConfig,
     Context,
     Decision,
+    Draft,
     Timer,
     TimerKind,
 )
@@ -98,7 +99,7 @@ class GroupOnPaper:
         beat.validate(request, 0, self.config.assignors)
         if request.member_epoch < 0:
             return self.settle(beat.leave(self.group, request, self.ctx))
-        return self.settle(beat.heartbeat(self.group, request, "client", "/host", self.ctx))
+        return self.settle(beat.heartbeat(Draft(self.group), request, "client", "/host", self.ctx))
 
     def reloaded(self) -> ConsumerGroup:
         """As a new coordinator sees it: only the last record of each key is left."""

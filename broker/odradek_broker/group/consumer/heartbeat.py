@@ -81,11 +81,10 @@ def _not_blank(value: str | None, message: str) -> None:
 
 
 def heartbeat(
-    group: ConsumerGroup, request: Struct, client_id: str, client_host: str, ctx: Context
+    draft: Draft, request: Struct, client_id: str, client_host: str, ctx: Context
 ) -> Decision:
     """Of a member that joins or stays; see `leave` for the others."""
-    check_size(group, request.member_id, ctx)
-    draft = Draft(group)
+    check_size(draft.group, request.member_id, ctx)
     owned = owned_in_request(request.topic_partitions)
     member_id = request.member_id or ctx.new_id()
     member, timers = _subscribed_member(draft, request, member_id, owned)
