@@ -18,6 +18,7 @@ from odradek_broker.group.consumer.member import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupMember,
+    Partitions,
 )
 from odradek_broker.group.records import group_metadata_record
 from odradek_broker.group.turn import Turn
@@ -67,7 +68,7 @@ def _refused(group: ClassicGroup, reason: str) -> KafkaError:
 
 def _taken_over(
     group: ClassicGroup, member_id: str, image: MetadataImage
-) -> tuple[ConsumerGroupMember, dict]:  # type: ignore[type-arg]
+) -> tuple[ConsumerGroupMember, Partitions]:
     classic = group.members[member_id]
     metadata = classic.metadata(group.protocol) or classic.protocols[0].metadata
     subscription = embedded.read_subscription(metadata)
@@ -89,7 +90,7 @@ def _taken_over(
             tuple(ClassicProtocol(name, data) for name, data in classic.protocols),
         ),
     )
-    return member, dict(assigned)
+    return member, assigned
 
 
 def part_with_classic(group: ClassicGroup, turn: Turn) -> list[Timer]:

@@ -22,7 +22,10 @@ from odradek_broker.wire.struct import Struct
 
 SUBSCRIPTION, SUBSCRIPTION_VERSION_MAX = "ConsumerProtocolSubscription", 3
 ASSIGNMENT, ASSIGNMENT_VERSION_MAX = "ConsumerProtocolAssignment", 3
-MODULES = {SUBSCRIPTION: "consumer_protocol_subscription", ASSIGNMENT: "consumer_protocol_assignment"}
+MODULES = {
+    SUBSCRIPTION: "consumer_protocol_subscription",
+    ASSIGNMENT: "consumer_protocol_assignment",
+}
 LATER_FIELDS = {SUBSCRIPTION: {"owned_partitions": (), "generation_id": -1, "rack_id": None}}
 
 
@@ -77,7 +80,9 @@ def _read(name: str, data: bytes, version_max: int) -> Struct:
     version = version_of(data)
     if version < 0:
         raise DecodeError(f"{name} of version {version}")
-    reader = compile_reader(_class(name, min(version, version_max)), {name: LATER_FIELDS.get(name, {})})
+    reader = compile_reader(
+        _class(name, min(version, version_max)), {name: LATER_FIELDS.get(name, {})}
+    )
     try:
         value, _ = reader(data, 2, [ITEMS_MAX])
     except (struct.error, IndexError, UnicodeDecodeError) as error:

@@ -8,11 +8,11 @@ The state is not kept but read off the epochs, as Kafka does it.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
-from typing import ClassVar
 
+from odradek_broker.coordinator.result import CoordinatorRecord
 from odradek_broker.group.consumer import records as rec
 from odradek_broker.group.consumer.member import (
     NO_PARTITIONS,
@@ -22,9 +22,14 @@ from odradek_broker.group.consumer.member import (
     OwnedPartitions,
     Partitions,
 )
+from odradek_broker.group.records import Key, OffsetAndMetadata
+from odradek_broker.group.turn import Turn
 from odradek_broker.metadata.image import MetadataImage, TopicImage
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import TopicId
+
+# Whether an offset may be committed in an epoch that is not the member's newest.
+CommitCheck = Callable[[MetadataImage, Key], ErrorCode]
 
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
 
@@ -32,8 +37,8 @@ EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "St
 class ConsumerGroup:
     """Invariants: a partition has one owner; static_members names members that exist."""
 
-    group_type: ClassVar = "consumer"
-    protocol_type: ClassVar = "consumer"
+    type_name = "Consumer"
+    protocol_type = "consumer"
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -63,7 +68,90 @@ class ConsumerGroup:
         other._subscribed = self._subscribed
         return other
 
-    # -- what it is
+    # --- what the shard asks of any group -----------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        return self.state
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    def validate_offset_commit(
+        self,
+        turn: Turn,  # noqa: ARG002  (a commit is no sign of life: heartbeats are)
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool,
+    ) -> CommitCheck | None:
+        """Members commit in their own epoch, or in an older one for what they had since then."""
+        if generation < 0 and not self.members:
+            return None
+        if transactional and generation == -1 and not member_id and group_instance_id is None:
+            return None
+        member = self.member(member_id)
+        if generation == member.member_epoch:
+            return None
+        stale = ErrorCode.illegal_generation if member.classic else ErrorCode.stale_member_epoch
+        if generation > member.member_epoch:
+            raise KafkaError(
+                stale,
+                f"Received member epoch {generation} is newer than current member epoch "
+                f"{member.member_epoch}.",
+            )
+
+        def check(image: MetadataImage, key: Key) -> ErrorCode:
+            topic = image.topics.get(key[0])
+            since = None if topic is None else member.assignment_epoch(topic.id, key[1])
+            return ErrorCode.none if since is not None and generation >= since else stale
+
+        return check
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """An epoch below 0 is an operator's, who is no member."""
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if member_epoch != member.member_epoch:
+            stale = member.classic is None
+            raise KafkaError(
+                ErrorCode.stale_member_epoch if stale else ErrorCode.illegal_generation,
+                f"The received member epoch {member_epoch} does not match the expected member "
+                f"epoch {member.member_epoch}.",
+            )
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in self.subscribed_topics()
+
+    def offset_expires_at_ms(self, key: Key, value: OffsetAndMetadata, retention_ms: int) -> float:
+        if self.is_subscribed(key[0]):
+            return float("inf")
+        if value.expire_timestamp_ms >= 0:
+            return float(value.expire_timestamp_ms)
+        return float(value.commit_timestamp_ms + retention_ms)
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        return [CoordinatorRecord(*rec.encode(record)) for record in self.tombstone_records()]
+
+    def loaded(self, turn: Turn) -> None:
+        """Every member has a whole session to come, and a whole timeout to give partitions back."""
+        for member in self.members.values():
+            session_ms = turn.config.consumer.session_timeout_ms
+            if member.classic is not None:
+                session_ms = member.classic.session_timeout_ms
+            turn.set_timer(("consumer-session", self.group_id, member.member_id), session_ms)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                key = ("consumer-rebalance", self.group_id, member.member_id)
+                turn.set_timer(key, member.rebalance_timeout_ms)
+
+    # --- what it is -------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
@@ -103,9 +191,6 @@ class ConsumerGroup:
                 self._subscribed.update(self.topics_of(member))
         return self._subscribed
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.subscribed_topics()
-
     def hash_of_topics(self, image: MetadataImage) -> int:
         """Changes when a subscribed topic appears, goes, is made anew or gets partitions."""
         digest = blake2b(digest_size=8)
@@ -134,7 +219,7 @@ class ConsumerGroup:
         owner = self.owners.get(topic_id, {}).get(partition)
         return owner is None or owner == member_id
 
-    # -- replay
+    # --- replay -----------------------------------------------------------------------------------
 
     def replay(self, record: rec.ConsumerGroupRecord) -> None:
         """Compaction may have taken earlier records, so any may be the first that is seen."""
@@ -202,7 +287,7 @@ class ConsumerGroup:
                 if not owners:
                     self.owners.pop(topic_id, None)
 
-    def tombstones(self) -> list[rec.ConsumerGroupRecord]:
+    def tombstone_records(self) -> list[rec.ConsumerGroupRecord]:
         """In this order, so that whoever replays them never sees a half-known member."""
         gone = [rec.tombstone(rec.CURRENT_MEMBER, self.group_id, m) for m in self.members]
         gone += [rec.tombstone(rec.TARGET_MEMBER, self.group_id, m) for m in self.target]
