@@ -146,9 +146,9 @@ class GroupShard:
 
     def _replay_group_metadata(
         self,
-        offset: Offset,
-        producer_id: ProducerId,
-        record: CoordinatorRecord,  # noqa: ARG002
+        _offset: Offset,
+        _producer_id: ProducerId,
+        record: CoordinatorRecord,
     ) -> None:
         group_id = records.GROUP_METADATA_KEY.read(record.key).group
         group = self.groups.get(group_id)
