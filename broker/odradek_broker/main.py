@@ -33,6 +33,12 @@ from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationErr
 from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.controller.seat import ControllerSeat
 from odradek_broker.controller.service import ControllerService
+from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
+from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.consumer.service import ConsumerGroupService
+from odradek_broker.group.service import GroupService
+from odradek_broker.group.shard import GroupShard
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.fetch_session import FetchSessions
 from odradek_broker.handlers.registry import build_handlers
@@ -133,6 +139,7 @@ class Broker:
         self._lifecycle = self._build_lifecycle()
         self._partitions.cut_off = lambda: self._lifecycle.cut_off
         self._replication = self._build_replication()
+        self._groups = self._build_groups()
         self._context = self._build_context()
         self._server = Server(self._context, build_handlers(self._metrics), loop)
         self._lag = LoopLag(loop, self._clock, self._metrics)
@@ -185,6 +192,20 @@ class Broker:
             self._channel("replication"),
         )
 
+    def _build_groups(self) -> GroupService:
+        settings = self._settings
+        coordinator = CoordinatorService(
+            OFFSETS_TOPIC,
+            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng),
+            self._partitions,
+            self._clock,
+            self._loop,
+            default_partitions=settings.int("offsets.topic.num.partitions"),
+            write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
+            codec=settings.int("offsets.topic.compression.codec"),
+        )
+        return GroupService(coordinator, settings)
+
     def _build_context(self) -> BrokerContext:
         slots = self._settings.int("max.incremental.fetch.session.cache.slots")
         return BrokerContext(
@@ -205,6 +226,8 @@ class Broker:
                 self._node_id, lambda: self._lifecycle.broker_epoch, self._channel("producer-ids")
             ),
             fetch_sessions=FetchSessions(slots, self._rng),
+            groups=self._groups,
+            consumer_groups=ConsumerGroupService(self._groups.coordinator, self._settings),
         )
 
     def _channel(self, purpose: str) -> ControllerChannel:
@@ -287,6 +310,8 @@ class Broker:
         partitions.apply(everything, metadata.controller_epoch)
         metadata.subscribe(partitions.apply)
         metadata.subscribe(self._reconfigure)
+        self._groups.coordinator.start()
+        metadata.subscribe(self._groups.coordinator.metadata_changed)
         self._replication.start()
         partitions.start_timers()
 
@@ -297,6 +322,7 @@ class Broker:
         self._server.stop_accepting()
         self._lag.stop()
         self._partitions.release_fetches()
+        self._groups.coordinator.close()
         await self._server.drain(DRAIN_SECONDS)
         for task in self._tasks:
             task.cancel()

@@ -226,13 +226,11 @@ def _described(admin: AdminClient, name: str) -> dict[str, Any]:
     }
     committed = _committed(admin, name)
     places = sorted(set(committed) | set(owners))
-    low, high = _ends(admin, places, missing_ok=True)
+    _, high = _ends(admin, places, missing_ok=True)
     progress = []
     for place in places:
         at, end, member = committed.get(place), high.get(place), owners.get(place)
         lag = None if at is None or end is None else max(end - at, 0)
-        if at is None and end is not None:
-            at = None  # not committed yet: how far behind depends on auto.offset.reset
         who = (member.member_id, member.client_id, member.host) if member else ()
         progress.append(Progress(*place, at, end, lag, *who))
     lags = [one.lag for one in progress if one.lag is not None]
@@ -261,7 +259,10 @@ def _described(admin: AdminClient, name: str) -> dict[str, Any]:
 def _describe(admin: AdminClient, name: str) -> ConsumerGroupDescription:
     from odradek_cli.client import settle
 
-    return settle(f"group {name}", admin.describe_consumer_groups([name])[name])
+    group: ConsumerGroupDescription = settle(
+        f"group {name}", admin.describe_consumer_groups([name])[name]
+    )
+    return group
 
 
 def _check_idle(admin: AdminClient, name: str) -> None:

@@ -139,7 +139,7 @@ def _described(bootstrap: str, name: str) -> dict[str, Any]:
 
 
 def _abort_by_id(bootstrap: str, name: str) -> None:
-    """As a new instance of that producer: its first request ends what is open and fences the old."""
+    """As a new instance of that producer: its first request ends what the old one has open."""
     from confluent_kafka import KafkaException, Producer
 
     from odradek_cli.client import reason, settings

@@ -54,7 +54,7 @@ class ClassicGroup:
         self.in_initial_delay = False
         self.emptying = False  # the record that says that nobody is left is on its way
 
-    # --- what the shard asks of any group -------------------------------------------------------
+    # --- what the shard asks of any group -----------------------------------------------------
 
     @property
     def state_name(self) -> str:
@@ -133,7 +133,7 @@ class ClassicGroup:
         # A group that only has offsets has no record of its own.
         return [group_tombstone(self.group_id)] if self.generation > 0 else []
 
-    # --- members ----------------------------------------------------------------------------------
+    # --- members ------------------------------------------------------------------------------
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> Member:
         """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has the instance's place."""
@@ -205,7 +205,7 @@ class ClassicGroup:
         if self.leader == old_id:
             self.leader = member_id
 
-    # --- protocols --------------------------------------------------------------------------------
+    # --- protocols ----------------------------------------------------------------------------
 
     def candidates(self) -> set[str]:
         """The protocols that every member supports."""
@@ -225,7 +225,7 @@ class ClassicGroup:
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
-    # --- the steps of a rebalance -------------------------------------------------------------------
+    # --- the steps of a rebalance -------------------------------------------------------------
 
     def prepare_rebalance(self, turn: Turn) -> None:
         """Everyone has to join anew."""
@@ -341,7 +341,7 @@ class ClassicGroup:
                 self.in_initial_delay = False
             self.complete_join_if_all_joined(turn)
 
-    # --- what is said and written -------------------------------------------------------------------
+    # --- what is said and written -------------------------------------------------------------
 
     def join_response(self, member: Member, *, skip_assignment: bool = False) -> Struct:
         is_leader = member.member_id == self.leader

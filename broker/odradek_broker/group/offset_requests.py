@@ -3,8 +3,9 @@
 Topics are those of the request, already known to exist (the handler has looked).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from odradek_broker.coordinator.result import Moment, Result
 from odradek_broker.group.classic_group import ClassicGroup
@@ -17,7 +18,9 @@ from odradek_broker.group.records import (
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.model.errors import ErrorCode, KafkaError
 
-INVALID_OFFSET = -1
+T = TypeVar("T")
+
+Decide = Callable[[GroupShard, Moment], Result[T]]
 
 
 @dataclass(frozen=True, slots=True)

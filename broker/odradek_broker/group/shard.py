@@ -146,8 +146,8 @@ class GroupShard:
 
     def _replay_group_metadata(
         self,
-        offset: Offset,
-        producer_id: ProducerId,
+        _offset: Offset,
+        _producer_id: ProducerId,
         record: CoordinatorRecord,
     ) -> None:
         group_id = records.GROUP_METADATA_KEY.read(record.key).group

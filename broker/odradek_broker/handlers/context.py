@@ -18,6 +18,8 @@ from odradek_broker.runtime.settings import Settings
 if TYPE_CHECKING:
     from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
     from odradek_broker.controller.service import ControllerService
+    from odradek_broker.group.consumer.service import ConsumerGroupService
+    from odradek_broker.group.service import GroupService
     from odradek_broker.handlers.fetch_session import FetchSessions
     from odradek_broker.raft.channel import ControllerChannel
     from odradek_broker.raft.service import QuorumService
@@ -45,6 +47,8 @@ class BrokerContext:
     forwarder: "ControllerChannel"
     producer_ids: "ProducerIdBlocks"
     fetch_sessions: "FetchSessions"
+    groups: "GroupService"
+    consumer_groups: "ConsumerGroupService"
     serves_clients: bool = False  # from when the partitions are hosted; before, only brokers
 
 
