@@ -142,7 +142,7 @@ def reset(
             metavar="TOPIC[:PARTITION]",
             help="Repeatable. Default: all that the group has offsets of.",
         ),
-    ] = None,  # fmt: skip
+    ] = None,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", help="To this offset.")] = None,
