@@ -37,6 +37,7 @@ from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.consumer.service import ConsumerGroupService
+from odradek_broker.group.lag import LogEnds
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.handlers.context import BrokerContext
@@ -228,6 +229,9 @@ class Broker:
             fetch_sessions=FetchSessions(slots, self._rng),
             groups=self._groups,
             consumer_groups=ConsumerGroupService(self._groups.coordinator, self._settings),
+            log_ends=LogEnds(
+                self._groups, self._partitions, self._settings.listeners.inter_broker_name
+            ),
         )
 
     def _channel(self, purpose: str) -> ControllerChannel:
@@ -264,6 +268,7 @@ class Broker:
         self._lag.start()
         self._cleaner.start()
         self._tasks.append(asyncio.create_task(self._housekeeping()))
+        self._tasks.append(asyncio.create_task(self._context.log_ends.run()))
         self._readiness.done("start")
         self._announce(ports)
         await self._start_admin()

@@ -49,6 +49,9 @@ class Bench:
             forwarder=None,
             producer_ids=None,
             fetch_sessions=None,
+            groups=None,
+            consumer_groups=None,
+            log_ends=None,
         )
         self.clients = []
         self.held = []

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
     from odradek_broker.controller.service import ControllerService
     from odradek_broker.group.consumer.service import ConsumerGroupService
+    from odradek_broker.group.lag import LogEnds
     from odradek_broker.group.service import GroupService
     from odradek_broker.handlers.fetch_session import FetchSessions
     from odradek_broker.raft.channel import ControllerChannel
@@ -49,6 +50,7 @@ class BrokerContext:
     fetch_sessions: "FetchSessions"
     groups: "GroupService"
     consumer_groups: "ConsumerGroupService"
+    log_ends: "LogEnds"
     serves_clients: bool = False  # from when the partitions are hosted; before, only brokers
 
 
