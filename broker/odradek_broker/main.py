@@ -38,6 +38,7 @@ from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.consumer.service import ConsumerGroupService
 from odradek_broker.group.lag import LogEnds
+from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.handlers.context import BrokerContext
@@ -194,10 +195,10 @@ class Broker:
         )
 
     def _build_groups(self) -> GroupService:
-        settings = self._settings
+        settings, metrics = self._settings, GroupMetrics()
         coordinator = CoordinatorService(
             OFFSETS_TOPIC,
-            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng),
+            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng, metrics),
             self._partitions,
             self._clock,
             self._loop,
@@ -205,7 +206,7 @@ class Broker:
             write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
             codec=settings.int("offsets.topic.compression.codec"),
         )
-        return GroupService(coordinator, settings)
+        return GroupService(coordinator, settings, metrics)
 
     def _build_context(self) -> BrokerContext:
         slots = self._settings.int("max.incremental.fetch.session.cache.slots")

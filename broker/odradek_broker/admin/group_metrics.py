@@ -1,110 +1,77 @@
-"""What /metrics says about groups, under the names of kafka_exporter and of Kafka's own metrics.
-
-Each broker tells of the groups that it coordinates, so a sum over all brokers tells of all. The
-cost is bounded: beyond PARTITION_SERIES_MAX partitions only the sums per group and topic are
-told, and `odradek_consumergroup_partitions_left_out` says how many are missing.
-"""
+"""Groups in /metrics: counts by state, members, offsets; under the names that dashboards know."""
 
 from collections import Counter
 from collections.abc import Iterable
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
-from odradek_broker.group.lag import EndOf
 from odradek_broker.group.service import GroupService
+from odradek_broker.group.states import GroupState
 
-PARTITION_SERIES_MAX = 20_000
-
-CLASSIC_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 CONSUMER_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+PREFIX = "kafka_coordinator_group_groupmetadatamanager"
 
 
-def group_families(groups: GroupService, end_of: EndOf) -> Iterable[Metric]:
-    yield from _lag(groups, end_of)
-    yield from _states(groups)
-
-
-def _lag(groups: GroupService, end_of: EndOf) -> Iterable[Metric]:
-    place = ("consumergroup", "topic", "partition")
-    offset = GaugeMetricFamily(
-        "kafka_consumergroup_current_offset", "Committed offset.", labels=place
-    )
-    lag = GaugeMetricFamily(
-        "kafka_consumergroup_lag", "Records between the committed offset and the end.", labels=place
-    )
-    offset_sum = GaugeMetricFamily(
-        "kafka_consumergroup_current_offset_sum", "Of all partitions.", labels=place[:2]
-    )
-    lag_sum = GaugeMetricFamily(
-        "kafka_consumergroup_lag_sum", "Of all partitions whose end is known.", labels=place[:2]
-    )
+def group_metrics(groups: GroupService) -> Iterable[Metric]:
+    """Of the groups that this broker coordinates."""
+    states: Counter[str] = Counter()  # of classic groups
+    consumer_states: Counter[str] = Counter()
+    types: Counter[str] = Counter()
     members = GaugeMetricFamily(
-        "kafka_consumergroup_members", "Members of the group.", labels=place[:1]
+        "kafka_consumergroup_members", "Members of a group.", labels=("consumergroup",)
     )
-    told = left_out = 0
+    offsets = shards = 0
     for shard in groups.shards():
-        for group_id, group in shard.groups.items():
-            members.add_metric((group_id,), group.member_count)
-            offsets: Counter[str] = Counter()
-            lags: Counter[str] = Counter()
-            for key, committed in shard.offsets.of_group(group_id).items():
-                topic, partition = key
-                end = end_of(key)
-                behind = None if end is None else max(end - committed.offset, 0)
-                offsets[topic] += committed.offset
-                if behind is not None:
-                    lags[topic] += behind
-                if told >= PARTITION_SERIES_MAX:
-                    left_out += 1
-                    continue
-                told += 1
-                labels = (group_id, topic, str(partition))
-                offset.add_metric(labels, committed.offset)
-                if behind is not None:
-                    lag.add_metric(labels, behind)
-            for topic, value in offsets.items():
-                offset_sum.add_metric((group_id, topic), value)
-            for topic, value in lags.items():
-                lag_sum.add_metric((group_id, topic), value)
-    missing = GaugeMetricFamily(
-        "odradek_consumergroup_partitions_left_out", "Too many to tell of each.", value=left_out
-    )
-    return offset, lag, offset_sum, lag_sum, members, missing
-
-
-def _states(groups: GroupService) -> Iterable[Metric]:
-    shards = list(groups.shards())
-    counted = Counter(
-        (group.type_name, group.state_name) for shard in shards for group in shard.groups.values()
-    )
+        shards += 1
+        offsets += shard.offsets.count
+        for group in shard.groups.values():
+            types[group.type_name] += 1
+            if group.type_name == "Consumer":
+                consumer_states[group.state_name] += 1
+            else:
+                states[group.state_name] += 1
+            members.add_metric((group.group_id,), group.member_count)
+    yield members
+    yield _gauge(f"{PREFIX}_numgroups", "Groups.", types.total())
+    for state in GroupState:
+        name = f"{PREFIX}_numgroups{state.value.lower()}"
+        yield _gauge(name, f"Classic groups in state {state.value}.", states[state.value])
+    yield _gauge(f"{PREFIX}_numoffsets", "Committed offsets.", offsets)
     by_type = GaugeMetricFamily(
         "kafka_server_group_coordinator_metrics_group_count", "Groups.", labels=("protocol",)
     )
     for type_name in ("Classic", "Consumer"):
-        number = sum(count for (kind, _), count in counted.items() if kind == type_name)
-        by_type.add_metric((type_name.lower(),), number)
+        by_type.add_metric((type_name.lower(),), types[type_name])
     by_state = GaugeMetricFamily(
         "kafka_server_group_coordinator_metrics_consumer_group_count",
         "Groups of the consumer protocol.",
         labels=("state",),
     )
-    for state in CONSUMER_STATES:
-        by_state.add_metric((state.lower(),), counted["Consumer", state])
-    manager = "kafka_coordinator_group_groupmetadatamanager_num"
+    for name in CONSUMER_STATES:
+        by_state.add_metric((name.lower(),), consumer_states[name])
     yield from (by_type, by_state)
-    yield GaugeMetricFamily(f"{manager}groups", "Groups.", value=sum(counted.values()))
-    for state in CLASSIC_STATES:
-        name = f"{manager}groups{state.lower()}"
-        yield GaugeMetricFamily(name, f"Classic groups, {state}.", value=counted["Classic", state])
-    offsets = sum(shard.offsets.count for shard in shards)
-    yield GaugeMetricFamily(f"{manager}offsets", "Committed offsets.", value=offsets)
-    for name, attribute in (
-        ("offset_commit", "offset_commits"),
-        ("offset_expiration", "offset_expirations"),
-        ("offset_deletion", "offset_deletions"),
-    ):
-        yield CounterMetricFamily(
-            f"kafka_server_group_coordinator_metrics_{name}_count",
-            name.replace("_", " "),
-            value=sum(getattr(shard, attribute) for shard in shards),
-        )
+    coordinator = groups.coordinator
+    loading = sum(shard is None for _, shard in coordinator.shards())
+    partitions = GaugeMetricFamily(
+        "kafka_server_group_coordinator_metrics_num_partitions",
+        "Partitions of __consumer_offsets that this broker leads.",
+        labels=("state",),
+    )
+    partitions.add_metric(("active",), shards)
+    partitions.add_metric(("loading",), loading)
+    yield partitions
+    counted = {
+        "offset_commit": groups.metrics.offset_commits,
+        "offset_expiration": groups.metrics.offset_expirations,
+        "offset_deletion": groups.metrics.offset_deletions,
+        "group_completed_rebalance": groups.metrics.completed_rebalances,
+        "partition_load": coordinator.loads,
+    }
+    for name, value in counted.items():
+        # A gauge for the format: a counter's name would have to end in _total.
+        metric = f"kafka_server_group_coordinator_metrics_{name}_count"
+        yield _gauge(metric, f"{name.replace('_', ' ')}s since the start.", value)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=value)
