@@ -150,6 +150,11 @@ class CoordinatorService(Generic[S]):
         for index, led in self._led.items():
             yield index, led.host.shard if led.host is not None else None
 
+    def shard(self, index: int) -> S | None:
+        """The shard of a partition, if it is led here and loaded."""
+        led = self._led.get(index)
+        return led.host.shard if led is not None and led.host is not None else None
+
     # --- deciding -----------------------------------------------------------------------------
 
     async def write(
