@@ -6,6 +6,8 @@ which makes clients ask again. Share groups and unknown key types are refused as
 refuses them.
 """
 
+from typing import Any
+
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.internal_topics import (
     OFFSETS_TOPIC,
@@ -36,37 +38,40 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     topic = TOPICS.get(request.key_type)
     if topic is None:
         message = "" if request.key_type == SHARE else MALFORMED_REQUEST
-        found = [_nowhere(key, ErrorCode.invalid_request, message) for key in keys]
+        found = [_nowhere(ErrorCode.invalid_request, message) for _ in keys]
     else:
         if keys and topic not in ctx.broker.metadata.image.topics:
             await _create(ctx, topic)
         view = ClusterView(ctx)
         found = [_find(view, topic, key) for key in keys]
-    return Struct(coordinators=found) if batched else found[0]
-
-
-def _find(view: ClusterView, name: str, key: str) -> Struct:
-    topic = view.image.topics.get(name)
-    message = "The coordinator is not available."
-    if topic is None:
-        return _nowhere(key, ErrorCode.coordinator_not_available, message)
-    partition = topic.partitions[partition_for(key, len(topic.partitions))]
-    if view.leader_error(partition) is not ErrorCode.none:
-        return _nowhere(key, ErrorCode.coordinator_not_available, message)
-    leader = view.image.brokers[partition.leader]
-    endpoint = view.endpoint(leader)
+    if not batched:
+        return Struct(**found[0])
     return Struct(
-        key=key,
-        node_id=leader.id,
-        host=endpoint.host,
-        port=endpoint.port,
-        error_code=ErrorCode.none,
-        error_message="",
+        coordinators=[Struct(key=key, **where) for key, where in zip(keys, found, strict=True)]
     )
 
 
-def _nowhere(key: str, code: ErrorCode, message: str) -> Struct:
-    return Struct(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
+def _find(view: ClusterView, name: str, key: str) -> dict[str, Any]:
+    topic = view.image.topics.get(name)
+    message = "The coordinator is not available."
+    if topic is None:
+        return _nowhere(ErrorCode.coordinator_not_available, message)
+    partition = topic.partitions[partition_for(key, len(topic.partitions))]
+    if view.leader_error(partition) is not ErrorCode.none:
+        return _nowhere(ErrorCode.coordinator_not_available, message)
+    leader = view.image.brokers[partition.leader]
+    endpoint = view.endpoint(leader)
+    return {
+        "node_id": leader.id,
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "error_code": ErrorCode.none,
+        "error_message": "",
+    }
+
+
+def _nowhere(code: ErrorCode, message: str) -> dict[str, Any]:
+    return {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
 
 
 async def _create(ctx: RequestContext, name: str) -> None:
