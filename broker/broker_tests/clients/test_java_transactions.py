@@ -9,8 +9,7 @@ import pytest
 
 from broker_tests.clients.raw import connect
 from broker_tests.clients.support import consume, create_topic, wait_until
-from broker_tests.clients.test_transactions import committed, ready, stable_end
-from broker_tests.clients.txn_protocol import call
+from broker_tests.clients.test_transactions import committed, ready, stable_end, state_of
 from broker_tests.harness import Server, kafka_tool, on_apache
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.model.errors import ErrorCode
@@ -78,12 +77,7 @@ def test_the_dump_tool_reads_our_transaction_log(broker: Server, topic: str) -> 
         producer = ready(connection, transactional_id)
         assert producer.send(topic, "x") is ErrorCode.none
         assert producer.end(commit=True) is ErrorCode.none
-
-        def completed() -> bool:
-            answer = call(connection, 65, 0, transactional_ids=[transactional_id])
-            return bool(answer.transaction_states[0].transaction_state == "CompleteCommit")
-
-        wait_until(completed)
+        wait_until(lambda: state_of(producer) == "CompleteCommit")
     where = broker.data_dir / f"__transaction_state-{partition_for(transactional_id, 50)}"
     dumped = kafka_tool(
         f"{TOOLS}.DumpLogSegments", "--transaction-log-decoder",

@@ -27,7 +27,7 @@ from broker_tests.harness import Server
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.wire.struct import Struct
 
-FIND_COORDINATOR = 10
+FIND_COORDINATOR, DESCRIBE_TRANSACTIONS = 10, 65
 
 
 def transactional(broker: Server, transactional_id: str, **settings: Any) -> Producer:
@@ -187,6 +187,12 @@ def ready(connection: Any, transactional_id: str) -> TxnProducer:
     return producer
 
 
+def state_of(producer: TxnProducer) -> str:
+    asked = [producer.transactional_id]
+    answer = call(producer.connection, DESCRIBE_TRANSACTIONS, 0, transactional_ids=asked)
+    return str(answer.transaction_states[0].transaction_state)
+
+
 def until_not(code: ErrorCode, ask: Any) -> ErrorCode:
     """Ask until the answer is another one; markers may still be on their way."""
     answers: list[ErrorCode] = []
@@ -238,9 +244,8 @@ def test_a_batch_outside_of_a_transaction_is_refused(broker: Server, topic: str)
         assert producer.send(topic, "x", version=10) is ErrorCode.none
         assert producer.send(topic, "x", version=10, partition=1) is ErrorCode.invalid_txn_state
         assert producer.end(commit=True, version=3) is ErrorCode.none
-        busy = ErrorCode.not_enough_replicas  # what v10 hears while markers are on their way
-        late = until_not(busy, lambda: producer.send(topic, "late", version=10))
-        assert late is ErrorCode.invalid_txn_state
+        wait_until(lambda: state_of(producer) == "CompleteCommit")
+        assert producer.send(topic, "late", version=10) is ErrorCode.invalid_txn_state
     assert committed(broker, topic, 1) == [b"x"]
 
 

@@ -35,7 +35,7 @@ def call(connection: RawConnection, api_key: int, version: int, **fields: Any) -
 
 class TxnProducer:
     def __init__(self, connection: RawConnection, transactional_id: str) -> None:
-        self._connection = connection
+        self.connection = connection
         self.transactional_id = transactional_id
         self.producer_id, self.epoch = -1, -1
         self.sequences: dict[tuple[str, int], int] = {}
@@ -43,7 +43,7 @@ class TxnProducer:
     def init(self, *, timeout_ms: int = 60_000) -> ErrorCode:
         """CONCURRENT_TRANSACTIONS is an answer, too: the caller comes again."""
         answer = call(
-            self._connection,
+            self.connection,
             INIT_PRODUCER_ID,
             5,
             transactional_id=self.transactional_id,
@@ -58,7 +58,7 @@ class TxnProducer:
     def add(self, topic: str, partition: int = 0) -> ErrorCode:
         """As clients before KIP-890 do."""
         answer = call(
-            self._connection,
+            self.connection,
             ADD_PARTITIONS,
             3,
             v3_and_below_transactional_id=self.transactional_id,
@@ -79,7 +79,7 @@ class TxnProducer:
             transactional=True,
         )
         answer = call(
-            self._connection,
+            self.connection,
             PRODUCE,
             version,
             transactional_id=self.transactional_id,
@@ -105,7 +105,7 @@ class TxnProducer:
 
     def end_as(self, producer_id: int, epoch: int, *, commit: bool, version: int = 5) -> Struct:
         return call(
-            self._connection,
+            self.connection,
             END_TXN,
             version,
             transactional_id=self.transactional_id,
