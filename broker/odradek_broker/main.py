@@ -222,7 +222,7 @@ class Broker:
             )
 
         questions, markers = calls("txn-verifier"), calls("txn-markers")
-        context.verifier = TransactionVerifier(questions, image)
+        context.verifier = TransactionVerifier(questions, image, self._settings)
         self._markers = MarkerSender(markers, image)
         return [questions, markers]
 
