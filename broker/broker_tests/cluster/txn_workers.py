@@ -159,8 +159,9 @@ def read_committed(bootstrap: str, topic: str, partition: int, offset: int = 0) 
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"{topic}-{partition}: nothing up to {end}"
             if message.error() is None:
-                if message.offset() < end:
-                    found.append(message)
+                if message.offset() >= end:
+                    return found
+                found.append(message)
             elif message.error().name() == "_PARTITION_EOF":
                 if message.offset() >= end:
                     return found
