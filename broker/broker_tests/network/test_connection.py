@@ -52,6 +52,7 @@ class Bench:
             groups=None,
             consumer_groups=None,
             log_ends=None,
+            transactions=None,
         )
         self.clients = []
         self.held = []

@@ -140,6 +140,7 @@ class Node:
             groups=None,
             consumer_groups=None,
             log_ends=None,
+            transactions=None,
         )
         self.server = Server(context, build_handlers(metrics), loop)
         _, port = self.server.bind(Listener(LISTENER, "127.0.0.1", 0, "PLAINTEXT"))

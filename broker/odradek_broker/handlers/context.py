@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from odradek_broker.handlers.fetch_session import FetchSessions
     from odradek_broker.raft.channel import ControllerChannel
     from odradek_broker.raft.service import QuorumService
+    from odradek_broker.txn.service import TransactionCoordinator
+    from odradek_broker.txn.verifier import TransactionVerifier
 
 # A response without its 4-byte size, in pieces: bytes are sent, ranges go by sendfile.
 Chunks = list[bytes | FileRange]
@@ -51,6 +53,8 @@ class BrokerContext:
     groups: "GroupService"
     consumer_groups: "ConsumerGroupService"
     log_ends: "LogEnds"
+    transactions: "TransactionCoordinator"
+    verifier: "TransactionVerifier | None" = None  # set by main.py: it calls handlers
     serves_clients: bool = False  # from when the partitions are hosted; before, only brokers
 
 
