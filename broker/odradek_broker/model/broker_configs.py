@@ -30,7 +30,7 @@ BROKER_CONFIGS_TEXT = """
 # Listeners and connections
 - num.io.threads                            int    8                 1.. cluster
 - background.threads                        int    10                1.. cluster
-- request.timeout.ms                        int    30000             -   ro
++ request.timeout.ms                        int    30000             -   ro
 - socket.connection.setup.timeout.ms        long   10000             -   ro
 - socket.connection.setup.timeout.max.ms    long   30000             -   ro
 + controller.listener.names                 list   ""                -   ro
@@ -172,20 +172,20 @@ BROKER_CONFIGS_TEXT = """
 - group.coordinator.threads                 int   4                        1..      ro
 - group.coordinator.background.threads      int   2                        1..      ro
 - group.coordinator.append.linger.ms        int   -1                       -1..     ro
-- offsets.commit.timeout.ms                 int   5000                     1..      ro
++ offsets.commit.timeout.ms                 int   5000                     1..      ro
 - offsets.load.buffer.size                  int   5242880                  1..      ro
-- offsets.topic.replication.factor          short 3                        1..      ro
-- offsets.topic.num.partitions              int   50                       1..      ro
-- offsets.topic.segment.bytes               int   104857600                1..      ro
-- offsets.topic.compression.codec           int   0                        -        ro
++ offsets.topic.replication.factor          short 3                        1..      ro
++ offsets.topic.num.partitions              int   50                       1..      ro
++ offsets.topic.segment.bytes               int   104857600                1..      ro
++ offsets.topic.compression.codec           int   0                        -        ro
 - group.coordinator.cached.buffer.max.bytes int   1048588                  524288.. cluster
-- offset.metadata.max.bytes                 int   4096                     -        ro
-- offsets.retention.minutes                 int   10080                    1..      ro
-- offsets.retention.check.interval.ms       long  600000                   1..      ro
-- group.min.session.timeout.ms              int   6000                     -        ro
-- group.max.session.timeout.ms              int   1800000                  -        ro
-- group.initial.rebalance.delay.ms          int   3000                     -        ro
-- group.max.size                            int   INT_MAX                  1..      ro
++ offset.metadata.max.bytes                 int   4096                     -        ro
++ offsets.retention.minutes                 int   10080                    1..      ro
++ offsets.retention.check.interval.ms       long  600000                   1..      ro
++ group.min.session.timeout.ms              int   6000                     -        ro
++ group.max.session.timeout.ms              int   1800000                  -        ro
++ group.initial.rebalance.delay.ms          int   3000                     -        ro
++ group.max.size                            int   INT_MAX                  1..      ro
 # Groups: consumer protocol
 - group.consumer.session.timeout.ms         int    45000         1..     ro
 - group.consumer.min.session.timeout.ms     int    45000         1..     ro
@@ -252,21 +252,21 @@ BROKER_CONFIGS_TEXT = """
 - share.coordinator.cold.partition.snapshot.interval.ms  int    300000    1..            ro
 - share.coordinator.cached.buffer.max.bytes              int    1048588   524288..       cluster
 # Producers and transactions
-- transaction.state.log.min.isr                               int     2         1.. ro
++ transaction.state.log.min.isr                               int     2         1.. ro
 - transaction.state.log.load.buffer.size                      int     5242880   1.. ro
-- transaction.state.log.replication.factor                    short   3         1.. ro
-- transaction.state.log.num.partitions                        int     50        1.. ro
-- transaction.state.log.segment.bytes                         int     104857600 1.. ro
-- transaction.partition.verification.enable                   boolean true      -   cluster
++ transaction.state.log.replication.factor                    short   3         1.. ro
++ transaction.state.log.num.partitions                        int     50        1.. ro
++ transaction.state.log.segment.bytes                         int     104857600 1.. ro
++ transaction.partition.verification.enable                   boolean true      -   cluster
 + producer.id.expiration.ms                                   int     86400000  1.. cluster
 - producer.id.expiration.check.interval.ms                    int     600000    1.. ro
-- transactional.id.expiration.ms                              int     604800000 1.. ro
-- transaction.max.timeout.ms                                  int     900000    1.. ro
-- transaction.abort.timed.out.transaction.cleanup.interval.ms int     10000     1.. ro
-- transaction.remove.expired.transaction.cleanup.interval.ms  int     3600000   1.. ro
++ transactional.id.expiration.ms                              int     604800000 1.. ro
++ transaction.max.timeout.ms                                  int     900000    1.. ro
++ transaction.abort.timed.out.transaction.cleanup.interval.ms int     10000     1.. ro
++ transaction.remove.expired.transaction.cleanup.interval.ms  int     3600000   1.. ro
 - transaction.two.phase.commit.enable                         boolean false     -   ro
-- add.partitions.to.txn.retry.backoff.max.ms                  int     100       0.. ro
-- add.partitions.to.txn.retry.backoff.ms                      int     20        1.. ro
++ add.partitions.to.txn.retry.backoff.max.ms                  int     100       0.. ro
++ add.partitions.to.txn.retry.backoff.ms                      int     20        1.. ro
 # Quotas
 - remote.log.manager.copy.quota.window.num             int   11   1.. ro
 - remote.log.manager.copy.quota.window.size.seconds    int   1    1.. ro
