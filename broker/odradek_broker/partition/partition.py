@@ -191,6 +191,12 @@ class Partition:
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)
 
+    def append_own(self, records: bytearray, now_ms: int) -> "AppendInfo":
+        """As `append`, for what this broker built itself: its contents are trusted."""
+        if self.leading is None:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        return self.log.append_as_leader(records, self.leader_epoch, now_ms, from_client=False)
+
     def when_written(self, offset: Offset, waiter: AckWaiter, index: int) -> None:
         self._write_waiters.append((offset, waiter, index))
 
