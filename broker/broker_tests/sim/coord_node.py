@@ -1,7 +1,7 @@
 """A simulated broker with production logs, and the production `CoordinatorService` on them.
 
-As `cluster_node.py`, but segments instead of lists, and an event loop (`coord_loop.py`) in which the
-coordinator's tasks run. So loading, the timers and who is told what are the production code.
+As `cluster_node.py`, but segments instead of lists, and an event loop (`coord_loop.py`) in which
+the coordinator's tasks run. So loading, the timers and who is told what are the production code.
 """
 
 from __future__ import annotations
