@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from odradek_broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     add_raft_voter,
     allocate_producer_ids,
     alter_configs,
@@ -35,11 +37,14 @@ from odradek_broker.handlers import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
     end_quorum_epoch,
+    end_txn,
     envelope,
     fetch,
     fetch_snapshot,
@@ -49,6 +54,7 @@ from odradek_broker.handlers import (
     list_config_resources,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_for_leader_epoch,
     produce,
@@ -57,6 +63,7 @@ from odradek_broker.handlers import (
     update_features,
     update_raft_voter,
     vote,
+    write_txn_markers,
 )
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.runtime.metrics import Metrics, RequestMetrics
@@ -107,6 +114,13 @@ MODULES: tuple[ModuleType, ...] = (
     update_features,
     update_raft_voter,
     vote,
+    write_txn_markers,
+    list_transactions,
+    end_txn,
+    describe_transactions,
+    describe_producers,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
 )
 
 # Decided by the active controller, so other brokers may forward them here (forwarding.py).
