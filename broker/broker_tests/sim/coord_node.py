@@ -33,7 +33,7 @@ FETCH_BYTES = 2_000
 class CoordReplication(SimReplication):
     """Fetches bytes of batches instead of entries."""
 
-    idle_pause_ms_max = 25
+    idle_pause_ms_max = 10
 
     def _read(self, fetch: Fetch) -> tuple[follower_state.FetchAnswered, Any]:
         partition, position = self._node.partition(fetch.name), fetch.position

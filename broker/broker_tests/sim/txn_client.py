@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from broker_tests.sim.txn_run import TxnRun
 
 T = TypeVar("T")
-ANSWER_MS_MAX = 500
-TRANSACTION_TIMEOUT_MS = 1_500
+ANSWER_MS_MAX = 900
+TRANSACTION_TIMEOUT_MS = 2_500
 ATTEMPTS = 12
 LOST_ANSWERS = 0.05
 

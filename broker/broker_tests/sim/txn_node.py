@@ -34,7 +34,7 @@ from odradek_broker.coordinator.loading import batches_of
 from odradek_broker.log.control import parse_marker
 
 CALL_MS_MAX = 400.0
-PRODUCE_TIMEOUT_MS = 250
+PRODUCE_TIMEOUT_MS = 600
 PRODUCE_VERSION = produce.ADDS_PARTITIONS_FROM_VERSION
 WALL_CLOCK_BEGINS_MS = 1_700_000_000_000
 WALL_CLOCK_SKEW_MS = 40

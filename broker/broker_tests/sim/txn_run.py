@@ -37,9 +37,9 @@ SETTINGS = {
     **cluster_run.SETTINGS,
     "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "150",
-    "request.timeout.ms": "300",
+    "request.timeout.ms": "600",
 }
-SETTLE_MS = 6_000
+SETTLE_MS = 10_000
 
 
 class ClientHost:
