@@ -34,6 +34,11 @@ from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationErr
 from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.controller.seat import ControllerSeat
 from odradek_broker.controller.service import ControllerService
+from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
+from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.service import GroupService
+from odradek_broker.group.shard import GroupShard
 from odradek_broker.handlers import add_partitions_to_txn, write_txn_markers
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.fetch_session import FetchSessions
@@ -140,6 +145,7 @@ class Broker:
         self._lifecycle = self._build_lifecycle()
         self._partitions.cut_off = lambda: self._lifecycle.cut_off
         self._replication = self._build_replication()
+        self._groups = self._build_groups()
         self._context = self._build_context()
         self._calls = self._build_transactions()
         self._server = Server(self._context, build_handlers(self._metrics), loop)
@@ -221,6 +227,20 @@ class Broker:
         self._markers = MarkerSender(markers, image)
         return [questions, markers]
 
+    def _build_groups(self) -> GroupService:
+        settings = self._settings
+        coordinator = CoordinatorService(
+            OFFSETS_TOPIC,
+            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng),
+            self._partitions,
+            self._clock,
+            self._loop,
+            default_partitions=settings.int("offsets.topic.num.partitions"),
+            write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
+            codec=settings.int("offsets.topic.compression.codec"),
+        )
+        return GroupService(coordinator, settings)
+
     def _build_context(self) -> BrokerContext:
         slots = self._settings.int("max.incremental.fetch.session.cache.slots")
         producer_ids = ProducerIdBlocks(
@@ -245,6 +265,7 @@ class Broker:
             transactions=TransactionCoordinator(
                 self._settings, self._partitions, self._clock, self._loop, producer_ids.next
             ),
+            groups=self._groups,
         )
 
     def _channel(self, purpose: str) -> ControllerChannel:
@@ -329,6 +350,8 @@ class Broker:
         metadata.subscribe(self._reconfigure)
         self._context.transactions.start(self._markers)
         metadata.subscribe(self._context.transactions.shards.metadata_changed)
+        self._groups.coordinator.start()
+        metadata.subscribe(self._groups.coordinator.metadata_changed)
         self._replication.start()
         partitions.start_timers()
 
@@ -339,6 +362,7 @@ class Broker:
         self._server.stop_accepting()
         self._lag.stop()
         self._partitions.release_fetches()
+        self._groups.coordinator.close()
         await self._server.drain(DRAIN_SECONDS)
         for task in self._tasks:
             task.cancel()

@@ -1,8 +1,8 @@
 """What a handler gets besides the request: the broker's services, and the request's envelope."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,15 +18,12 @@ from odradek_broker.runtime.settings import Settings
 if TYPE_CHECKING:
     from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
     from odradek_broker.controller.service import ControllerService
-    from odradek_broker.coordinator.result import Producer
+    from odradek_broker.group.service import GroupService
     from odradek_broker.handlers.fetch_session import FetchSessions
-    from odradek_broker.log.producer_state import EndTxnMarker
     from odradek_broker.raft.channel import ControllerChannel
     from odradek_broker.raft.service import QuorumService
     from odradek_broker.txn.service import TransactionCoordinator
     from odradek_broker.txn.verifier import TransactionVerifier
-
-    WriteMarker = Callable[[int, Producer, EndTxnMarker, int], Awaitable[None]]
 
 # A response without its 4-byte size, in pieces: bytes are sent, ranges go by sendfile.
 Chunks = list[bytes | FileRange]
@@ -51,9 +48,8 @@ class BrokerContext:
     forwarder: "ControllerChannel"
     producer_ids: "ProducerIdBlocks"
     fetch_sessions: "FetchSessions"
+    groups: "GroupService"
     transactions: "TransactionCoordinator"
-    # Who writes markers into a topic whose coordinator has to hear of them; by topic.
-    offset_markers: "dict[str, WriteMarker]" = field(default_factory=dict)
     verifier: "TransactionVerifier | None" = None  # set by main.py: it calls handlers
     serves_clients: bool = False  # from when the partitions are hosted; before, only brokers
 

@@ -9,6 +9,7 @@ through the group coordinator, whose pending offsets it decides.
 import asyncio
 from collections.abc import Awaitable
 
+from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
 from odradek_broker.coordinator.result import Producer
 from odradek_broker.handlers.context import BrokerContext, RequestContext
 from odradek_broker.log.producer_state import EndTxnMarker
@@ -63,9 +64,9 @@ async def _write(broker: BrokerContext, marker: Struct, where: TopicPartition) -
     end = EndTxnMarker(marker.transaction_result, marker.coordinator_epoch)
     version = getattr(marker, "transaction_version", 0)
     try:
-        coordinator = broker.offset_markers.get(where.topic)
-        if coordinator is not None:
-            await coordinator(where.partition, producer, end, version)
+        if where.topic == OFFSETS_TOPIC:
+            groups = broker.groups.coordinator
+            await groups.write_marker(where.partition, producer, end, version)
         else:
             await _append(broker, where, producer, end, version)
     except KafkaError as error:

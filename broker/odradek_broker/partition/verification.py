@@ -28,9 +28,10 @@ Ask = Callable[[Resume], None]  # ask the coordinator; exactly one answer
 
 
 class Verifications:
-    __slots__ = ("_floors", "_waiting")
+    __slots__ = ("_floors", "_waiting", "ends")
 
     def __init__(self) -> None:
+        self.ends = 0  # markers that were appended: who awaits something looks whether one came
         self._waiting: dict[tuple[ProducerId, int], list[Resume]] = {}
         self._floors: dict[ProducerId, tuple[int, int]] = {}  # epoch, sequence
 
@@ -68,6 +69,7 @@ class Verifications:
 
     def end(self, producer_id: ProducerId) -> None:
         """A marker was appended."""
+        self.ends += 1
         self._floors.pop(producer_id, None)
         for key in [key for key in self._waiting if key[0] == producer_id]:
             self._refuse(key, ErrorCode.invalid_txn_state)
@@ -84,6 +86,8 @@ class Verifications:
 
     def _lower_floor(self, producer_id: ProducerId, epoch: int, sequence: int) -> None:
         known = self._floors.get(producer_id)
+        if sequence < 0:
+            return  # offsets have none
         if known is None or known[0] < epoch or (known[0] == epoch and sequence < known[1]):
             self._floors[producer_id] = epoch, sequence
         if len(self._floors) > FLOORS_MAX:
