@@ -6,8 +6,8 @@ from broker_tests.sim.coord_mutants import COORD_MUTANTS, COORD_SEEDS_MAX
 from broker_tests.sim.coord_run import run_coord_seed
 from broker_tests.sim.mutants import Mutant
 
-SEEDS = 40
-PART = 20
+SEEDS = 24
+PART = 12
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))

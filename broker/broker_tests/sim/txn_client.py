@@ -206,6 +206,8 @@ class TxnClient:
                 await self._send(name, value)
                 one.values.append((name, value))
         except RefusedError as error:
+            if error.code is ErrorCode.invalid_txn_state:
+                self.run.cluster.fail(f"{one.name}: a record of an open transaction is refused")
             if error.code is not ErrorCode.transaction_abortable:
                 raise
             commit = False

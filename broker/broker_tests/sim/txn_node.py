@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, cast
 from broker_tests.sim.cluster_node import SimClock
 from broker_tests.sim.coord_node import CoordNode
 from broker_tests.sim.world import Address
+from odradek_broker.coordinator.loading import batches_of
 from odradek_broker.handlers import add_partitions_to_txn, produce, write_txn_markers
 from odradek_broker.handlers.produce import ProduceCall
+from odradek_broker.log.control import parse_marker
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import BrokerId, Offset, ProducerId, TopicPartition
 from odradek_broker.partition.partition import Partition
@@ -30,8 +32,6 @@ from odradek_broker.wire.peer import PeerUnavailable
 from odradek_broker.wire.produce import ProducePartitionResult, ProduceRequest
 from odradek_broker.wire.records import read_records
 from odradek_broker.wire.struct import Struct
-from odradek_broker.coordinator.loading import batches_of
-from odradek_broker.log.control import parse_marker
 
 CALL_MS_MAX = 400.0
 PRODUCE_TIMEOUT_MS = 600
@@ -39,6 +39,7 @@ PRODUCE_VERSION = produce.ADDS_PARTITIONS_FROM_VERSION
 WALL_CLOCK_BEGINS_MS = 1_700_000_000_000
 WALL_CLOCK_SKEW_MS = 40
 FETCH_BYTES = 3_000
+LATE_COPIES = 0.08
 
 
 class Ask(NamedTuple):
@@ -106,6 +107,7 @@ class TxnNode(CoordNode):
     def __init__(self, *args: Any, next_id: Callable[[], ProducerId], **kwargs: Any) -> None:
         super().__init__(*args, serve=self._start_transactions, **kwargs)
         self._next_id = next_id
+        self._late_rng = self.world.rng(f"late-{self.node_id}")
         self.clock = SkewedClock(self, self.world.rng(f"wall-clock-{self.node_id}"))
         self.asked: dict[int, asyncio.Future[Struct]] = {}
         self._asked_number = 0
@@ -160,7 +162,14 @@ class TxnNode(CoordNode):
         self._asked_number += 1
         future: asyncio.Future[Struct] = self.loop.create_future()
         self.asked[self._asked_number] = future
-        self.world.send(self.node_id, broker_id, Ask(self._asked_number, api_key, request))
+        message = Ask(self._asked_number, api_key, request)
+        self.world.send(self.node_id, broker_id, message)
+        if self._late_rng.random() < LATE_COPIES:
+            # As if it had lain in a socket for so long, and been sent again meanwhile.
+            delay_ms = self._late_rng.randint(80, 900)
+            self.world.after_on(
+                self.node_id, delay_ms, self.world.send, self.node_id, broker_id, message
+            )
         return self._asked_number, future
 
     def handle(self, source: Address, message: Any) -> None:
@@ -213,9 +222,7 @@ class TxnNode(CoordNode):
         return committed_records(partition, at)
 
 
-def committed_records(
-    partition: Partition, at: Offset
-) -> tuple[list[tuple[Offset, str]], Offset]:
+def committed_records(partition: Partition, at: Offset) -> tuple[list[tuple[Offset, str]], Offset]:
     log = partition.log
     end = partition.last_fetchable_offset(True)
     if not log.log_start_offset <= at < end:

@@ -131,7 +131,9 @@ class TxnRun(ClusterRun):
             configs: dict[str, str | None] = {"min.insync.replicas": str(self.min_isr)}
             if self.durable:
                 configs["flush.messages"] = "1"
-            self._ask("create_topics", create(new_topic(TRANSACTION_TOPIC, 0, 0, assignments, configs)))
+            self._ask(
+                "create_topics", create(new_topic(TRANSACTION_TOPIC, 0, 0, assignments, configs))
+            )
             return "topic of transactions"
         return None
 
@@ -199,7 +201,9 @@ class TxnRun(ClusterRun):
                 final.update(values)
             for offset, value in final.items():
                 if value in there:
-                    raise SimulationError(f"{value} is there twice: {there[value]}, {name} {offset}")
+                    raise SimulationError(
+                        f"{value} is there twice: {there[value]}, {name} {offset}"
+                    )
                 there[value] = name, offset
             for (read_name, offset), value in self._read.items():
                 if read_name == name and final.get(offset) != value:
@@ -211,9 +215,7 @@ class TxnRun(ClusterRun):
         self.cluster.acknowledged = sum(one.outcome is Outcome.COMMITTED for one in self.history)
         self.cluster.reads = len(self._read)
 
-    def _judge_one(
-        self, one: Transaction, there: dict[str, tuple[TopicPartition, Offset]]
-    ) -> None:
+    def _judge_one(self, one: Transaction, there: dict[str, tuple[TopicPartition, Offset]]) -> None:
         found = [value for _, value in one.values if value in there]
         sent = [value for value in there if value.rpartition("/")[0] == one.name]
         whole = len(found) == len(one.values)
