@@ -61,8 +61,8 @@ def _any_marker(*_: Any, **__: Any) -> bool:
 TXN_SEEDS_MAX = 60
 
 TXN_MUTANTS: tuple[tuple[Mutant, int], ...] = (
-    (Mutant("end-told-before-it-is-committed", ((ShardHost, "settle", _answers_at_once),)), 0),
-    (Mutant("markers-lost-after-a-crash", ((TransactionCoordinator, "_on_active", _nothing),)), 0),
+    (Mutant("end-told-before-it-is-committed", ((ShardHost, "settle", _answers_at_once),)), 1),
+    (Mutant("markers-lost-after-a-crash", ((TransactionCoordinator, "_on_active", _nothing),)), 1),
     (
         Mutant(
             "last-stable-offset-ignored", ((Partition, "last_fetchable_offset", _high_watermark),)
@@ -77,7 +77,7 @@ TXN_MUTANTS: tuple[tuple[Mutant, int], ...] = (
         ),
         0,
     ),
-    (Mutant("producer-epoch-ignored", ((transitions, "check_producer", _any_epoch),)), 0),
-    (Mutant("late-markers-accepted", ((ProducerState, "check_marker", _any_marker),)), 0),
+    (Mutant("producer-epoch-ignored", ((transitions, "check_producer", _any_epoch),)), 2),
+    (Mutant("late-markers-accepted", ((ProducerState, "check_marker", _any_marker),)), 7),
     (Mutant("marker-refuses-the-next", ((Verifications, "end", _marker_refuses_all),)), 0),
 )
