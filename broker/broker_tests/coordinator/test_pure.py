@@ -181,6 +181,13 @@ def test_a_parked_request_is_answered_by_a_later_result_or_by_the_end() -> None:
     assert answers[1:] == [("second", error)]
 
 
+def test_the_decision_that_parks_a_request_may_answer_it() -> None:
+    ticket, answers = Ticket(), []
+    host = ShardHost(Register(), MemoryLog())
+    host.settle(Result((), ticket, answers=[(ticket, "at once")]), answers.append, NOW)
+    assert answers == ["at once"]
+
+
 def test_a_failed_append_changes_nothing_or_asks_for_a_reload() -> None:
     log = MemoryLog()
     host, answers = ShardHost(Register(), log), []

@@ -81,15 +81,16 @@ class ShardHost(Generic[S]):
                     raise ReloadNeeded(error) from error
                 raise
         answers: list[tuple[Reply, Any]] = []
+        if reply is not None:
+            if isinstance(result.response, Ticket):
+                # First: the decision that parks a request may answer it too (the last to join).
+                self._parked[result.response] = reply
+            else:
+                answers.append((reply, result.response))
         for ticket, answer in result.answers:
             parked = self._parked.pop(ticket, None)
             if parked is not None:
                 answers.append((parked, answer))
-        if reply is not None:
-            if isinstance(result.response, Ticket):
-                self._parked[result.response] = reply
-            else:
-                answers.append((reply, result.response))
         if not answers:
             return False
         if self.all_committed:

@@ -389,7 +389,8 @@ class CoordinatorService(Generic[S]):
         now = self._now()
         self.loads += 1
         self.last_load_ms = now.monotonic_ms - started_ms
-        logger.info(
+        logger.log(
+            logging.INFO if end_offset else logging.DEBUG,  # a new topic has nothing to load
             "%s: coordinator loaded up to offset %d in %.0f ms",
             led.partition.topic_partition,
             end_offset,

@@ -47,7 +47,7 @@ def commit(shard: GroupShard, now: Moment, request: CommitRequest) -> Result[lis
             transactional=request.transactional,
         )
     elif request.generation >= 0:
-        raise KafkaError(ErrorCode.illegal_generation)
+        raise KafkaError(ErrorCode.group_id_not_found)
     expires_ms = now.wall_ms + request.retention_ms if request.retention_ms >= 0 else -1
     codes = []
     for key, offset, leader_epoch, metadata in request.offsets:

@@ -101,7 +101,9 @@ class GroupService:
         _check_group_id(group_id)
 
         def decide(shard: GroupShard, now: Moment) -> Result[list[ErrorCode]]:
-            group = shard.classic(group_id, unknown=ErrorCode.unknown_member_id)
+            group = shard.groups.get(group_id)
+            if not isinstance(group, ClassicGroup):
+                return Result((), [ErrorCode.unknown_member_id] * len(members))
             turn = shard.turn(now)
             codes = [
                 classic_sync.leave(group, turn, member_id, instance_id)
@@ -146,6 +148,7 @@ class GroupService:
         return await self.coordinator.read(self.coordinator.partition_of(group_id), look)
 
     async def delete_offsets(self, group_id: str, keys: Sequence[Key]) -> Mapping[Key, ErrorCode]:
+        _check_group_id(group_id)
         codes = await self._write(
             group_id, lambda shard, now: offset_requests.delete(shard, now, group_id, keys)
         )

@@ -16,6 +16,7 @@ from odradek_broker.wire.struct import Struct
 API_KEY = 8
 VERSIONS = range(2, 11)
 
+NOT_FOUND_SINCE = 9  # older clients do not know GROUP_ID_NOT_FOUND
 IDS_SINCE = 10
 
 Offset = tuple[Key, int, int, str | None]
@@ -36,7 +37,10 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
             )
         )
     except KafkaError as error:
-        codes = [error.code] * len(offsets)
+        code = error.code
+        if code is ErrorCode.group_id_not_found and ctx.api_version < NOT_FOUND_SINCE:
+            code = ErrorCode.illegal_generation
+        codes = [code] * len(offsets)
     return answer(request.topics, refused, codes)
 
 

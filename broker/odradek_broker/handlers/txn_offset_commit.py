@@ -45,7 +45,10 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
             Producer(request.producer_id, request.producer_epoch),
         )
     except KafkaError as error:
-        codes = [error.code] * len(offsets)
+        code = error.code
+        if code is ErrorCode.group_id_not_found:
+            code = ErrorCode.illegal_generation
+        codes = [code] * len(offsets)
     return answer(request.topics, refused, codes)
 
 
