@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from odradek_images.table import SUITE
+from odradek_e2e.images.table import SUITE
 
 INCLUDE = ("python3", "ca-certificates")
 MIRROR = "http://deb.debian.org/debian"

@@ -1,6 +1,6 @@
-"""Builds our images: `make images`, or `python -m odradek_images.build [broker] [operator]`.
+"""Builds our images: `make images`, or `python -m odradek_e2e.images.build [broker] [operator]`.
 
-Where a container engine runs and its registry answers, with images/Dockerfile. Elsewhere the same
+Where a container engine runs and its registry answers, with e2e/odradek_e2e/images/Dockerfile. Elsewhere the same
 images from Debian's packages and wheels, without an engine. `--with docker` and `--with debian`
 leave no choice. Either way the result is an archive that `kind load image-archive`, `docker load`
 and `ctr images import` take; its path is the last line for each image.
@@ -22,15 +22,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-from odradek_images import archive, debian
-from odradek_images.requirements import (
+from odradek_e2e.images import archive, debian
+from odradek_e2e.images.requirements import (
     Locked,
     LockError,
     requirements_of,
     requirements_text,
     sbom_text,
 )
-from odradek_images.table import (
+from odradek_e2e.images.table import (
     ENVIRONMENT,
     HOME,
     IMAGES,
@@ -42,7 +42,7 @@ from odradek_images.table import (
     version,
 )
 
-DOCKERFILE = ROOT / "images" / "Dockerfile"
+DOCKERFILE = Path(__file__).with_name("Dockerfile")
 RECIPE = "1"  # a change in how images are assembled makes them anew
 SOURCE_SUFFIXES = (".py", ".json")
 MB = 1_000_000
@@ -53,7 +53,7 @@ class BuildError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="odradek_images.build", description="Builds our images")
+    parser = argparse.ArgumentParser(prog="odradek_e2e.images.build", description="Builds our images")
     parser.add_argument("images", nargs="*", choices=[*IMAGES, []], help="left out: all")
     parser.add_argument("--with", dest="way", choices=("auto", "docker", "debian"), default="auto")
     parser.add_argument("--fresh", action="store_true", help="nothing of the cache is used")
@@ -87,7 +87,7 @@ def cache_dir() -> Path:
 
 
 def base_image() -> str:
-    """The one that images/Dockerfile begins with."""
+    """The one that e2e/odradek_e2e/images/Dockerfile begins with."""
     first = next(
         line for line in DOCKERFILE.read_text().splitlines() if line.startswith("ARG BASE=")
     )

@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOME = "/opt/odradek"  # on PYTHONPATH: our packages and their requirements
 USER_ID = 10001
 PYTHON = "3.11"
