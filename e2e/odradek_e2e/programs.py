@@ -116,7 +116,8 @@ SOURCES = {
         + '"github.com/coredns/coredns/coremain"\n)\nfunc main() { coremain.Run() }\n',
         # Those of Kubernetes, so that the build cache is shared.
         with_modules=tuple(
-            f"k8s.io/{name} {_published(KUBERNETES)}" for name in ("api", "apimachinery", "client-go")
+            f"k8s.io/{name} {_published(KUBERNETES)}"
+            for name in ("api", "apimachinery", "client-go")
         ),
     ),
     "local-path-provisioner": Source(

@@ -1,8 +1,8 @@
 """Builds our images: `make images`, or `python -m odradek_e2e.images.build [broker] [operator]`.
 
-Where a container engine runs and its registry answers, with e2e/odradek_e2e/images/Dockerfile. Elsewhere the same
-images from Debian's packages and wheels, without an engine. `--with docker` and `--with debian`
-leave no choice. Either way the result is an archive that `kind load image-archive`, `docker load`
+Where a container engine runs and its registry answers, with the Dockerfile beside this file.
+Elsewhere the same images from Debian's packages and wheels, without an engine. `--with docker` and
+`--with debian` leave no choice. Either way the result is an archive that `kind load image-archive`, `docker load`
 and `ctr images import` take; its path is the last line for each image.
 
 What was made is kept in `$XDG_CACHE_HOME/odradek/images`, by a hash of what went into it, and not
@@ -53,7 +53,7 @@ class BuildError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="odradek_e2e.images.build", description="Builds our images")
+    parser = argparse.ArgumentParser(prog="images.build", description="Builds our images")
     parser.add_argument("images", nargs="*", choices=[*IMAGES, []], help="left out: all")
     parser.add_argument("--with", dest="way", choices=("auto", "docker", "debian"), default="auto")
     parser.add_argument("--fresh", action="store_true", help="nothing of the cache is used")
@@ -87,7 +87,7 @@ def cache_dir() -> Path:
 
 
 def base_image() -> str:
-    """The one that e2e/odradek_e2e/images/Dockerfile begins with."""
+    """The one that the Dockerfile begins with."""
     first = next(
         line for line in DOCKERFILE.read_text().splitlines() if line.startswith("ARG BASE=")
     )

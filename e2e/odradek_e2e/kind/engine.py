@@ -134,7 +134,8 @@ def start() -> None:
     if NETWORK not in engine.docker("network", "ls", "--format={{.Name}}").split():
         # Our own name for the bridge: what belongs to it is told from what others have.
         engine.docker("network", "create", f"--opt=com.docker.network.bridge.name={BRIDGE}",
-                      "--opt=com.docker.network.bridge.enable_ip_masquerade=true", NETWORK)  # fmt: skip
+                      "--opt=com.docker.network.bridge.enable_ip_masquerade=true",
+                      NETWORK)  # fmt: skip
 
 
 def _runtime() -> list[str]:

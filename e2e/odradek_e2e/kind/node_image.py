@@ -136,9 +136,9 @@ def _add_files(root: Path, pause: str) -> None:
         shutil.copy(program(name), root / "usr/bin" / name)
     (root / "kind/version").write_text(KUBERNETES)
     _configure_containerd(root, pause)
-    # With a root of its own systemctl only makes and removes links.
-    command(["systemctl", f"--root={root}", "enable", *SERVICES])
-    command(["systemctl", f"--root={root}", "mask", "systemd-binfmt.service"])
+    command(["chroot", root, "systemctl", "enable", *SERVICES])  # it only makes links
+    # It would register itself with the kernel of the whole machine.
+    command(["chroot", root, "systemctl", "mask", "systemd-binfmt.service"])
 
 
 def _configure_containerd(root: Path, pause: str) -> None:
@@ -229,7 +229,8 @@ def _preload(engine: Engine, base: str, images: Path) -> None:
             time.sleep(0.3)
     with open(images, "rb") as content:
         engine.docker("exec", "-i", name, "ctr", "-n", "k8s.io", "images", "import",
-                      "--all-platforms", "--no-unpack", "--digests", "-", stdin=content)  # fmt: skip
+                      "--all-platforms", "--no-unpack", "--digests", "-",
+                      stdin=content)  # fmt: skip
     engine.docker("exec", name, "pkill", "-x", "containerd")
     engine.docker("commit", '--change=ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]',
                   name, tag())  # fmt: skip
