@@ -2,8 +2,8 @@
 
 Where a container engine runs and its registry answers, with the Dockerfile beside this file.
 Elsewhere the same images from Debian's packages and wheels, without an engine. `--with docker` and
-`--with debian` leave no choice. Either way the result is an archive that `kind load image-archive`, `docker load`
-and `ctr images import` take; its path is the last line for each image.
+`--with debian` leave no choice. Either way the result is an archive that `kind load image-archive`,
+`docker load` and `ctr images import` take; its path is the last line for each image.
 
 What was made is kept in `$XDG_CACHE_HOME/odradek/images`, by a hash of what went into it, and not
 made again; `--fresh` makes all of it again, for Debian's security updates.

@@ -234,8 +234,10 @@ class Operator:
             if self.options.namespaces
             else {"clusterwide": True}
         )
+        # Without a name for itself kopf would ask for that of the user, who has none in a container.
+        itself: Any = {"identity": self.options.identity, "standalone": True}
         await kopf.operator(
-            registry=self._registry(), settings=settings, stop_flag=end, standalone=True, **scope
+            registry=self._registry(), settings=settings, stop_flag=end, **itself, **scope
         )
         if not end.is_set() and not self._stop.is_set():
             log.info("the watch was asked to end")
