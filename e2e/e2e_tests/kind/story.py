@@ -17,13 +17,14 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from broker_tests.cluster.load import Load
 from odradek_e2e.kind.places import kubeconfig
@@ -166,6 +167,17 @@ class Story:
                 found.append(f"{pod['status']['hostIP']}:{port}")
         return ",".join(found)
 
+    def partitions(self, topic: str) -> list[dict[str, list[int]]]:
+        """As a client outside is told: replicas and in-sync replicas of each."""
+        found = self._metadata().topics[topic].partitions.values()
+        return [{"replicas": list(p.replicas), "isr": list(p.isrs)} for p in found]
+
+    def topics(self) -> set[str]:
+        return set(self._metadata().topics)
+
+    def _metadata(self) -> ClusterMetadata:
+        return AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=30)
+
     # -- clients -----------------------------------------------------------------------------------
 
     @contextmanager
@@ -225,8 +237,3 @@ def zones() -> dict[str, str]:
     found = json.loads(kubectl("get", "nodes", "-o", "json"))["items"]
     label = "topology.kubernetes.io/zone"
     return {n["metadata"]["name"]: n["metadata"]["labels"].get(label, "") for n in found}
-
-
-def broker_of(status: dict[str, Any], ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-    wanted = set(ids)
-    return {one["id"]: one for one in status["brokers"] if one["id"] in wanted}

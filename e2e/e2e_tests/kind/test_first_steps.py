@@ -13,7 +13,7 @@ from odradek_e2e.kind.places import ZONES, kubeconfig
 
 
 def test_helm_test_says_that_one_of_two_replicas_works(operator: str) -> None:
-    said = helm("test", "odradek", f"--namespace={operator}", "--timeout=3m", "--logs",
+    said = helm("test", "odradek", f"--namespace={operator}", "--timeout=3m",
                 kubeconfig=kubeconfig())  # fmt: skip
     assert "Phase:          Succeeded" in said, said
     pods = json.loads(kubectl("get", "pods", f"--namespace={operator}", "-o", "json",

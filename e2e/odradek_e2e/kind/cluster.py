@@ -20,6 +20,7 @@ BUILD_SECONDS = {
     "local-path-provisioner": 100, "kind": 20, "pause": 2,
 }  # fmt: skip
 NODES_SECONDS = 300
+DEFAULT_REGISTRY = "docker.io"  # what containerd puts before a name without one
 LOADED = "/kind/odradek-loaded"  # in a node: the archives that it has
 
 
@@ -142,6 +143,13 @@ def load(engine: Engine, archive: Path) -> list[str]:
         engine.docker("exec", node, "touch", mark)
         done.append(node)
     return done
+
+
+def tag(engine: Engine, name: str, other: str) -> None:
+    """Another name for an image that the workers have."""
+    for node in NODES[1:]:
+        engine.docker("exec", node, "ctr", "-n", "k8s.io", "images", "tag", "--force",
+                      f"{DEFAULT_REGISTRY}/{name}", f"{DEFAULT_REGISTRY}/{other}")  # fmt: skip
 
 
 def down() -> None:
