@@ -56,7 +56,7 @@ def operator(cluster: str) -> str:
         kubectl("create", "namespace", SYSTEM)
     kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
     helm("upgrade", "--install", RELEASE, str(CHART), f"--namespace={SYSTEM}",
-         "--set=watch.scope=Cluster", f"--set=podAnnotations.image={image_key()}",
+         "--set=watch.scope=Cluster", f"--set-string=podAnnotations.image={image_key()}",
          "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
     return SYSTEM
 
@@ -74,12 +74,7 @@ def story(operator: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iter
     kubectl("create", "namespace", name)
     kubectl("label", "namespace", name, RESTRICTED)
     yield Story(name, tmp_path)
-    failed = any(
-        getattr(request.node, f"report_{when}", None)
-        and getattr(request.node, f"report_{when}").failed
-        for when in ("setup", "call")
-    )
-    if failed:
+    if getattr(request.node, "failed", False):
         folder = collect(name, operator, ROOT / "build" / "e2e" / name)
         print(f"\nwhat was found in {name}: {folder.relative_to(ROOT)}")
     # A namespace always ends, whatever the story did to it.

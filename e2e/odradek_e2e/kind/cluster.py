@@ -20,7 +20,6 @@ BUILD_SECONDS = {
     "local-path-provisioner": 100, "kind": 20, "pause": 2,
 }  # fmt: skip
 NODES_SECONDS = 300
-DEFAULT_REGISTRY = "docker.io"  # what containerd puts before a name without one
 LOADED = "/kind/odradek-loaded"  # in a node: the archives that it has
 
 
@@ -148,8 +147,13 @@ def load(engine: Engine, archive: Path) -> list[str]:
 def tag(engine: Engine, name: str, other: str) -> None:
     """Another name for an image that the workers have."""
     for node in NODES[1:]:
-        engine.docker("exec", node, "ctr", "-n", "k8s.io", "images", "tag", "--force",
-                      f"{DEFAULT_REGISTRY}/{name}", f"{DEFAULT_REGISTRY}/{other}")  # fmt: skip
+        images = ("exec", node, "ctr", "-n", "k8s.io", "images")
+        # containerd knows it by a longer name, with the default registry before it.
+        full = [one for one in engine.docker(*images, "ls", "-q").split() if one.endswith(name)]
+        if not full:
+            raise KindError(f"{node} has no image {name}: load it first")
+        longer = f"{full[0].removesuffix(name)}{other}"
+        engine.docker(*images, "tag", "--force", full[0], longer)
 
 
 def down() -> None:
