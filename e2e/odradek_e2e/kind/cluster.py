@@ -28,15 +28,16 @@ def up() -> Engine:
     run_dir().mkdir(parents=True, exist_ok=True)
     if engine.stock:
         say("The images of an image registry are used: stock kind.")
-        carry_out([_built("kind"), _built("kubectl"), _created(engine)])
     else:
         say("No image registry is reached: the nodes are made of Debian's packages and Go modules.")
-        carry_out(_local_steps(engine))
+    carry_out(steps(engine))
     wait_for_nodes()
     return engine
 
 
-def _local_steps(engine: Engine) -> list[Step]:
+def steps(engine: Engine) -> list[Step]:
+    if engine.stock:
+        return [_built("kind"), _built("kubectl"), _built("helm"), _created(engine)]
     return [
         Step("Debian's container engine", 40, lambda: not engines.missing_packages(),
              engines.install_packages),

@@ -21,6 +21,8 @@ from odradek_e2e.kind.places import FILES, NAME, KindError, command, home, run_d
 STOCK_NODE = "kindest/node:v1.34.0"  # of this kind version
 BRIDGE, NETWORK = "odradek-kind", "kind"
 PACKAGES = ("docker.io", "containerd", "runc", "iptables", "debootstrap", "kmod")
+CAP_SYS_RESOURCE = 24
+NEEDED_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 REGISTRY_SECONDS = 20.0
@@ -138,11 +140,18 @@ def start() -> None:
                       NETWORK)  # fmt: skip
 
 
+def _bounding_set() -> int:
+    return int(Path("/proc/self/status").read_text().partition("CapBnd:")[2].split()[0], 16)
+
+
+def missing_capabilities() -> list[str]:
+    """Of those without which no node can run."""
+    return [name for name, bit in NEEDED_CAPABILITIES.items() if not _bounding_set() >> bit & 1]
+
+
 def _runtime() -> list[str]:
     """A machine without CAP_SYS_RESOURCE cannot give it to a privileged container."""
-    status = Path("/proc/self/status").read_text()
-    bounding = int(status.partition("CapBnd:")[2].split()[0], 16)
-    if bounding >> 24 & 1:
+    if _bounding_set() >> CAP_SYS_RESOURCE & 1:
         return []
     wrapper = FILES / "runc-without-sys-resource"
     return [f"--add-runtime=odradek={wrapper}", "--default-runtime=odradek"]
