@@ -60,9 +60,9 @@ def test_kubectl_as_a_person(story: Story) -> None:
     said = story.kubectl("describe", "kafkacluster", "main")
     for wanted in ("Bootstrap Servers:", "do not exist yet", "RackAware"):
         assert wanted in said, said
-    assert "kafkaclusters" in kubectl("api-resources", "--categories=all", "-o", "name") or (
-        "kafkacluster" in story.kubectl("get", "all")
-    )
+    together = story.kubectl("get", "kafka")
+    assert "kafkacluster.odradek.dev/main" in together
+    assert "topic.odradek.dev/orders" in together
 
 
 def test_what_cannot_be_is_refused_in_a_sentence(story: Story) -> None:
