@@ -52,10 +52,10 @@ kind-down: .venv/.stamp ## remove it, and all that it changed on this machine
 	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind down
 
 images: .venv/.stamp ## build the container images: docs/images.md
-	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.images.build
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build
 
 e2e: .venv/.stamp kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
-	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.images.build | xargs env PYTHONPATH=e2e \
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build | xargs env PYTHONPATH=e2e \
 		$(BIN)/python -m odradek_e2e.kind load
 	@$(BIN)/pytest -m kind e2e/e2e_tests/kind -k "$(STORY)"
 

@@ -24,7 +24,7 @@ from odradek_e2e.kind.places import kubeconfig
 
 SYSTEM = "odradek-system"
 RELEASE = "odradek"
-ORDER = ("test_first_steps", "test_rolls", "test_faults", "test_scale_and_storage")
+ORDER = ("test_first_steps", "test_rolls", "test_apache", "test_faults", "test_scale_and_storage")
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from odradek_e2e.images.table import IMAGES, ROOT
+from odradek_e2e.images.table import IMAGES
 
 # Codecs that kafka-python takes if it finds them; the lock has them for our tests of it only.
 TESTS_ONLY = frozenset({"lz4", "python-snappy", "zstandard"})
@@ -63,7 +63,7 @@ def needed(lock: Mapping[str, Locked], roots: Iterable[str]) -> list[Locked]:
 
 
 def requirements_of(image: str) -> list[Locked]:
-    lock = read_lock((ROOT / "requirements.lock").read_text())
+    lock = read_lock(IMAGES[image].lock.read_text())
     return needed(lock, IMAGES[image].requirements)
 
 
