@@ -7,10 +7,12 @@ data are volumes.
 A further image is a further entry of IMAGES and a stage of the Dockerfile.
 """
 
+import importlib
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[3]
 HOME = "/opt/odradek"  # on PYTHONPATH: our packages and their requirements
@@ -65,15 +67,16 @@ class Image:
 
 def kafka_jars() -> Path:
     """Apache Kafka's, fetched once from the Maven artifacts."""
-    from broker_tests import harness
-
-    return harness.kafka_jars()
+    return Path(_tests_harness().kafka_jars())
 
 
 def kafka_version() -> str:
-    from broker_tests import harness
+    return str(_tests_harness().kafka_version())
 
-    return harness.kafka_version()
+
+def _tests_harness() -> Any:
+    """The tests' way to Apache Kafka; only who builds that image needs it (PYTHONPATH=broker)."""
+    return importlib.import_module("broker_tests.harness")
 
 
 BROKER = Image(
