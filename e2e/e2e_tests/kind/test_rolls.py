@@ -51,7 +51,7 @@ def test_a_roll_by_annotation_by_setting_and_by_image(story: Story) -> None:
     cluster.tag(engine, f"{name}:{version()}", f"{name}:{NEXT}")
     triggers: dict[str, Callable[[], None]] = {
         "annotation": lambda: story.annotate("odradek.dev/restart", "1"),
-        "setting": lambda: story.change(config={"num.io.threads": 9}),
+        "setting": lambda: story.change(config={"num.partitions": 4}),
         "image": lambda: story.change(image=f"{name}:{NEXT}"),
     }
     with story.load("orders") as load:
