@@ -68,8 +68,10 @@ def make_base(target: Path, include: Iterable[str]) -> None:
     log = target.with_name(f"{target.name}.log")
     command = ["debootstrap", "--variant=minbase", f"--include={','.join(include)}", SUITE,
                str(partial), mirror(apt_sources())]  # fmt: skip
+    # It mounts /proc and /sys: seen by it alone, and gone with it, also if it is interrupted.
+    alone = ["unshare", "--mount", "nice"]
     with open(log, "wb") as out:
-        done = subprocess.run(["nice", *command], stdout=out, stderr=out, check=False)
+        done = subprocess.run([*alone, *command], stdout=out, stderr=out, check=False)
     if done.returncode != 0:
         raise DebianError(f"debootstrap failed, see {log}:\n{log.read_text()[-1500:]}")
     prune(partial)
