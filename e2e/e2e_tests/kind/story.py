@@ -217,6 +217,8 @@ class Story:
             process.terminate()
             process.wait()
             reader.join(10)
+            assert process.stdout is not None
+            process.stdout.close()
 
 
 def settled(found: dict[str, Any]) -> bool:
