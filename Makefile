@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: bench bench-smoke
+.PHONY: bench bench-smoke kind-up kind-down images e2e
 
 BIN := .venv/bin
 JOBS ?= 2
@@ -13,18 +13,19 @@ SEEDS ?= 1000
 TOPICS ?= 1000
 START ?= 0
 CASE ?=
+STORY ?=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
 run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; says what clients saw
 	@$(BIN)/odradek local demo
 
 test: .venv/.stamp tools ## run the quick test suite (minutes)
-	@$(BIN)/pytest -m "not long" -n $(JOBS) --dist worksteal
+	@$(BIN)/pytest -m "not long and not kind" -n $(JOBS) --dist worksteal
 
 test-long: .venv/.stamp tools ## run the tests that take longer than the quick suite may
-	@$(BIN)/pytest -m long
+	@$(BIN)/pytest -m "long and not kind"
 
 test-cluster: .venv/.stamp tools ## run all tests with 3 and 5 brokers, the long ones too
 	@$(BIN)/pytest -s broker/broker_tests/cluster cli/cli_tests/test_cluster.py
@@ -43,6 +44,20 @@ bench: .venv/.stamp tools ## compare with Apache Kafka, 30 min, docs/benchmarks.
 
 bench-smoke: .venv/.stamp tools ## every benchmark once, small, one line each (a minute; no real numbers)
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
+
+kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
+	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind up
+
+kind-down: .venv/.stamp ## remove it, and all that it changed on this machine
+	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind down
+
+images: .venv/.stamp ## build the container images: docs/images.md
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build
+
+e2e: .venv/.stamp kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build | xargs env PYTHONPATH=e2e \
+		$(BIN)/python -m odradek_e2e.kind load
+	@$(BIN)/pytest -m kind e2e/e2e_tests/kind -k "$(STORY)"
 
 check: .venv/.stamp ## lint, formatting, types and the layering of the packages
 	@$(BIN)/ruff check .

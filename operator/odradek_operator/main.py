@@ -1,8 +1,9 @@
 """The operator's program: `python -m odradek_operator.main --all-namespaces`.
 
 Options also come from the environment, for a Deployment: ODRADEK_NAMESPACES (comma-separated;
-empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT, ODRADEK_LOG_LEVEL. Access
-to the API server is found as everywhere: the pod's service account, or KUBECONFIG.
+empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_APACHE_IMAGE, ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT,
+ODRADEK_LOG_LEVEL. Access to the API server is found as everywhere: the pod's service account, or
+KUBECONFIG.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from odradek_operator.process.dry_run import print_plan
 from odradek_operator.process.operator import Operator, Options
 
 REQUEST_TIMEOUT_S = 15.0
+APACHE_IMAGE = "odradek/apache:4.3.1"
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
@@ -35,6 +37,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
     scope.add_argument("--all-namespaces", "-A", action="store_true", help="watch all of them")
     parser.add_argument("--image", default=env.get("ODRADEK_BROKER_IMAGE") or _default_image(),
                         help="if a cluster names none (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--apache-image",
+                        default=env.get("ODRADEK_APACHE_IMAGE") or APACHE_IMAGE,
+                        help="the same for engine apache (default: %(default)s)")  # fmt: skip
     parser.add_argument("--port", type=int, default=int(env.get("ODRADEK_PORT") or 8080),
                         help="of /metrics, /healthz and /readyz; 0: none")  # fmt: skip
     parser.add_argument("--lease-namespace", default=env.get("ODRADEK_LEASE_NAMESPACE") or None,
@@ -50,6 +55,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
     return Options(
         namespaces=tuple(dict.fromkeys(named)),
         image=given.image,
+        apache_image=given.apache_image,
         port=given.port or None,
         lease_namespace=given.lease_namespace,
         identity=f"{socket.gethostname()}-{os.getpid()}",

@@ -300,7 +300,7 @@ class KafkaClusterStatus(Status, frozen=True, kw_only=True):
     bootstrap_servers: str = ""
     brokers: list[BrokerStatus] = field(default_factory=list)
     broker_count: int = 0
-    ready_brokers: int = 0
+    ready_brokers: int = -1  # a default is left out when it is written, and 0 should be seen
     selector: str = ""
     controller: int = -1
     formation: list[int] = field(default_factory=list)  # the brokers that formed the cluster
@@ -308,4 +308,4 @@ class KafkaClusterStatus(Status, frozen=True, kw_only=True):
     rolling: RollingStatus | None = None
     topics: int = 0
     partitions: int = 0
-    preferred_leaders_percent: int = 100
+    preferred_leaders_percent: int = -1

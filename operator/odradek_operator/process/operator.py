@@ -55,6 +55,7 @@ log = logging.getLogger(__name__)
 class Options:
     namespaces: tuple[str, ...] = ()  # empty: all
     image: str = "odradek/broker:latest"
+    apache_image: str = "odradek/apache:latest"
     port: int | None = None  # of /metrics, /healthz, /readyz
     lease_namespace: str | None = None  # None: nobody else is there
     identity: str = "odradek-operator"
@@ -63,7 +64,8 @@ class Options:
     def image_of(self, spec: KafkaClusterSpec) -> str:
         if spec.image:
             return spec.image
-        return f"{self.image.rpartition(':')[0]}:{spec.version}" if spec.version else self.image
+        image = self.apache_image if spec.engine == "apache" else self.image
+        return f"{image.rpartition(':')[0]}:{spec.version}" if spec.version else image
 
 
 class Operator:
@@ -234,8 +236,10 @@ class Operator:
             if self.options.namespaces
             else {"clusterwide": True}
         )
+        # kopf would name itself after the user, who has no name in a container.
+        itself: Any = {"identity": self.options.identity, "standalone": True}
         await kopf.operator(
-            registry=self._registry(), settings=settings, stop_flag=end, standalone=True, **scope
+            registry=self._registry(), settings=settings, stop_flag=end, **itself, **scope
         )
         if not end.is_set() and not self._stop.is_set():
             log.info("the watch was asked to end")

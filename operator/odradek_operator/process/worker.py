@@ -107,10 +107,6 @@ class ClusterWorker:
         if problem := names.unusable(resource.name):
             self._not_usable(document, Reason("InvalidSpec", f"metadata.name: {problem}"))
             return Outcome.IDLE
-        if resource.spec.engine != "embedded":
-            say = f"engine {resource.spec.engine} is not available in this version"
-            self._not_usable(document, Reason("EngineNotAvailable", say))
-            return Outcome.IDLE
         return self._reconcile(document, resource, topics)
 
     # -- a cluster that can be worked on -----------------------------------------------------------

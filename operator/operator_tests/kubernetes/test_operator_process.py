@@ -116,9 +116,15 @@ class Stage:
             world.close()
 
 
+def _nobody() -> str:
+    """In a container the user is a number without a name."""
+    raise KeyError("getpwuid(): uid not found: 10001")
+
+
 @pytest.fixture
 def stage(kubernetes: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setenv("KUBECONFIG", str(kubernetes.kubeconfig))
+    monkeypatch.setattr("getpass.getuser", _nobody)
     made = Stage(kubernetes)
     yield made
     made.close()

@@ -31,6 +31,7 @@ from odradek_operator.api.kafka_cluster import External, KafkaClusterSpec, Kafka
 from odradek_operator.cluster.kafka_admin import AdminError
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import (
+    CONTROLLER_PORT,
     DATA_DIR,
     Object,
     manifests,
@@ -144,7 +145,9 @@ class KubernetesPlatform:
             listeners += f",EXTERNAL://:{external.port}"
             advertised += f",EXTERNAL://{outside}"
         dirs = tuple(f"{DATA_DIR}/data-{n}/log" for n in range(spec.storage.volumes))
-        return Endpoint(address, listeners, advertised, f"0.0.0.0:{spec.metrics.port}", dirs)
+        admin = f"0.0.0.0:{spec.metrics.port}"
+        controller = f"{address.rpartition(':')[0]}:{CONTROLLER_PORT}"
+        return Endpoint(address, listeners, advertised, admin, dirs, controller)
 
     def _outside(self, broker: int, pod: str, external: External) -> str:
         """host:port for clients outside; empty as long as Kubernetes has given none."""
@@ -193,7 +196,7 @@ class KubernetesPlatform:
 
     def _objects(self, desired: DesiredCluster) -> list[Object]:
         files = {
-            self.state.pod_of(broker.id): properties_text(broker.properties)
+            self.state.pod_of(broker.id): properties_text(broker.settings)
             for broker in desired.brokers.values()
         }
         before = self.state.files()

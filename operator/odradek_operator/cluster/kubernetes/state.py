@@ -28,7 +28,7 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import Rack
 from odradek_operator.cluster.kubernetes.pods import phase_of
-from odradek_operator.cluster.kubernetes.properties import read_properties
+from odradek_operator.cluster.kubernetes.properties import read_properties, voters_of
 from odradek_operator.observed import ObservedBroker, Phase
 
 KINDS = (StatefulSet, PersistentVolumeClaim, Pod, ConfigMap, Service, ServiceAccount,
@@ -77,7 +77,7 @@ class ClusterState:
     def formation(self) -> tuple[int, ...]:
         """The brokers that formed the cluster, as those of them were told that still exist."""
         for text in self.files().values():
-            if voters := read_properties(text).get("controller.quorum.voters"):
+            if voters := read_properties(text).get("controller.quorum.voters") or voters_of(text):
                 return tuple(sorted(int(one.partition("@")[0]) for one in voters.split(",")))
         return ()
 

@@ -11,10 +11,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from odradek_images.table import SUITE
+from odradek_e2e.images.table import SUITE
 
-INCLUDE = ("python3", "ca-certificates")
-MIRROR = "http://deb.debian.org/debian"
 UNWANTED = (
     "usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "usr/share/lintian",
     "usr/share/common-licenses", "usr/share/bash-completion", "usr/share/zoneinfo",
@@ -50,7 +48,7 @@ def mirror(sources: Iterable[str]) -> str:
         for found in lines:
             if "security" not in found:
                 return str(found)
-    return MIRROR
+    raise DebianError("no Debian mirror is known: set DEBIAN_MIRROR")
 
 
 def apt_sources() -> list[str]:
@@ -59,7 +57,7 @@ def apt_sources() -> list[str]:
     return [path.read_text() for path in paths if path.is_file()]
 
 
-def make_base(target: Path, include: Iterable[str] = INCLUDE) -> None:
+def make_base(target: Path, include: Iterable[str]) -> None:
     """Into `target`, which appears only when it is whole."""
     if os.geteuid() != 0:
         raise DebianError("debootstrap needs root; with a registry `docker build` does not")
@@ -70,8 +68,10 @@ def make_base(target: Path, include: Iterable[str] = INCLUDE) -> None:
     log = target.with_name(f"{target.name}.log")
     command = ["debootstrap", "--variant=minbase", f"--include={','.join(include)}", SUITE,
                str(partial), mirror(apt_sources())]  # fmt: skip
+    # It mounts /proc and /sys: seen by it alone, and gone with it, also if it is interrupted.
+    alone = ["unshare", "--mount", "nice"]
     with open(log, "wb") as out:
-        done = subprocess.run(["nice", *command], stdout=out, stderr=out, check=False)
+        done = subprocess.run([*alone, *command], stdout=out, stderr=out, check=False)
     if done.returncode != 0:
         raise DebianError(f"debootstrap failed, see {log}:\n{log.read_text()[-1500:]}")
     prune(partial)

@@ -1,7 +1,7 @@
 """What an image needs of requirements.lock: its own requirements and all that these need.
 
-    python -m odradek_images.requirements broker          # for pip or uv, with hashes
-    python -m odradek_images.requirements broker --sbom   # the same as a CycloneDX list
+    python -m odradek_e2e.images.requirements broker          # for pip or uv, with hashes
+    python -m odradek_e2e.images.requirements broker --sbom   # the same as a CycloneDX list
 
 The lock says after each package who asked for it ("# via aiohttp"); read the other way round
 that is what each package needs. Only the standard library is used: the Dockerfile runs this too.
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from odradek_images.table import IMAGES, ROOT
+from odradek_e2e.images.table import IMAGES
 
 # Codecs that kafka-python takes if it finds them; the lock has them for our tests of it only.
 TESTS_ONLY = frozenset({"lz4", "python-snappy", "zstandard"})
@@ -63,7 +63,7 @@ def needed(lock: Mapping[str, Locked], roots: Iterable[str]) -> list[Locked]:
 
 
 def requirements_of(image: str) -> list[Locked]:
-    lock = read_lock((ROOT / "requirements.lock").read_text())
+    lock = read_lock(IMAGES[image].lock.read_text())
     return needed(lock, IMAGES[image].requirements)
 
 
@@ -87,7 +87,7 @@ def _component(kind: str, name: str, version: str) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> int:
     names = [one for one in arguments if one != "--sbom"]
     if len(names) != 1 or names[0] not in IMAGES:
-        usage = "usage: python -m odradek_images.requirements"
+        usage = "usage: python -m odradek_e2e.images.requirements"
         print(f"{usage} {' | '.join(IMAGES)} [--sbom]", file=sys.stderr)
         return 2
     packages = requirements_of(names[0])

@@ -1,9 +1,9 @@
-"""Builds our images: `make images`, or `python -m odradek_images.build [broker] [operator]`.
+"""Builds our images: `make images`, or `python -m odradek_e2e.images.build [broker] [operator]`.
 
-Where a container engine runs and its registry answers, with images/Dockerfile. Elsewhere the same
-images from Debian's packages and wheels, without an engine. `--with docker` and `--with debian`
-leave no choice. Either way the result is an archive that `kind load image-archive`, `docker load`
-and `ctr images import` take; its path is the last line for each image.
+Where a container engine runs and its registry answers, with the Dockerfile beside this file.
+Elsewhere the same images from Debian's packages and wheels, without an engine. `--with docker` and
+`--with debian` leave no choice. Either way the result is an archive that `kind load image-archive`,
+`docker load` and `ctr images import` take; its path is the last line for each image.
 
 What was made is kept in `$XDG_CACHE_HOME/odradek/images`, by a hash of what went into it, and not
 made again; `--fresh` makes all of it again, for Debian's security updates.
@@ -22,15 +22,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-from odradek_images import archive, debian
-from odradek_images.requirements import (
+from odradek_e2e.images import archive, debian
+from odradek_e2e.images.requirements import (
     Locked,
     LockError,
     requirements_of,
     requirements_text,
     sbom_text,
 )
-from odradek_images.table import (
+from odradek_e2e.images.table import (
+    BASES,
     ENVIRONMENT,
     HOME,
     IMAGES,
@@ -39,10 +40,9 @@ from odradek_images.table import (
     SUITE,
     USER_ID,
     Image,
-    version,
 )
 
-DOCKERFILE = ROOT / "images" / "Dockerfile"
+DOCKERFILE = Path(__file__).with_name("Dockerfile")
 RECIPE = "1"  # a change in how images are assembled makes them anew
 SOURCE_SUFFIXES = (".py", ".json")
 MB = 1_000_000
@@ -53,7 +53,7 @@ class BuildError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="odradek_images.build", description="Builds our images")
+    parser = argparse.ArgumentParser(prog="images.build", description="Builds our images")
     parser.add_argument("images", nargs="*", choices=[*IMAGES, []], help="left out: all")
     parser.add_argument("--with", dest="way", choices=("auto", "docker", "debian"), default="auto")
     parser.add_argument("--fresh", action="store_true", help="nothing of the cache is used")
@@ -75,7 +75,7 @@ def build(image: Image, way: str = "auto", *, fresh: bool = False) -> Path:
 
 
 def tag_of(image: Image) -> str:
-    return f"{image.repository}:{version()}"
+    return f"{image.repository}:{image.tag()}"
 
 
 def cache_dir() -> Path:
@@ -87,7 +87,7 @@ def cache_dir() -> Path:
 
 
 def base_image() -> str:
-    """The one that images/Dockerfile begins with."""
+    """The one that the Dockerfile begins with."""
     first = next(
         line for line in DOCKERFILE.read_text().splitlines() if line.startswith("ARG BASE=")
     )
@@ -105,13 +105,18 @@ def docker_can_build() -> bool:
 
 
 def build_with_docker(image: Image) -> Path:
-    target = cache_dir() / f"{image.name}-{version()}-docker.tar"
+    target = cache_dir() / f"{image.name}-{image.tag()}-docker.tar"
     target.parent.mkdir(parents=True, exist_ok=True)
     with progress(f"{tag_of(image)} with docker"):
         _run("docker", "build", f"--file={DOCKERFILE}", f"--target={image.name}",
-             f"--tag={tag_of(image)}", str(ROOT), environment={"DOCKER_BUILDKIT": "1"})  # fmt: skip
+             f"--tag={tag_of(image)}", *_jars_context(image), str(ROOT),
+             environment={"DOCKER_BUILDKIT": "1"})  # fmt: skip
         _run("docker", "save", f"--output={target}", tag_of(image))
     return target
+
+
+def _jars_context(image: Image) -> list[str]:
+    return [f"--build-context=jars={image.jars()}"] if image.jars else []
 
 
 # -- without one -----------------------------------------------------------------------------------
@@ -119,15 +124,15 @@ def build_with_docker(image: Image) -> Path:
 
 def assemble(image: Image, *, fresh: bool = False) -> Path:
     packages = requirements_of(image.name)
-    target = cache_dir() / f"{image.name}-{version()}-{content_key(image, packages)}.tar"
+    target = cache_dir() / f"{image.name}-{image.tag()}-{content_key(image, packages)}.tar"
     if target.exists() and not fresh:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    base = base_layer(fresh=fresh)
+    base = base_layer(image.base, fresh=fresh)
     staging = target.with_suffix(".staging")
     shutil.rmtree(staging, ignore_errors=True)
     with progress(f"{image.name}: {len(packages)} packages"):
-        install(image, packages, staging, debian.installed(base_tree()))
+        install(image, packages, staging, debian.installed(base_tree(image.base)))
     with progress(f"{image.name}: does it start?"):
         check_start(image, staging)
     with progress(f"{image.name}: archive"):
@@ -150,7 +155,7 @@ def config(image: Image) -> dict[str, object]:
         "StopSignal": "SIGTERM",
         "Labels": {
             "org.opencontainers.image.title": image.repository,
-            "org.opencontainers.image.version": version(),
+            "org.opencontainers.image.version": image.tag(),
             "org.opencontainers.image.licenses": "Apache-2.0",
         },
     }
@@ -158,37 +163,44 @@ def config(image: Image) -> dict[str, object]:
 
 def content_key(image: Image, packages: Sequence[Locked]) -> str:
     """A hash of all that goes into an image except for Debian's packages."""
-    digest = hashlib.sha256(f"{RECIPE}\n{base_key()}\n{config(image)}\n".encode())
+    digest = hashlib.sha256(f"{RECIPE}\n{base_key(image.base)}\n{config(image)}\n".encode())
     digest.update(requirements_text(packages).encode())
     for path in sources(image):
         digest.update(f"{path.relative_to(image.source)}\0".encode())
         digest.update(path.read_bytes())
+    for name in jar_names(image):
+        digest.update(f"{name}\0".encode())
     return digest.hexdigest()[:12]
+
+
+def jar_names(image: Image) -> list[str]:
+    """Their versions are in their names."""
+    return sorted(path.name for path in image.jars().iterdir()) if image.jars else []
 
 
 def sources(image: Image) -> list[Path]:
     return sorted(path for path in image.source.rglob("*") if path.suffix in SOURCE_SUFFIXES)
 
 
-def base_key() -> str:
-    recipe = (SUITE, debian.INCLUDE, debian.UNWANTED, debian.EMPTY)
+def base_key(base: str) -> str:
+    recipe = (SUITE, BASES[base], debian.UNWANTED, debian.EMPTY)
     return hashlib.sha256(repr(recipe).encode()).hexdigest()[:12]
 
 
-def base_tree() -> Path:
-    return cache_dir() / f"debian-{SUITE}-{base_key()}"
+def base_tree(base: str) -> Path:
+    return cache_dir() / f"debian-{SUITE}-{base_key(base)}"
 
 
-def base_layer(*, fresh: bool = False) -> archive.Layer:
-    """One layer for both images: whoever has one of them has most of the other."""
-    tree = base_tree()
+def base_layer(base: str, *, fresh: bool = False) -> archive.Layer:
+    """One layer for all images of a base: whoever has one of them has most of the others."""
+    tree = base_tree(base)
     layer = tree.with_suffix(".tar")
     if fresh:
         shutil.rmtree(tree, ignore_errors=True)
     if not tree.exists():
         layer.unlink(missing_ok=True)
         with progress("Debian's packages (about a minute)"):
-            debian.make_base(tree)
+            debian.make_base(tree, BASES[base])
     if layer.exists():
         return archive.Layer(layer, archive.sha256_of(layer))
     partial = layer.with_suffix(".partial")
@@ -202,12 +214,15 @@ def install(
 ) -> None:
     """What /opt/odradek holds; wheels only, each checked against its hash."""
     target.mkdir(parents=True)
-    listed = target.with_suffix(".requirements")
-    listed.write_text(requirements_text(packages))
-    _run(_uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes",
-         "--only-binary=:all:", f"--python-version={PYTHON}", f"--target={target}",
-         f"--requirements={listed}")  # fmt: skip
-    listed.unlink()
+    if packages:
+        listed = target.with_suffix(".requirements")
+        listed.write_text(requirements_text(packages))
+        _run(_uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes",
+             "--only-binary=:all:", f"--python-version={PYTHON}", f"--target={target}",
+             f"--requirements={listed}")  # fmt: skip
+        listed.unlink()
+    if image.jars:
+        shutil.copytree(image.jars(), target / "jars")
     for unwanted in (target / "bin", target / ".lock"):
         if unwanted.is_dir():
             shutil.rmtree(unwanted)
@@ -236,7 +251,7 @@ def compile_all(target: Path) -> None:
 
 def check_start(image: Image, staging: Path) -> None:
     """Its program runs in the new root, as its user, and explains itself; nothing is written."""
-    root = base_tree()
+    root = base_tree(image.base)
     environment = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     inside = ["chroot", f"--userspec={USER_ID}:{USER_ID}", str(root), "/usr/bin/env", "-i",
               *environment, *image.entrypoint, "--help"]  # fmt: skip

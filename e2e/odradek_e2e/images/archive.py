@@ -112,7 +112,7 @@ def _config(image: Built) -> dict[str, Any]:
             "type": "layers",
             "diff_ids": [f"sha256:{layer.digest}" for layer in image.layers],
         },
-        "history": [{"created": EPOCH, "created_by": "odradek_images"} for _ in image.layers],
+        "history": [{"created": EPOCH, "created_by": "odradek"} for _ in image.layers],
     }
 
 
