@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from odradek_cli import broker, cluster, configs, local, partitions, topics
+from odradek_cli import broker, cluster, configs, local, partitions, pipeline, topics
 from odradek_cli.consume import consume
 from odradek_cli.demo import demo
 from odradek_cli.dump_log import dump_log
@@ -32,6 +32,7 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(partitions.app, name="partitions")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(local.app, name="local")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("plan")(local.plan)
 app.command()(quorum)
 app.command()(produce)

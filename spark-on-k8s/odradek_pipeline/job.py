@@ -35,6 +35,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     master: str | None = None  # None: as spark-submit says
     client_rack: str = ""  # brokers of this rack are read from where they may
     status_file: str = ""
+    end_with_parent: bool = False  # a runtime that was killed leaves no driver behind
 
     @property
     def key(self) -> str:

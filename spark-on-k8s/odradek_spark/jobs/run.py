@@ -20,10 +20,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from odradek_pipeline.job import Job, SpecError
+from odradek_pipeline.status import JobStatus, QueryProgress
 from odradek_spark.config import write_json
 from odradek_spark.jobs.build import build
 from odradek_spark.jobs.guard import guard
-from odradek_spark.jobs.progress import JobStatus, QueryProgress, explain_failure, progress
+from odradek_spark.jobs.progress import explain_failure, progress
 from odradek_spark.session.files import Store
 from odradek_spark.session.start import start_session
 from odradek_spark.sinks import write
@@ -85,7 +86,10 @@ class JobRun:
             if letters is not None:
                 queries[write.DEAD_LETTER] = write.start_dead_letters(self.job, letters, at)
             self._tell(state="Running")
+            parent = os.getppid()
             while not self._stop.wait(LOOK_S) and any(q.isActive for q in queries.values()):
+                if self.job.end_with_parent and os.getppid() != parent:
+                    self.stop()
                 self._look(queries)
                 if any(q.exception() is not None for q in queries.values()):
                     break

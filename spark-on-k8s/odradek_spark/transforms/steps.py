@@ -98,7 +98,7 @@ def _run(
 
 def _function(at: str, step_at: str, step: Step, directory: Path) -> Callable[..., Any]:
     module = _module(at, step, directory)
-    found = getattr(module, step.function, None)
+    found: Callable[..., Any] | None = getattr(module, step.function, None)
     if not callable(found):
         raise SpecError(f"{step_at}.function", f"there is no function {step.function} in it")
     return found
