@@ -1,7 +1,7 @@
 """What a driver says of itself, in its status file or on its pod: how its queries go.
 
 {"pipeline": "default/page-views", "state": "Running", "pid": 4711,
- "queries": {"main": {"batch": 17, "inputRate": 512.0, "processRate": 2301.5, "batchMs": 220, "lag": {"visits": 12}, …}}}
+ "queries": {"main": {"batch": 17, "inputRate": 512.0, "batchMs": 220, "lag": {"visits": 12}, …}}}
 """
 
 from __future__ import annotations
