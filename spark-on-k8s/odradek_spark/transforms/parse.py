@@ -9,6 +9,9 @@ value under names with an underscore, and two columns for `good` and `bad` to te
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.avro.functions import from_avro
@@ -82,7 +85,11 @@ def _reason(kind: str, schema: StructType) -> Column:
     """The first thing that is wrong; null if nothing is."""
     reason = f.when(f.col(VALUE).isNull(), f.lit("the value is null"))
     if kind == "avro":
-        reason = reason.when(f.col("__parsed").isNull(), f.lit("it is not Avro of the schema"))
+        # Spark makes a row of nulls of what is not Avro; a record of nulls says as much.
+        empty = f.col("__parsed").isNull()
+        nulls = [f.col(f"__parsed.`{name}`").isNull() for name in schema.names]
+        broken = empty | reduce(and_, nulls)
+        reason = reason.when(broken, f.lit("it is not Avro of the schema"))
     else:
         broken = f.col("__parsed").isNull() | f.col(f"__parsed.{CORRUPT}").isNotNull()
         reason = reason.when(broken, f.lit(f"it is not {kind.upper()} of the schema"))

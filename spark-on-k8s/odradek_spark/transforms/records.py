@@ -6,6 +6,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.avro.functions import to_avro
+from pyspark.sql.types import BinaryType
 
 from odradek_pipeline.job import SpecError
 from odradek_pipeline.spec import TopicSink
@@ -18,10 +19,10 @@ ID_HEADER = "odradek.id"
 def to_records(frame: DataFrame, sink: TopicSink) -> DataFrame:
     """Columns that begin with an underscore are about where a record came from: not written."""
     at = "spec.sink.topic"
-    columns = [_expression(f"{at}.key", frame, sink.key).cast("binary").alias("key")]
+    columns = [_expression(f"{at}.key", frame, sink.key).alias("key")]
     columns.append(_value(frame, sink).cast("binary").alias("value"))
     if sink.id is not None:
-        identity = _expression(f"{at}.id", frame, sink.id).cast("string").cast("binary")
+        identity = _expression(f"{at}.id", frame, sink.id)
         columns.append(f.array(_header(ID_HEADER, identity)).alias("headers"))
     try:
         return frame.select(*columns)
@@ -75,11 +76,12 @@ def _header(name: str, value: Column) -> Column:
 
 
 def _expression(at: str, frame: DataFrame, text: str | None) -> Column:
+    """As bytes: binary columns as they are, all others as SQL shows them."""
     if text is None:
-        return f.lit(None)
+        return f.lit(None).cast("binary")
     try:
         found = f.expr(text)
-        frame.select(found)
+        binary = isinstance(frame.select(found).schema[0].dataType, BinaryType)
     except PySparkException as error:
         raise SpecError(at, first_line(error)) from None
-    return found
+    return found if binary else found.cast("string").cast("binary")
