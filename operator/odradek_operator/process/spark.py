@@ -61,7 +61,8 @@ SparkPipeline = create_namespaced_resource(
 SparkApplication = create_namespaced_resource(
     "sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications"
 )
-MADE = {"ServiceAccount": ServiceAccount, "Role": Role, "RoleBinding": RoleBinding,
+APPLICATION: Any = SparkApplication  # lightkube takes documents; its types do not say so
+MADE: dict[str, Any] = {"ServiceAccount": ServiceAccount, "Role": Role, "RoleBinding": RoleBinding,
         "Service": Service, "Pod": Pod, "ConfigMap": ConfigMap}  # fmt: skip
 
 PROGRESS = "odradek.dev/progress"  # of a driver's pod: what it says of its queries
@@ -113,9 +114,8 @@ class SparkWorker:
 
     def _list(self, kind: Any) -> list[dict[str, Any]] | None:
         try:
-            return [
-                plain(x) for n in self._namespaces for x in self._client.list(kind, namespace=n)
-            ]
+            found = (self._client.list(kind, namespace=name) for name in self._namespaces)
+            return [plain(one) for listed in found for one in listed]
         except ApiError as error:
             if error.status.code == NOT_FOUND:
                 return None
@@ -125,7 +125,7 @@ class SparkWorker:
 
     def _world(self) -> tuple[dict[str, Document], dict[str, dict[str, TopicStatus]]]:
         """Clusters by key, and the Topics' statuses by cluster."""
-        clusters = {key_of(one): one for one in self._list(KafkaCluster) or []}
+        clusters: dict[str, Document] = {key_of(one): one for one in self._list(KafkaCluster) or []}
         topics: dict[str, dict[str, TopicStatus]] = {}
         for one in self._list(Topic) or []:
             ref = one["spec"]["cluster"]
@@ -177,7 +177,7 @@ class SparkWorker:
         config = desired.config_map(resource, job, owner)
         made = desired.application(resource, config["metadata"]["name"], self._image, owner)
         self._apply(ConfigMap.from_dict(config), resource.namespace)
-        self._apply(SparkApplication(made), resource.namespace)
+        self._apply(APPLICATION(made), resource.namespace)
 
     def _say(
         self, document: Document, problem: Reason | None, application: Document | None
@@ -200,7 +200,7 @@ class SparkWorker:
             status,
             conditions=conditions(
                 [("Ready", ready, reason)], before.conditions, generation, time.time()
-            ),  # fmt: skip
+            ),
         )
         change = difference(document.get("status") or {}, msgspec.to_builtins(status))
         if not change:
@@ -272,7 +272,8 @@ class SparkWorker:
             )  # fmt: skip
 
     def _apply(self, made: Any, namespace: str) -> None:
-        self._client.apply(made, field_manager=MANAGER, force=True, namespace=namespace)
+        apply: Any = self._client.apply
+        apply(made, field_manager=MANAGER, force=True, namespace=namespace)
 
     def _delete(self, kind: Any, name: str, namespace: str) -> None:
         try:
