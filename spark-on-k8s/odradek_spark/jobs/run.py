@@ -26,6 +26,7 @@ from odradek_spark.jobs.build import build
 from odradek_spark.jobs.guard import guard
 from odradek_spark.jobs.progress import explain_failure, progress
 from odradek_spark.session.files import Store
+from odradek_spark.session.pod import OwnPod
 from odradek_spark.session.start import start_session
 from odradek_spark.sinks import write
 
@@ -38,6 +39,7 @@ class JobRun:
         self.job = job
         self.status = JobStatus(pipeline=job.key, state="Starting", pid=os.getpid(), since=_now())
         self._say = say
+        self._pod = OwnPod()
         self._stop = threading.Event()
 
     def stop(self, *_: Any) -> None:
@@ -120,6 +122,7 @@ class JobRun:
         self.status = JobStatus(**{**fields, **news})
         if self.job.status_file:
             write_json(Path(self.job.status_file), self.status)
+        self._pod.tell(self.status)
         self._say(self.status)
 
 
