@@ -131,6 +131,32 @@ def status(
             print(f"{key}: {one.status.field or 'failed'}: {one.status.message}")
 
 
+@app.command()
+def demo(
+    bootstrap: Annotated[
+        str, typer.Option("--bootstrap", "-b", envvar="ODRADEK_BOOTSTRAP", metavar="HOST:PORT[,…]")
+    ],
+    seconds: Annotated[float, typer.Option(help="How long visits are produced.")] = 20.0,
+    rate: Annotated[float, typer.Option(help="Visits per second.")] = 200.0,
+) -> None:
+    """Count visits in windows while they are produced, and compare the counts with the visits."""
+    import tempfile
+
+    from odradek_cli.pipeline_demo import WindowedCounts
+
+    with tempfile.TemporaryDirectory(prefix="odradek-pipeline-") as directory:
+        remarks().print("Starting Spark …")
+        with WindowedCounts(bootstrap, Path(directory), rate) as counts:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                counts.look()
+                time.sleep(LOOK_S)
+            verdict = counts.finish()
+    print(verdict)
+    if not verdict.equal:
+        raise typer.Exit(1)
+
+
 # -- parts -----------------------------------------------------------------------------------------
 
 
