@@ -34,8 +34,12 @@ def pipelines(tmp_path: Path) -> Pipelines:
 
 def manifest(directory: Path, **spec: object) -> Path:
     path = directory / "pipeline.yaml"
-    document = {"apiVersion": "odradek.dev/v1alpha1", "kind": "SparkPipeline",
-                "metadata": {"name": "copy"}, "spec": {"cluster": {"name": "main"}, **spec}}  # fmt: skip
+    document = {
+        "apiVersion": "odradek.dev/v1alpha1",
+        "kind": "SparkPipeline",
+        "metadata": {"name": "copy"},
+        "spec": {"cluster": {"name": "main"}, **spec},
+    }
     path.write_text(json.dumps(document))
     return path
 
