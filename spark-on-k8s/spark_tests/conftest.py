@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_tests.harness import RunningBroker
+from broker_tests.harness import Server, engine
 from spark_tests.pipelines import Pipelines
 
 # A test's JVM lives for a minute or two: the cheap compiler is the fast one.
@@ -32,20 +32,26 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker({"auto.create.topics.enable": "false"}) as running:
+def broker() -> Iterator[Server]:
+    """Ours, or Apache Kafka with ODRADEK_TEST_ENGINE=apache."""
+    with engine()({"auto.create.topics.enable": "false"}) as running:
         yield running
 
 
 @pytest.fixture
-def pipelines(broker: RunningBroker, tmp_path: Path) -> Pipelines:
+def pipelines(broker: Server, tmp_path: Path) -> Pipelines:
     return Pipelines(broker.bootstrap, tmp_path)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """py4j closes its sockets when it is collected, and says so as a warning."""
+    """py4j closes its sockets when it is collected, and says so as a warning.
+
+    And Spark is slow to start: on a busy machine a test may wait a minute for its session.
+    """
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             ignore = "ignore::pytest.PytestUnraisableExceptionWarning"
             item.add_marker(pytest.mark.filterwarnings(ignore))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))

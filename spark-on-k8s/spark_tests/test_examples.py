@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker_tests.harness import RunningBroker
+from broker_tests.harness import engine
 from odradek_operator.api.parse import load
 from odradek_pipeline.job import Job
 from spark_tests.pipelines import Pipelines, headers
@@ -37,7 +37,7 @@ data = _data()
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Pipelines]:
     """A broker of the example's own: topics have the names that the manifests give them."""
-    with RunningBroker({"auto.create.topics.enable": "false"}) as running:
+    with engine()({"auto.create.topics.enable": "false"}) as running:
         yield Pipelines(running.bootstrap, tmp_path)
 
 
