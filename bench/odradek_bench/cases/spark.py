@@ -1,7 +1,7 @@
 """Spark reads a topic: the same batch job against both engines, in one session.
 
 The job reads every record and reduces it to a count and a checksum, so that what is measured is
-Spark's connector and the broker; Spark itself takes most of the processor time, which is what bounds
+Spark's connector and the broker; Spark itself takes most of the processor time, and that bounds
 it. Needs pyspark (`make spark`); the session is started once and warmed up by the first round.
 """
 
