@@ -9,7 +9,12 @@ import pytest
 import yaml
 
 from odradek_operator.api.parse import load, parse
-from odradek_operator.cluster.kubernetes.spark import memory_mb, objects, submit_arguments
+from odradek_operator.cluster.kubernetes.spark import (
+    executor_template,
+    memory_mb,
+    objects,
+    submit_arguments,
+)
 from odradek_operator.desired.spark import application, config_map, job_of
 from odradek_operator.plan.spark import submission_of
 from odradek_pipeline.job import read_job
@@ -97,10 +102,13 @@ def test_a_plain_sparkapplication_of_a_user() -> None:
                              "--class", "org.example.Pi"]  # fmt: skip
     assert arguments[-2:] == ["local:///opt/pi.jar", "10"]
     for conf in ("spark.jars=a.jar,b.jar", "spark.executor.instances=7", "spark.hadoop.fs.x=y",
-                 "spark.kubernetes.executor.secretKeyRef.P=s:k",
                  "spark.driver.host=pi-driver.team.svc"):  # fmt: skip
         assert conf in arguments
-    assert [one["kind"] for one in objects(made, "s")] == ["Service", "Service", "Pod"]
+    assert [one["kind"] for one in objects(made, "s")] == [
+        "ConfigMap", "Service", "Service", "Pod"]  # fmt: skip
+    (container,) = executor_template(made)["spec"]["containers"]
+    assert container["env"] == made["spec"]["executor"]["env"]  # type: ignore[index]
+
     assert json.dumps(objects(made, "s"))
 
 

@@ -2,6 +2,7 @@
 
     ServiceAccount, Role, RoleBinding  page-views-driver   the driver makes its executors
     Pod          page-views-driver     spark-submit in client mode
+    ConfigMap    page-views-executor   the template of executors' pods
     Service      page-views-driver     headless: where executors find the driver
     Service      page-views-ui-svc     Spark's own pages, as kubeflow names it
 
@@ -12,6 +13,7 @@ sparkConf, hadoopConf, deps, driver, executor, dynamicAllocation, volumes, image
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +25,11 @@ ROLE_LABEL = "spark-role"
 SUBMISSION = "sparkoperator.k8s.io/submission-id"
 MASTER = "k8s://https://kubernetes.default.svc"
 DRIVER_PORT, BLOCKS_PORT, UI_PORT = 7078, 7079, 4040
+TEMPLATE_DIR, TEMPLATE_FILE = "/etc/odradek/executor", "pod.json"
+USER_ID = 10001
+POD_SECURITY = {"runAsNonRoot": True, "runAsUser": USER_ID, "fsGroup": USER_ID,
+                "seccompProfile": {"type": "RuntimeDefault"}}  # fmt: skip
+CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 OVERHEAD = {"Python": 0.4, "R": 0.4}  # of the JVM's memory, as Spark reckons; others 0.1
 OVERHEAD_MIN_MB = 384
 _MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
@@ -42,7 +49,8 @@ def objects(application: Application, submission: str) -> list[Object]:
     made = []
     if (spec.get("driver") or {}).get("serviceAccount", driver_name(name)) == driver_name(name):
         made += _account(application)
-    return [*made, _driver_service(application), _ui_service(application),
+    return [*made, _template_config(application), _driver_service(application),
+            _ui_service(application),
             driver_pod(application, submission)]  # fmt: skip
 
 
@@ -53,10 +61,13 @@ def driver_pod(application: Application, submission: str) -> Object:
         "restartPolicy": "Never",
         "serviceAccountName": driver.get("serviceAccount") or driver_name(name),
         "containers": [_container(application)],
-        "volumes": [*spec.get("volumes", ()), {"name": "spark-local", "emptyDir": {}}],
-        "securityContext": {"runAsNonRoot": True, "fsGroup": 10001,
-                            "seccompProfile": {"type": "RuntimeDefault"}},
-    }  # fmt: skip
+        "volumes": [
+            *spec.get("volumes", ()),
+            {"name": "spark-local", "emptyDir": {}},
+            {"name": "spark-executor", "configMap": {"name": f"{name}-executor"}},
+        ],
+        "securityContext": POD_SECURITY,
+    }
     for field in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "hostAliases",
                   "terminationGracePeriodSeconds"):  # fmt: skip
         if driver.get(field):
@@ -79,7 +90,11 @@ def _container(application: Application) -> Object:
     limits: Object = {"memory": memory}
     if driver.get("coreLimit"):
         limits["cpu"] = str(driver["coreLimit"])
-    mounts = [*driver.get("volumeMounts", ()), {"name": "spark-local", "mountPath": "/tmp/spark"}]
+    mounts = [
+        *driver.get("volumeMounts", ()),
+        {"name": "spark-local", "mountPath": "/tmp/spark"},
+        {"name": "spark-executor", "mountPath": TEMPLATE_DIR, "readOnly": True},
+    ]
     made = {
         "name": "spark-kubernetes-driver",
         "image": driver.get("image") or spec.get("image"),
@@ -102,10 +117,7 @@ def _container(application: Application) -> Object:
     }
     if driver.get("envFrom"):
         made["envFrom"] = driver["envFrom"]
-    made["securityContext"] = driver.get("securityContext") or {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    made["securityContext"] = driver.get("securityContext") or CONTAINER_SECURITY
     return made
 
 
@@ -143,7 +155,6 @@ def configuration(application: Application) -> dict[str, str]:
         "spark.kubernetes.container.image.pullPolicy": spec.get("imagePullPolicy", "IfNotPresent"),
         "spark.kubernetes.driver.pod.name": driver_name(name),
         "spark.kubernetes.executor.podNamePrefix": name,
-        f"spark.kubernetes.executor.label.{APP_LABEL}": name,
         "spark.driver.host": f"{driver_name(name)}.{namespace}.svc",
         "spark.driver.port": DRIVER_PORT,
         "spark.driver.blockManager.port": BLOCKS_PORT,
@@ -160,7 +171,7 @@ def configuration(application: Application) -> dict[str, str]:
     if spec.get("imagePullSecrets"):
         secrets = ",".join(spec["imagePullSecrets"])
         made["spark.kubernetes.container.image.pullSecrets"] = secrets
-    made |= _executor_pods(spec, executor)
+    made["spark.kubernetes.executor.podTemplateFile"] = f"{TEMPLATE_DIR}/{TEMPLATE_FILE}"
     made |= _dependencies(spec.get("deps") or {})
     if (allocation := spec.get("dynamicAllocation") or {}).get("enabled"):
         made |= _allocation(allocation)
@@ -169,27 +180,40 @@ def configuration(application: Application) -> dict[str, str]:
     return {key: str(value) for key, value in made.items()}
 
 
-def _executor_pods(spec: Mapping[str, Any], executor: Mapping[str, Any]) -> dict[str, Any]:
-    prefix = "spark.kubernetes.executor"
-    made: dict[str, Any] = {}
-    for field, key in (("labels", "label"), ("annotations", "annotation")):
-        for name, value in (executor.get(field) or {}).items():
-            made[f"{prefix}.{key}.{name}"] = value
-    for name, value in (executor.get("nodeSelector") or {}).items():
-        made[f"{prefix}.node.selector.{name}"] = value
-    for one in executor.get("env") or ():
-        if "value" in one:
-            made[f"spark.executorEnv.{one['name']}"] = one["value"]
-        elif ref := (one.get("valueFrom") or {}).get("secretKeyRef"):
-            made[f"{prefix}.secretKeyRef.{one['name']}"] = f"{ref['name']}:{ref['key']}"
-    claims = {v["name"]: v["persistentVolumeClaim"] for v in spec.get("volumes", ())
-              if "persistentVolumeClaim" in v}  # fmt: skip
-    for mount in executor.get("volumeMounts") or ():
-        if mount["name"] in claims:
-            at = f"{prefix}.volumes.persistentVolumeClaim.{mount['name']}"
-            made[f"{at}.mount.path"] = mount["mountPath"]
-            made[f"{at}.options.claimName"] = claims[mount["name"]]["claimName"]
-    return made
+def executor_template(application: Application) -> Object:
+    """What Spark lays its executors' pods over: all that its settings cannot say.
+
+    With Kubernetes' restricted Pod Security, Spark's own pods would be refused.
+    """
+    spec = application["spec"]
+    executor = spec.get("executor") or {}
+    mounts = executor.get("volumeMounts") or []
+    mounted = {mount["name"] for mount in mounts}
+    container: Object = {
+        "name": "spark-kubernetes-executor",
+        "securityContext": executor.get("securityContext") or CONTAINER_SECURITY,
+    }
+    for field in ("env", "envFrom", "volumeMounts"):
+        if executor.get(field):
+            container[field] = executor[field]
+    pod: Object = {"securityContext": POD_SECURITY, "containers": [container]}
+    if volumes := [one for one in spec.get("volumes", ()) if one["name"] in mounted]:
+        pod["volumes"] = volumes
+    for field in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        if executor.get(field):
+            pod[field] = executor[field]
+    labels = {**(executor.get("labels") or {}), APP_LABEL: application["metadata"]["name"]}
+    metadata: Object = {"labels": labels}
+    if executor.get("annotations"):
+        metadata["annotations"] = executor["annotations"]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
+
+
+def _template_config(application: Application) -> Object:
+    text = json.dumps(executor_template(application), indent=1, sort_keys=True)
+    name = f"{application['metadata']['name']}-executor"
+    made = _object(application, "v1", "ConfigMap", name, "executor")
+    return {**made, "data": {TEMPLATE_FILE: text}}
 
 
 def _dependencies(deps: Mapping[str, Any]) -> dict[str, str]:
