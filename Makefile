@@ -38,10 +38,10 @@ bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0
 	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --seeds $(SEEDS) --start $(START)
 
-bench: .venv/.bench tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
+bench: .venv/.stamp tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)"
 
-bench-smoke: .venv/.bench tools ## every benchmark once, small, one line each (a minute; no real numbers)
+bench-smoke: .venv/.stamp tools ## every benchmark once, small, one line each (a minute; no real numbers)
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
 
 check: .venv/.stamp ## lint, formatting, types and the layering of the packages
@@ -86,11 +86,6 @@ clean: ## remove the environment and all caches
 
 .venv/.stamp: requirements.lock pyproject.toml
 	@.ci/setup python
-	@touch $@
-
-.venv/.bench: .venv/.stamp bench/requirements.lock # matplotlib, for the plots
-	@uv=$$(command -v uv || echo $(BIN)/uv); \
-		"$$uv" pip install -q --python $(BIN)/python --require-hashes -r bench/requirements.lock
 	@touch $@
 
 # pyspark (430 MB to download) and the jars that it lacks; plain brokers need neither.
