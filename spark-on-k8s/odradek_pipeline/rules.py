@@ -19,7 +19,6 @@ Problems = Iterator[tuple[str, str]]  # field relative to spec, sentence
 
 FILE_FORMATS = ("text", "json", "csv", "parquet")
 TOPIC_FORMATS = ("raw", "text", "json", "csv", "avro")
-RESERVED_NAMES = {"raw", "all"}
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,23 @@ def job_of(
     )
 
 
+def unusable(spec: SparkPipelineSpec) -> str:
+    """What is right on one machine and cannot work on many; empty if it can."""
+    if spec.kubernetes.volume_claim is not None:
+        return ""
+    checkpoint = spec.checkpoint or ""
+    if spec.mode != "batch" and "://" not in checkpoint:
+        return (
+            "spec.checkpoint: driver and executors have to share it: name a claim in "
+            "spec.kubernetes.volumeClaim, or a store such as s3a://bucket/path"
+        )
+    if spec.sink.table is not None and "://" not in spec.sink.table.path:
+        return (
+            "spec.sink.table.path: without spec.kubernetes.volumeClaim it needs a store (s3a://…)"
+        )
+    return ""
+
+
 def config_map(pipeline: Resource[SparkPipelineSpec], job: Job, owner: Object) -> Object:
     text = msgspec.json.encode(job, order="deterministic").decode()
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -34,6 +34,7 @@ from odradek_operator.api.spark_pipeline import SparkPipelineStatus, TopicLag
 from odradek_operator.api.topic import TopicStatus
 from odradek_operator.apply.local_pipelines import waits_for
 from odradek_operator.cluster.kubernetes import spark as native_objects
+from odradek_operator.cluster.kubernetes.platform import contains
 from odradek_operator.desired import spark as desired
 from odradek_operator.plan.actions import Reason
 from odradek_operator.plan.spark import ENDED, Decision, Driver, decide
@@ -151,11 +152,13 @@ class SparkWorker:
             say = "; ".join(f"{p.field}: {p.message}" for p in refused.problems)
             return self._say(document, Reason("InvalidSpec", say), None)
         assert resource is not None
+        if problem := desired.unusable(resource.spec):
+            return self._say(document, Reason("InvalidSpec", problem), None)
         clusters = {key: read_status(one, KafkaClusterStatus) for key, one in world[0].items()}
         application = applications.get(resource.key)
         if application is None and (waits := waits_for(resource, clusters, world[1])):
             return self._say(document, Reason("Waiting", waits), None)
-        self._apply_application(document, resource, clusters, world[0])
+        self._apply_application(document, resource, clusters, world[0], application)
         return self._say(document, None, application)
 
     def _apply_application(
@@ -164,6 +167,7 @@ class SparkWorker:
         resource: Resource[SparkPipelineSpec],
         clusters: Mapping[str, KafkaClusterStatus],
         documents: Mapping[str, Document],
+        there: Document | None,
     ) -> None:
         """A cluster that is rolled at the moment keeps its addresses, and the pipeline its job."""
         wanted = clusters_of(resource.spec, resource.namespace)
@@ -176,8 +180,15 @@ class SparkWorker:
         job = desired.job_of(resource, addresses, _topology_key(documents, wanted))
         config = desired.config_map(resource, job, owner)
         made = desired.application(resource, config["metadata"]["name"], self._image, owner)
+        if there is not None and contains(there["spec"], made["spec"]):
+            return
         self._apply(ConfigMap.from_dict(config), resource.namespace)
         self._apply(APPLICATION(made), resource.namespace)
+        labels: Any = {desired.PIPELINE_LABEL: resource.name}
+        for old in self._client.list(ConfigMap, namespace=resource.namespace, labels=labels):
+            name = str(old.metadata.name if old.metadata else "")
+            if name.startswith(f"{resource.name}-job-") and name != config["metadata"]["name"]:
+                self._delete(ConfigMap, name, resource.namespace)  # of jobs that are no more
 
     def _say(
         self, document: Document, problem: Reason | None, application: Document | None

@@ -33,7 +33,7 @@ class Cluster:
 
     def pipeline(self, **changes: Any) -> None:
         document = yaml.safe_load(EXAMPLE.read_text())
-        document["spec"] |= changes
+        document["spec"] |= {"kubernetes": {"volumeClaim": "pipelines"}, **changes}
         self.apply(document)
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
@@ -174,6 +174,12 @@ def test_a_wrong_pipeline_says_so(cluster: Cluster) -> None:
     cluster.pipeline(steps=[{"python": "a.py", "inputs": ["nobody"]}])
     cluster.settle(2)
     assert cluster.ready().startswith("False InvalidSpec: spec.steps[0].inputs: there is no view")
+
+
+def test_a_checkpoint_has_to_be_shared(cluster: Cluster) -> None:
+    cluster.pipeline(kubernetes={})
+    cluster.settle(2)
+    assert cluster.ready().startswith("False InvalidSpec: spec.checkpoint: driver and executors")
 
 
 def test_the_api_server_refuses_two_sinks(cluster: Cluster) -> None:

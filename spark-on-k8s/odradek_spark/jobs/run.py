@@ -25,7 +25,9 @@ from odradek_spark.config import write_json
 from odradek_spark.jobs.build import build
 from odradek_spark.jobs.guard import guard
 from odradek_spark.jobs.progress import explain_failure, progress
+from odradek_spark.schemas import first_line
 from odradek_spark.session.files import Store
+from odradek_spark.session.jars import JarsMissingError
 from odradek_spark.session.pod import OwnPod
 from odradek_spark.session.start import start_session
 from odradek_spark.sinks import write
@@ -58,6 +60,12 @@ class JobRun:
         except SpecError as error:
             self._tell(state="Failed", field=error.field, message=error.message)
             return WRONG_SPEC
+        except JarsMissingError as error:
+            self._tell(state="Failed", message=str(error))
+            return WRONG_SPEC
+        except PySparkException as error:  # no Java, a setting that it does not take
+            self._tell(state="Failed", message=f"Spark did not start: {first_line(error)}")
+            return FAILED
 
     def run_in(self, spark: SparkSession) -> int:
         """In a session that is there already."""
