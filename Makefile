@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: bench bench-smoke kind-up kind-down images e2e
+.PHONY: bench bench-smoke kind-up kind-down images e2e spark test-spark
 
 BIN := .venv/bin
 JOBS ?= 2
@@ -21,10 +21,10 @@ help: ## list the targets
 run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; says what clients saw
 	@$(BIN)/odradek local demo
 
-test: .venv/.stamp tools ## run the quick test suite (minutes)
+test: .venv/.spark tools ## run the quick test suite (minutes)
 	@$(BIN)/pytest -m "not long and not kind" -n $(JOBS) --dist worksteal
 
-test-long: .venv/.stamp tools ## run the tests that take longer than the quick suite may
+test-long: .venv/.spark tools ## run the tests that take longer than the quick suite may
 	@$(BIN)/pytest -m "long and not kind"
 
 test-cluster: .venv/.stamp tools ## run all tests with 3 and 5 brokers, the long ones too
@@ -87,7 +87,12 @@ gen: .venv/.stamp ## write generated files again (a test holds them equal to the
 lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
 	@.ci/setup lock
 
-setup: .venv/.stamp tools ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars
+setup: .venv/.spark tools ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars, Spark
+
+spark: .venv/.spark ## only what pipelines need: pyspark and its Kafka connector (430 MB, once)
+
+test-spark: .venv/.spark tools ## run all tests of the pipelines, the long ones too
+	@$(BIN)/pytest spark-on-k8s/spark_tests cli/cli_tests/test_pipeline.py
 
 clean: ## remove the environment and all caches
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -96,6 +101,11 @@ clean: ## remove the environment and all caches
 
 .venv/.stamp: requirements.lock pyproject.toml
 	@.ci/setup python
+	@touch $@
+
+# pyspark (430 MB to download) and the jars that it lacks; plain brokers need neither.
+.venv/.spark: .venv/.stamp spark-on-k8s/requirements.lock spark-on-k8s/odradek_spark/session/pom.xml
+	@.ci/setup spark
 	@touch $@
 
 tools: .venv/.stamp

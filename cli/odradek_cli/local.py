@@ -104,6 +104,7 @@ def status(files: Manifests, state: State = None, as_json: AsJson = False) -> No
         print(problem)
     for key, cluster in report.clusters.items():
         _print_cluster(key, cluster)
+    _print_pipelines(report)
 
 
 @app.command()
@@ -288,6 +289,10 @@ class Screen:
         lines = [*report.problems]
         for key, cluster in report.clusters.items():
             lines += _lines(key, cluster)
+        for key, one in report.pipelines.items():
+            state = one.status.state if one.status else "Starting"
+            message = f": {one.status.message}" if one.status and one.status.message else ""
+            lines.append(f"pipeline {key}: {one.waits or state}{message}")
         if self._console.is_terminal:
             with contextlib.suppress(OSError):
                 self._live.update(_table(report, lines))
@@ -353,3 +358,10 @@ def _print_cluster(key: str, cluster: ClusterReport) -> None:
         )
     for line in (*cluster.plan, *cluster.failures):
         print(line)
+
+
+def _print_pipelines(report: Report) -> None:
+    from odradek_cli.pipeline import COLUMNS, pipeline_rows
+
+    if report.pipelines:
+        print_table(COLUMNS, [r for k, p in report.pipelines.items() for r in pipeline_rows(k, p)])

@@ -1,9 +1,9 @@
 """The operator's program: `python -m odradek_operator.main --all-namespaces`.
 
 Options also come from the environment, for a Deployment: ODRADEK_NAMESPACES (comma-separated;
-empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_APACHE_IMAGE, ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT,
-ODRADEK_LOG_LEVEL. Access to the API server is found as everywhere: the pod's service account, or
-KUBECONFIG.
+empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_APACHE_IMAGE, ODRADEK_SPARK, ODRADEK_SPARK_IMAGE,
+ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT, ODRADEK_LOG_LEVEL. Access to the API server is found as
+everywhere: the pod's service account, or KUBECONFIG.
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
                         help="where the Lease is, if there are several replicas")  # fmt: skip
     parser.add_argument("--no-nodes", action="store_true",
                         help="no right to read nodes: racks are named in the specs")  # fmt: skip
+    parser.add_argument("--spark", default=env.get("ODRADEK_SPARK") or "off",
+                        choices=("off", "native", "spark-operator"),
+                        help="pipelines: no; run by us; or by kubeflow's operator")  # fmt: skip
+    image = env.get("ODRADEK_SPARK_IMAGE") or _default_image("spark")
+    parser.add_argument("--spark-image", default=image,
+                        help="if a pipeline names none (default: %(default)s)")  # fmt: skip
     given = parser.parse_args(arguments)
     named = given.namespace
     if not named and not given.all_namespaces:
@@ -60,14 +66,16 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
         lease_namespace=given.lease_namespace,
         identity=f"{socket.gethostname()}-{os.getpid()}",
         nodes=not given.no_nodes,
+        spark=given.spark,
+        spark_image=given.spark_image,
     )
 
 
-def _default_image() -> str:
+def _default_image(name: str = "broker") -> str:
     try:
-        return f"odradek/broker:{version('odradek')}"
+        return f"odradek/{name}:{version('odradek')}"
     except PackageNotFoundError:
-        return "odradek/broker:latest"
+        return f"odradek/{name}:latest"
 
 
 async def run(options: Options) -> None:

@@ -29,7 +29,9 @@ from odradek_operator.api.base import (
 )
 from odradek_operator.api.kafka_cluster import RESERVED_SETTINGS, KafkaClusterSpec
 from odradek_operator.api.kinds import KINDS, Kind
+from odradek_operator.api.spark_pipeline import refusals
 from odradek_operator.api.topic import TopicSpec
+from odradek_pipeline.spec import SparkPipelineSpec
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = Path("-")
@@ -208,6 +210,8 @@ def _broken_rules(kind: Kind, spec: Any, old: Any, source: str, subject: str) ->
 
 def _beyond_schema(spec: Any, source: str, subject: str) -> list[Problem]:
     """What a schema cannot say: settings that are the operator's, values that are no scalars."""
+    if isinstance(spec, SparkPipelineSpec):
+        return [Problem(source, subject, field, message) for field, message in refusals(spec)]
     problems: list[Problem] = []
 
     def refuse(field: str, message: str) -> None:
