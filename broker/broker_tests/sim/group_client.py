@@ -74,7 +74,7 @@ class GroupChecker:
             )
         if offset > self.consumed[partition]:
             self._fail(
-                f"the offset of {partition} is {offset}, and {self.consumed[partition]} were consumed"
+                f"the offset of {partition} is {offset}, consumed were {self.consumed[partition]}"
             )
 
 
