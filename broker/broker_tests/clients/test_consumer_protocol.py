@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
+from confluent_kafka.admin import NewPartitions
 
 from broker_tests import harness
 from broker_tests.clients.support import Rec, admin_of, create_topic, numbered, produce
@@ -275,15 +275,24 @@ def test_javas_tool_sees_the_group(server: Server, topic: str, group: str) -> No
     assert "successful" in tool("--delete", "--group", group)
 
 
-def test_a_group_may_have_its_own_session_timeout(server: Server, group: str) -> None:
-    resource = ConfigResource(ConfigResource.Type.GROUP, group)
-    resource.add_incremental_config(
-        ConfigEntry(
-            "consumer.session.timeout.ms", "5000", incremental_operation=AlterConfigOpType.SET
-        )
-    )
-    admin = admin_of(server)
-    (answer,) = admin.incremental_alter_configs([resource]).values()
-    answer.result(10)
-    (described,) = admin.describe_configs([resource]).values()
-    assert described.result(10)["consumer.session.timeout.ms"].value == "5000"
+@pytest.mark.java
+@pytest.mark.skipif(harness.on_apache(), reason="it is about our files")
+def test_apaches_tool_reads_our_records(server: Server, topic: str, group: str) -> None:
+    """kafka-dump-log decodes every record that a group and its members leave."""
+    create_topic(server, topic, partitions=2)
+    member = Member(server, group, group_instance_id="one").subscribe(f"^{topic}.*")
+    until(shared(2, member), member)
+    classic = Member(server, group, "classic").subscribe(topic)
+    until(shared(2, member, classic), member, classic, what="both protocols")
+    for one in (classic, member):
+        one.close()
+    files = sorted(server.data_dir.glob("__consumer_offsets-*/*.log"))
+    dumped = kafka_tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files",
+        ",".join(map(str, files)),
+    ).stdout  # fmt: skip
+    lines = [line for line in dumped.splitlines() if f'"{group}"' in line]
+    assert not [line for line in lines if "rror" in line]
+    types = {line.split('"type":"')[1].split('"')[0] for line in lines if '"type":"' in line}
+    assert types >= {"3", "5", "6", "7", "8", "16"}, dumped[:2000]
+    assert any('"classicMemberMetadata":{' in line for line in lines)
