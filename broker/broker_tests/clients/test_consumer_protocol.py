@@ -6,20 +6,18 @@ Heartbeats and sessions are shortened by settings, so that a rebalance takes a s
 from __future__ import annotations
 
 import subprocess
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from broker_tests import harness
+from broker_tests.clients.members import Member, shared, until
 from broker_tests.clients.support import Rec, admin_of, create_topic, numbered, produce
 from broker_tests.harness import Server, java_command, kafka_tool
 
-DEADLINE_S = 45.0
 SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
@@ -44,70 +42,9 @@ def group() -> str:
     return f"g-{uuid.uuid4().hex[:8]}"
 
 
-class Member:
-    """A consumer in a group, with what it has read and owns."""
-
-    def __init__(self, server: Server, group: str, protocol: str = "consumer", **more: Any) -> None:
-        settings = {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": group,
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            **{name.replace("_", "."): value for name, value in more.items()},
-        }
-        if protocol == "classic":
-            settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
-        self.consumer = Consumer(settings)
-        self.read: list[tuple[int, bytes]] = []
-
-    def subscribe(self, *topics: str) -> Member:
-        self.consumer.subscribe(list(topics))
-        return self
-
-    def poll(self) -> None:
-        for message in self.consumer.consume(500, 0.05):
-            if message.error() is None:
-                self.read.append((message.partition(), message.value()))
-            elif not message.error().retriable():
-                raise KafkaException(message.error())
-
-    def owned(self) -> set[tuple[str, int]]:
-        return {(place.topic, place.partition) for place in self.consumer.assignment()}
-
-    def close(self) -> None:
-        self.consumer.close()
-
-
-def until(condition: Callable[[], bool], *members: Member, what: str = "") -> None:
-    """Polls the members until it is so."""
-    give_up = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < give_up, f"{what}: {[m.owned() for m in members]}"
-        for member in members:
-            member.poll()
-        if not members:
-            time.sleep(0.05)
-
-
 def produce_values(server: Server, topic: str, values: list[bytes], partitions: int) -> None:
     """Round robin, so that every partition has equally many."""
     produce(server, topic, [Rec(v, partition=i % partitions) for i, v in enumerate(values)])
-
-
-def exclusive(*members: Member) -> bool:
-    owned = [place for member in members for place in member.owned()]
-    return len(owned) == len(set(owned))
-
-
-def shared(count: int, *members: Member) -> Callable[[], bool]:
-    """All `count` partitions have an owner, and everybody has a fair part."""
-
-    def condition() -> bool:
-        sizes = [len(member.owned()) for member in members]
-        return sum(sizes) == count and max(sizes) - min(sizes) <= 1 and exclusive(*members)
-
-    return condition
 
 
 def test_members_share_and_hand_over(server: Server, topic: str, group: str) -> None:
