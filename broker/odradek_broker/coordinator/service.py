@@ -107,6 +107,7 @@ class CoordinatorService(Generic[S]):
         default_partitions: int,
         write_timeout_ms: float,
         codec: int = 0,
+        on_active: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.topic = topic
         self._new_shard = new_shard
@@ -116,6 +117,7 @@ class CoordinatorService(Generic[S]):
         self._default_partitions = default_partitions
         self._write_timeout_ms = write_timeout_ms
         self._codec = codec
+        self._on_active = on_active  # a shard was loaded, or leads in a newer epoch
         self._led: dict[int, _Led[S]] = {}
         self._closed = False
         # For metrics: how many loads were finished and how long the last one took.
@@ -148,6 +150,11 @@ class CoordinatorService(Generic[S]):
         for index, led in self._led.items():
             yield index, led.host.shard if led.host is not None else None
 
+    def shard(self, index: int) -> S | None:
+        """The shard of a partition, if it is led here and loaded."""
+        led = self._led.get(index)
+        return led.host.shard if led is not None and led.host is not None else None
+
     # --- deciding -----------------------------------------------------------------------------
 
     async def write(
@@ -176,14 +183,22 @@ class CoordinatorService(Generic[S]):
         """What `look` sees, once all of it is committed."""
         return await self.write(partition, lambda shard, now: Result((), look(shard, now)))
 
-    async def write_marker(self, partition: int, producer: Producer, marker: EndTxnMarker) -> None:
+    async def write_marker(
+        self,
+        partition: int,
+        producer: Producer,
+        marker: EndTxnMarker,
+        transaction_version: int = 0,
+    ) -> None:
         """End the producer's transaction in this partition; returns when that is committed."""
         led = self._active(partition)
         host = led.host
         assert host is not None
         led.partition.check_in_sync_replicas()
         now_ms = self._clock.now_ms()
-        offset = self._partitions.append_marker(led.partition, producer, marker, now_ms)
+        offset = self._partitions.append_marker(
+            led.partition, producer, marker, now_ms, transaction_version
+        )
         host.shard.replay_end_transaction(producer.id, committed=marker.commit)
         future: asyncio.Future[None] = self._loop.create_future()
         if host.appended(offset, _reply_to(future), None):
@@ -296,6 +311,7 @@ class CoordinatorService(Generic[S]):
             led.leader_epoch = partition.leader_epoch
             if led.host is not None:
                 led.host.shard.begin_epoch(partition.leader_epoch)
+                self._on_active(index)
 
     def _unload(self, index: int) -> None:
         led = self._led.pop(index, None)
@@ -385,6 +401,7 @@ class CoordinatorService(Generic[S]):
         self._settle(led, result, None, now)
         if not host.all_committed:
             led.wait_for_commit()
+        self._on_active(led.index)
 
 
 def _reply_to(future: "asyncio.Future[T]") -> Reply:

@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from odradek_broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     add_raft_voter,
     allocate_producer_ids,
     alter_configs,
@@ -24,6 +26,8 @@ from odradek_broker.handlers import (
     begin_quorum_epoch,
     broker_heartbeat,
     broker_registration,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -37,11 +41,14 @@ from odradek_broker.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
     end_quorum_epoch,
+    end_txn,
     envelope,
     fetch,
     fetch_snapshot,
@@ -55,6 +62,7 @@ from odradek_broker.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -68,6 +76,7 @@ from odradek_broker.handlers import (
     update_features,
     update_raft_voter,
     vote,
+    write_txn_markers,
 )
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.runtime.metrics import Metrics, RequestMetrics
@@ -85,6 +94,8 @@ MODULES: tuple[ModuleType, ...] = (
     begin_quorum_epoch,
     broker_heartbeat,
     broker_registration,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -129,6 +140,13 @@ MODULES: tuple[ModuleType, ...] = (
     update_features,
     update_raft_voter,
     vote,
+    write_txn_markers,
+    list_transactions,
+    end_txn,
+    describe_transactions,
+    describe_producers,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
 )
 
 # Decided by the active controller, so other brokers may forward them here (forwarding.py).

@@ -436,12 +436,10 @@ class PartitionService:
         producer: tuple[ProducerId, int],
         marker: EndTxnMarker,
         now_ms: int,
+        transaction_version: int = 0,
     ) -> Offset:
         """Queue the end of a producer's transaction; KafkaError if its epochs are too old."""
-        partition.led_here()
-        producer_id, producer_epoch = producer
-        epoch = partition.leader_epoch
-        info = partition.log.append_control(producer_id, producer_epoch, marker, epoch, now_ms)
+        info = partition.append_marker(*producer, marker, transaction_version, now_ms)
         self.mark_dirty(partition)
         return info.last_offset
 
