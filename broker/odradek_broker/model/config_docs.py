@@ -125,7 +125,7 @@ offsets.retention.check.interval.ms | How often offsets are looked through for e
 offsets.retention.minutes | How long offsets are kept that no member of their group uses.
 offsets.topic.compression.codec | Codec of records in __consumer_offsets; 0: none.
 offsets.topic.num.partitions | Partitions of __consumer_offsets, when it is made.
-offsets.topic.replication.factor | Replicas of __consumer_offsets; unset: 3, or all brokers if fewer.
+offsets.topic.replication.factor | Replicas of __consumer_offsets; unset: 3, or all if fewer.
 offsets.topic.segment.bytes | segment.bytes of __consumer_offsets, when it is made.
 preallocate | Whether a new segment's file gets its full size at once.
 process.roles | What this node is: broker, controller, or both.
@@ -153,13 +153,13 @@ socket.listen.backlog.size | Connections that may wait to be accepted.
 socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's choice.
 socket.request.max.bytes | Largest request that is accepted.
 socket.send.buffer.bytes | Send buffer of a client's socket; -1: the system's choice.
-transaction.abort.timed.out.transaction.cleanup.interval.ms | How often late transactions are aborted.
+transaction.abort.timed.out.transaction.cleanup.interval.ms | How often late ones are aborted.
 transaction.max.timeout.ms | Longest transaction timeout that a producer may ask for.
 transaction.partition.verification.enable | Whether writes ask if their transaction is open.
 transaction.remove.expired.transaction.cleanup.interval.ms | How often unused ids are looked for.
 transaction.state.log.min.isr | min.insync.replicas of __transaction_state, when it is made.
 transaction.state.log.num.partitions | Partitions of __transaction_state, when it is made.
-transaction.state.log.replication.factor | Replicas of __transaction_state; unset: 3, or all if fewer.
+transaction.state.log.replication.factor | Of __transaction_state; unset: 3, or all brokers if fewer.
 transaction.state.log.segment.bytes | segment.bytes of __transaction_state, when it is made.
 transactional.id.expiration.ms | A transactional id that was not used for this long is forgotten.
 unclean.leader.election.enable | Whether a replica that is behind may lead when no other is left.
