@@ -159,7 +159,7 @@ transaction.partition.verification.enable | Whether writes ask if their transact
 transaction.remove.expired.transaction.cleanup.interval.ms | How often unused ids are looked for.
 transaction.state.log.min.isr | min.insync.replicas of __transaction_state, when it is made.
 transaction.state.log.num.partitions | Partitions of __transaction_state, when it is made.
-transaction.state.log.replication.factor | Of __transaction_state; unset: 3, or all brokers if fewer.
+transaction.state.log.replication.factor | Of __transaction_state; unset: 3, or all if fewer.
 transaction.state.log.segment.bytes | segment.bytes of __transaction_state, when it is made.
 transactional.id.expiration.ms | A transactional id that was not used for this long is forgotten.
 unclean.leader.election.enable | Whether a replica that is behind may lead when no other is left.
