@@ -152,7 +152,8 @@ class Broker:
         self._context = self._build_context()
         self._calls = self._build_transactions()
         self._server = Server(self._context, build_handlers(self._metrics), loop)
-        self._lag = LoopLag(loop, self._clock, self._metrics)
+        session_timeout_ms = settings.int("broker.session.timeout.ms")
+        self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
         self._tasks: list[asyncio.Task[None]] = []
         self._registered = False
 

@@ -184,6 +184,11 @@ class BrokerCollector(Collector):
             "Connections accepted.",
             value=metrics.connections_accepted,
         )
+        yield CounterMetricFamily(
+            "odradek_event_loop_lag_windows_late",
+            "Times that the 99.9th percentile of the lag was more than a tenth of the session.",
+            value=metrics.loop_lag_windows_late,
+        )
         lag = HistogramMetricFamily(
             "odradek_event_loop_lag_histogram_seconds",
             "How late the event loop runs a timer.",

@@ -1,4 +1,4 @@
-"""Assignors of the coordinator: what `group.consumer.assignors` may say, and what they are called."""
+"""Assignors of the coordinator: what `group.consumer.assignors` may say, and their names."""
 
 _KAFKA = "org.apache.kafka.coordinator.group.assignor."
 
