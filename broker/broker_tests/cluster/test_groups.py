@@ -98,6 +98,8 @@ def test_the_coordinator_is_killed_while_the_group_consumes(start_cluster: Start
         producer.poll(0)
     assert producer.flush(DEADLINE_S) == 0
 
+    ends = dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
+
     def all_read_and_committed() -> bool:
         for member in members:
             assert member.failure is None, member.failure
@@ -113,7 +115,7 @@ def test_the_coordinator_is_killed_while_the_group_consumes(start_cluster: Start
 
     cluster.start([coordinator])
     cluster.wait_until(lambda: cluster.all_in_sync(OFFSETS), "in sync again", DEADLINE_S)
-    assert committed(cluster) == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
+    assert committed(cluster) == ends
     for member in members:
         member.stopping.set()
     for member in members:

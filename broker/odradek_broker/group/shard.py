@@ -108,8 +108,7 @@ class GroupShard:
             return NOTHING
         turn = self.turn(now)
         for topic in delta.deleted_topics.values():
-            if topic.name not in delta.after.topics:
-                topic_deleted(self, turn, topic.name)
+            topic_deleted(self, turn, topic.name)  # also if there is a new one of that name
         return turn.result(None, volatile=False, atomic=False)
 
     def next_deadline_ms(self) -> float:
