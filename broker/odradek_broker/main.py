@@ -37,6 +37,9 @@ from odradek_broker.controller.service import ControllerService
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.consumer.service import ConsumerGroupService
+from odradek_broker.group.lag import LogEnds
+from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.handlers import add_partitions_to_txn, write_txn_markers
@@ -223,15 +226,15 @@ class Broker:
             )
 
         questions, markers = calls("txn-verifier"), calls("txn-markers")
-        context.verifier = TransactionVerifier(questions, image)
+        context.verifier = TransactionVerifier(questions, image, self._settings)
         self._markers = MarkerSender(markers, image)
         return [questions, markers]
 
     def _build_groups(self) -> GroupService:
-        settings = self._settings
+        settings, metrics = self._settings, GroupMetrics()
         coordinator = CoordinatorService(
             OFFSETS_TOPIC,
-            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng),
+            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng, metrics),
             self._partitions,
             self._clock,
             self._loop,
@@ -239,7 +242,7 @@ class Broker:
             write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
             codec=settings.int("offsets.topic.compression.codec"),
         )
-        return GroupService(coordinator, settings)
+        return GroupService(coordinator, settings, metrics)
 
     def _build_context(self) -> BrokerContext:
         slots = self._settings.int("max.incremental.fetch.session.cache.slots")
@@ -266,6 +269,10 @@ class Broker:
                 self._settings, self._partitions, self._clock, self._loop, producer_ids.next
             ),
             groups=self._groups,
+            consumer_groups=ConsumerGroupService(self._groups.coordinator, self._settings),
+            log_ends=LogEnds(
+                self._groups, self._partitions, self._settings.listeners.inter_broker_name
+            ),
         )
 
     def _channel(self, purpose: str) -> ControllerChannel:
@@ -302,6 +309,7 @@ class Broker:
         self._lag.start()
         self._cleaner.start()
         self._tasks.append(asyncio.create_task(self._housekeeping()))
+        self._tasks.append(asyncio.create_task(self._context.log_ends.run()))
         self._readiness.done("start")
         self._announce(ports)
         await self._start_admin()

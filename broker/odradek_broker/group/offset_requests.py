@@ -38,8 +38,9 @@ def commit(shard: GroupShard, now: Moment, request: CommitRequest) -> Result[lis
     """One code per offset. KafkaError if the member may not commit at all."""
     turn = shard.turn(now)
     group = shard.groups.get(request.group_id)
+    check = None
     if group is not None:
-        group.validate_offset_commit(
+        check = group.validate_offset_commit(
             turn,
             request.member_id,
             request.group_instance_id,
@@ -54,10 +55,13 @@ def commit(shard: GroupShard, now: Moment, request: CommitRequest) -> Result[lis
         if len((metadata or "").encode()) > turn.config.offset_metadata_max_bytes:
             codes.append(ErrorCode.offset_metadata_too_large)
             continue
+        if check is not None and (code := check(shard.image, key)) is not ErrorCode.none:
+            codes.append(code)
+            continue
         value = OffsetAndMetadata(offset, leader_epoch, metadata or "", now.wall_ms, expires_ms)
         turn.records.append(offset_commit_record(request.group_id, key, value))
         codes.append(ErrorCode.none)
-    shard.offset_commits += len(turn.records)
+    turn.metrics.offset_commits += len(turn.records)
     return turn.result(codes, volatile=False)
 
 
@@ -114,5 +118,5 @@ def delete(
         codes.append(ErrorCode.none)
         if shard.offsets.get(group_id, key) or shard.offsets.is_unstable(group_id, key):
             turn.records.append(offset_tombstone(group_id, key))
-            shard.offset_deletions += 1
+            turn.metrics.offset_deletions += 1
     return turn.result(codes, volatile=False, atomic=False)

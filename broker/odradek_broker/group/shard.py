@@ -15,6 +15,7 @@ from odradek_broker.group import records
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.group import Group
+from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.offset_expiry import expire_offsets, topic_deleted
 from odradek_broker.group.offsets import OffsetTable
 from odradek_broker.group.states import GroupEvent, next_state
@@ -36,21 +37,22 @@ Due = Callable[["GroupShard", Turn, TimerKey], None]
 class GroupShard:
     """Invariant: every group that has a committed offset is in `groups`."""
 
-    def __init__(self, config: Callable[[], GroupConfig], rng: Random) -> None:
+    def __init__(
+        self,
+        config: Callable[[], GroupConfig],
+        rng: Random,
+        metrics: GroupMetrics | None = None,
+    ) -> None:
         self._config = config
         self._rng = rng
+        self._metrics = metrics or GroupMetrics()
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self.timers: Timers[TimerKey] = Timers()
         self.image: MetadataImage = EMPTY_IMAGE
-        # For metrics.
-        self.offset_commits = 0
-        self.offset_expirations = 0
-        self.offset_deletions = 0
-        self.rebalances = 0
 
     def turn(self, now: Moment) -> Turn:
-        return Turn(now, self._config(), self.timers, self._rng)
+        return Turn(now, self._config(), self.timers, self._rng, self._metrics)
 
     # --- groups -----------------------------------------------------------------------------------
 
@@ -87,7 +89,7 @@ class GroupShard:
 
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         for group_id in self.offsets.end_transaction(producer_id, committed=committed):
-            self._keep_or_forget(group_id)
+            self.keep_or_forget(group_id)
 
     def loaded(self, leader_epoch: LeaderEpoch, image: MetadataImage, now: Moment) -> Result[None]:  # noqa: ARG002
         self.image = image
@@ -135,9 +137,9 @@ class GroupShard:
         key = records.OFFSET_COMMIT_KEY.read(record.key)
         value = None if record.value is None else records.offset_of(record.value)
         self.offsets.replay(offset, producer_id, key.group, (key.topic, key.partition), value)
-        self._keep_or_forget(key.group)
+        self.keep_or_forget(key.group)
 
-    def _keep_or_forget(self, group_id: str) -> None:
+    def keep_or_forget(self, group_id: str) -> None:
         if group_id in self.groups:
             self.forget_if_unused(group_id)
         elif self.offsets.of_group(group_id):
@@ -156,7 +158,7 @@ class GroupShard:
             if isinstance(group, ClassicGroup):
                 del self.groups[group_id]
                 group.state = next_state(group.state, GroupEvent.DELETED)
-                self._keep_or_forget(group_id)
+                self.keep_or_forget(group_id)
             return
         value = records.GROUP_METADATA_VALUE.read(record.value)
         if not isinstance(group, ClassicGroup):

@@ -30,7 +30,7 @@ BROKER_CONFIGS_TEXT = """
 # Listeners and connections
 - num.io.threads                            int    8                 1.. cluster
 - background.threads                        int    10                1.. cluster
-- request.timeout.ms                        int    30000             -   ro
++ request.timeout.ms                        int    30000             -   ro
 - socket.connection.setup.timeout.ms        long   10000             -   ro
 - socket.connection.setup.timeout.max.ms    long   30000             -   ro
 + controller.listener.names                 list   ""                -   ro
@@ -257,16 +257,16 @@ BROKER_CONFIGS_TEXT = """
 + transaction.state.log.replication.factor                    short   3         1.. ro
 + transaction.state.log.num.partitions                        int     50        1.. ro
 + transaction.state.log.segment.bytes                         int     104857600 1.. ro
-- transaction.partition.verification.enable                   boolean true      -   cluster
++ transaction.partition.verification.enable                   boolean true      -   cluster
 + producer.id.expiration.ms                                   int     86400000  1.. cluster
 - producer.id.expiration.check.interval.ms                    int     600000    1.. ro
-- transactional.id.expiration.ms                              int     604800000 1.. ro
-- transaction.max.timeout.ms                                  int     900000    1.. ro
-- transaction.abort.timed.out.transaction.cleanup.interval.ms int     10000     1.. ro
-- transaction.remove.expired.transaction.cleanup.interval.ms  int     3600000   1.. ro
++ transactional.id.expiration.ms                              int     604800000 1.. ro
++ transaction.max.timeout.ms                                  int     900000    1.. ro
++ transaction.abort.timed.out.transaction.cleanup.interval.ms int     10000     1.. ro
++ transaction.remove.expired.transaction.cleanup.interval.ms  int     3600000   1.. ro
 - transaction.two.phase.commit.enable                         boolean false     -   ro
-- add.partitions.to.txn.retry.backoff.max.ms                  int     100       0.. ro
-- add.partitions.to.txn.retry.backoff.ms                      int     20        1.. ro
++ add.partitions.to.txn.retry.backoff.max.ms                  int     100       0.. ro
++ add.partitions.to.txn.retry.backoff.ms                      int     20        1.. ro
 # Quotas
 - remote.log.manager.copy.quota.window.num             int   11   1.. ro
 - remote.log.manager.copy.quota.window.size.seconds    int   1    1.. ro

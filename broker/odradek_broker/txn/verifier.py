@@ -17,6 +17,7 @@ from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import BrokerId, ProducerId, TopicPartition
+from odradek_broker.runtime.settings import Settings
 from odradek_broker.txn.channels import Batches, BrokerCalls
 from odradek_broker.wire.peer import PeerUnavailable
 from odradek_broker.wire.struct import Struct
@@ -25,9 +26,6 @@ logger = logging.getLogger(__name__)
 
 ADD_PARTITIONS_TO_TXN, VERSION = 24, 5
 TIMEOUT_MS = 30_000.0
-# Markers of the transaction before are still being written: asked again, as Kafka does
-# (add.partitions.to.txn.retry.backoff.ms and .max.ms).
-BACKOFF_SECONDS, ATTEMPTS = 0.02, 5
 
 UNKNOWN = frozenset(
     {
@@ -53,9 +51,14 @@ class _Asked(NamedTuple):
 
 
 class TransactionVerifier:
-    def __init__(self, calls: BrokerCalls, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self, calls: BrokerCalls, image: Callable[[], MetadataImage], settings: Settings
+    ) -> None:
         self._calls = calls
         self._image = image
+        # While markers of the transaction before are being written, it is asked again.
+        self._backoff_ms = settings.int("add.partitions.to.txn.retry.backoff.ms")
+        self._retry_ms = settings.int("add.partitions.to.txn.retry.backoff.max.ms")
         self._batches: Batches[_Asked] = Batches(self._request)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -75,14 +78,13 @@ class TransactionVerifier:
 
     async def verify(self, question: Question) -> ErrorCode:
         """NONE if the partition is in the transaction (by now); else the coordinator's words."""
-        code = ErrorCode.concurrent_transactions
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(BACKOFF_SECONDS)
+        waited_ms = 0
+        while True:
             code = await self._ask(question)
-            if code is not ErrorCode.concurrent_transactions:
-                break
-        return code
+            if code is not ErrorCode.concurrent_transactions or waited_ms >= self._retry_ms:
+                return code
+            await asyncio.sleep(self._backoff_ms / 1000)
+            waited_ms += self._backoff_ms
 
     async def _ask(self, question: Question) -> ErrorCode:
         topic = self._image().topics.get(TRANSACTION_TOPIC)
