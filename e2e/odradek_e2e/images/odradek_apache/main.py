@@ -68,12 +68,12 @@ class Kafka:
         return 0 if code == 128 + signal.SIGTERM else code  # a JVM that was asked to end says 143
 
     def _run(self, *words: str) -> int:
-        self._process = subprocess.Popen(
+        with subprocess.Popen(
             java(*words), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self._read(self._process)
-        return self._process.wait()
+        ) as self._process:  # fmt: skip
+            self._read(self._process)
+        return self._process.returncode
 
     def _read(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
