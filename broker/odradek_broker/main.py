@@ -37,6 +37,7 @@ from odradek_broker.controller.service import ControllerService
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.handlers import add_partitions_to_txn, write_txn_markers
@@ -227,10 +228,10 @@ class Broker:
         return [questions, markers]
 
     def _build_groups(self) -> GroupService:
-        settings = self._settings
+        settings, metrics = self._settings, GroupMetrics()
         coordinator = CoordinatorService(
             OFFSETS_TOPIC,
-            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng),
+            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng, metrics),
             self._partitions,
             self._clock,
             self._loop,
@@ -238,7 +239,7 @@ class Broker:
             write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
             codec=settings.int("offsets.topic.compression.codec"),
         )
-        return GroupService(coordinator, settings)
+        return GroupService(coordinator, settings, metrics)
 
     def _build_context(self) -> BrokerContext:
         slots = self._settings.int("max.incremental.fetch.session.cache.slots")

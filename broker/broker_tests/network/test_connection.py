@@ -49,6 +49,7 @@ class Bench:
             forwarder=None,
             producer_ids=None,
             fetch_sessions=None,
+            groups=None,
         )
         self.clients = []
         self.held = []

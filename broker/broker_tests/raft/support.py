@@ -137,6 +137,7 @@ class Node:
             forwarder=None,
             producer_ids=None,
             fetch_sessions=None,
+            groups=None,
         )
         self.server = Server(context, build_handlers(metrics), loop)
         _, port = self.server.bind(Listener(LISTENER, "127.0.0.1", 0, "PLAINTEXT"))

@@ -17,6 +17,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from odradek_broker.admin.group_metrics import group_metrics
 from odradek_broker.admin.state import Readiness
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.runtime.metrics import PHASES, Histogram
@@ -45,6 +46,7 @@ class BrokerCollector(Collector):
         yield from self._partitions()
         yield from self._broker_state()
         yield from self._cleaner()
+        yield from group_metrics(self._broker.groups)
 
     def _requests(self) -> Iterable[Metric]:
         total = CounterMetricFamily(

@@ -75,5 +75,5 @@ def delete(shard: GroupShard, now: Moment, group_id: str) -> Result[ErrorCode]:
     keys = {*shard.offsets.of_group(group_id), *shard.offsets.unstable_keys(group_id)}
     turn.records.extend(offset_tombstone(group_id, key) for key in sorted(keys))
     turn.records.extend(group.tombstones())
-    shard.offset_deletions += len(keys)
+    turn.metrics.offset_deletions += len(keys)
     return turn.result(ErrorCode.none, volatile=False, atomic=False)

@@ -295,6 +295,7 @@ class ClassicGroup:
         if self.leader not in joined:
             self.leader = joined[0]
         self.generation += 1
+        turn.metrics.completed_rebalances += 1
         self.state = next_state(self.state, GroupEvent.ALL_JOINED)
         self.protocol = self.select_protocol()
         self.pending_sync = set(joined)

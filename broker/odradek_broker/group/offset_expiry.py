@@ -22,7 +22,7 @@ def expire_offsets(shard: "GroupShard", turn: Turn) -> None:
                 continue  # a transaction is about to commit it
             if group.offset_expires_at_ms(key, value, retention_ms) <= turn.now.wall_ms:
                 turn.records.append(offset_tombstone(group_id, key))
-                shard.offset_expirations += 1
+                turn.metrics.offset_expirations += 1
                 left -= 1
         if left == 0 and group.is_empty and not shard.offsets.has_pending(group_id):
             if isinstance(group, ClassicGroup) and group.pending:
@@ -38,4 +38,4 @@ def topic_deleted(shard: "GroupShard", turn: Turn, topic: str) -> None:
         for key in sorted(keys):
             if key[0] == topic:
                 turn.records.append(offset_tombstone(group_id, key))
-                shard.offset_deletions += 1
+                turn.metrics.offset_deletions += 1

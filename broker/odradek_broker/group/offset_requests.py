@@ -57,7 +57,7 @@ def commit(shard: GroupShard, now: Moment, request: CommitRequest) -> Result[lis
         value = OffsetAndMetadata(offset, leader_epoch, metadata or "", now.wall_ms, expires_ms)
         turn.records.append(offset_commit_record(request.group_id, key, value))
         codes.append(ErrorCode.none)
-    shard.offset_commits += len(turn.records)
+    turn.metrics.offset_commits += len(turn.records)
     return turn.result(codes, volatile=False)
 
 
@@ -114,5 +114,5 @@ def delete(
         codes.append(ErrorCode.none)
         if shard.offsets.get(group_id, key) or shard.offsets.is_unstable(group_id, key):
             turn.records.append(offset_tombstone(group_id, key))
-            shard.offset_deletions += 1
+            turn.metrics.offset_deletions += 1
     return turn.result(codes, volatile=False, atomic=False)

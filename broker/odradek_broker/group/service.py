@@ -7,12 +7,13 @@ refused, and waits as long as `coordinator/service.py` does.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from odradek_broker.coordinator.result import Moment, Producer, Result, Ticket
+from odradek_broker.coordinator.result import Moment, Producer
 from odradek_broker.coordinator.service import CoordinatorService
-from odradek_broker.group import admin, classic_sync, offset_requests
-from odradek_broker.group.classic_group import ClassicGroup, join_error
-from odradek_broker.group.classic_join import Join, join
+from odradek_broker.group import admin, offset_requests
+from odradek_broker.group.classic_join import Join
+from odradek_broker.group.classic_requests import heartbeat, join_group, leave_group, sync_group
 from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.offset_requests import CommitRequest, FetchedOffset
 from odradek_broker.group.records import Key
 from odradek_broker.group.shard import GroupShard
@@ -24,8 +25,14 @@ T = TypeVar("T")
 
 
 class GroupService:
-    def __init__(self, coordinator: CoordinatorService[GroupShard], settings: Settings) -> None:
+    def __init__(
+        self,
+        coordinator: CoordinatorService[GroupShard],
+        settings: Settings,
+        metrics: GroupMetrics,
+    ) -> None:
         self.coordinator = coordinator
+        self.metrics = metrics
         self._settings = settings
 
     def shards(self) -> Iterator[GroupShard]:
@@ -41,78 +48,30 @@ class GroupService:
         if not low <= request.session_timeout_ms <= high:
             raise KafkaError(ErrorCode.invalid_session_timeout)
 
-        def decide(shard: GroupShard, now: Moment) -> Result[Struct]:
-            group = shard.groups.get(request.group_id)
-            if group is None:
-                if request.member_id:
-                    error = join_error(request.member_id, ErrorCode.unknown_member_id)
-                    return Result((), error)
-                group = shard.groups[request.group_id] = ClassicGroup(request.group_id)
-            if not isinstance(group, ClassicGroup):
-                error = join_error(request.member_id, ErrorCode.inconsistent_group_protocol)
-                return Result((), error)
-            turn = shard.turn(now)
-            answer = join(group, turn, request)
-            shard.forget_if_unused(request.group_id)
-            return turn.result(answer, volatile=True)
-
-        partition = self.coordinator.partition_of(request.group_id)
-        return await self.coordinator.write(partition, decide, parks=True)
+        return await self._write(
+            request.group_id, lambda shard, now: join_group(shard, now, request), parks=True
+        )
 
     async def sync(self, request: Struct) -> Struct:
         _check_group_id(request.group_id)
-        assignments = {one.member_id: one.assignment for one in request.assignments}
-
-        def decide(shard: GroupShard, now: Moment) -> Result[Struct]:
-            group = shard.classic(request.group_id, unknown=ErrorCode.unknown_member_id)
-            turn = shard.turn(now)
-            answer: Struct | Ticket = classic_sync.sync(
-                group,
-                turn,
-                request.member_id,
-                request.group_instance_id,
-                request.generation_id,
-                request.protocol_type,
-                request.protocol_name,
-                assignments,
-            )
-            return turn.result(answer, volatile=False)
-
-        partition = self.coordinator.partition_of(request.group_id)
-        return await self.coordinator.write(partition, decide, parks=True)
+        return await self._write(
+            request.group_id, lambda shard, now: sync_group(shard, now, request), parks=True
+        )
 
     async def heartbeat(self, request: Struct) -> ErrorCode:
         _check_group_id(request.group_id)
-
-        def decide(shard: GroupShard, now: Moment) -> Result[ErrorCode]:
-            group = shard.classic(request.group_id, unknown=ErrorCode.unknown_member_id)
-            turn = shard.turn(now)
-            error = classic_sync.heartbeat(
-                group, turn, request.member_id, request.group_instance_id, request.generation_id
-            )
-            return turn.result(error, volatile=True)
-
-        return await self._write(request.group_id, decide)
+        return await self._write(
+            request.group_id, lambda shard, now: heartbeat(shard, now, request)
+        )
 
     async def leave(
         self, group_id: str, members: Sequence[tuple[str, str | None]]
     ) -> list[ErrorCode]:
         """`members` are member ids and instance ids; a code for each."""
         _check_group_id(group_id)
-
-        def decide(shard: GroupShard, now: Moment) -> Result[list[ErrorCode]]:
-            group = shard.groups.get(group_id)
-            if not isinstance(group, ClassicGroup):
-                return Result((), [ErrorCode.unknown_member_id] * len(members))
-            turn = shard.turn(now)
-            codes = [
-                classic_sync.leave(group, turn, member_id, instance_id)
-                for member_id, instance_id in members
-            ]
-            shard.forget_if_unused(group_id)
-            return turn.result(codes, volatile=True)
-
-        return await self._write(group_id, decide)
+        return await self._write(
+            group_id, lambda shard, now: leave_group(shard, now, group_id, members)
+        )
 
     # --- offsets --------------------------------------------------------------------------------
 
@@ -185,9 +144,11 @@ class GroupService:
         group_id: str,
         decide: "offset_requests.Decide[T]",
         producer: Producer | None = None,
+        *,
+        parks: bool = False,
     ) -> T:
         partition = self.coordinator.partition_of(group_id)
-        return await self.coordinator.write(partition, decide, producer=producer)
+        return await self.coordinator.write(partition, decide, producer=producer, parks=parks)
 
 
 def _check_group_id(group_id: str) -> None:

@@ -15,6 +15,7 @@ from odradek_broker.group import records
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.group import Group
+from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.offset_expiry import expire_offsets, topic_deleted
 from odradek_broker.group.offsets import OffsetTable
 from odradek_broker.group.states import GroupEvent, next_state
@@ -36,21 +37,22 @@ Due = Callable[["GroupShard", Turn, TimerKey], None]
 class GroupShard:
     """Invariant: every group that has a committed offset is in `groups`."""
 
-    def __init__(self, config: Callable[[], GroupConfig], rng: Random) -> None:
+    def __init__(
+        self,
+        config: Callable[[], GroupConfig],
+        rng: Random,
+        metrics: GroupMetrics | None = None,
+    ) -> None:
         self._config = config
         self._rng = rng
+        self._metrics = metrics or GroupMetrics()
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self.timers: Timers[TimerKey] = Timers()
         self.image: MetadataImage = EMPTY_IMAGE
-        # For metrics.
-        self.offset_commits = 0
-        self.offset_expirations = 0
-        self.offset_deletions = 0
-        self.rebalances = 0
 
     def turn(self, now: Moment) -> Turn:
-        return Turn(now, self._config(), self.timers, self._rng)
+        return Turn(now, self._config(), self.timers, self._rng, self._metrics)
 
     # --- groups -----------------------------------------------------------------------------------
 

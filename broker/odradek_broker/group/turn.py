@@ -13,6 +13,7 @@ from odradek_broker.coordinator.result import (
 )
 from odradek_broker.coordinator.timers import Timers
 from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.metrics import GroupMetrics
 
 T = TypeVar("T")
 
@@ -23,11 +24,17 @@ TimerKey = tuple[str, ...]
 class Turn:
     """Collects records and answers; `result` makes the Result of them."""
 
-    __slots__ = ("answers", "config", "now", "records", "rng", "timers")
+    __slots__ = ("answers", "config", "metrics", "now", "records", "rng", "timers")
 
     def __init__(
-        self, now: Moment, config: GroupConfig, timers: Timers[TimerKey], rng: Random
+        self,
+        now: Moment,
+        config: GroupConfig,
+        timers: Timers[TimerKey],
+        rng: Random,
+        metrics: GroupMetrics,
     ) -> None:
+        self.metrics = metrics
         self.now = now
         self.config = config
         self.timers = timers
