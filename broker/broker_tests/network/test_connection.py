@@ -50,6 +50,7 @@ class Bench:
             producer_ids=None,
             fetch_sessions=None,
             groups=None,
+            transactions=None,
         )
         self.clients = []
         self.held = []

@@ -138,6 +138,7 @@ class Node:
             producer_ids=None,
             fetch_sessions=None,
             groups=None,
+            transactions=None,
         )
         self.server = Server(context, build_handlers(metrics), loop)
         _, port = self.server.bind(Listener(LISTENER, "127.0.0.1", 0, "PLAINTEXT"))
