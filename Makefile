@@ -1,11 +1,11 @@
-# Two commands start everything: `make run` shows the broker at work, `make test` proves it.
+# Two commands start everything: `make run` shows a cluster at work, `make test` proves it.
 # Each target does its own set-up; the second time that takes no time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: bench bench-smoke
+.PHONY: bench bench-smoke kind-up kind-down images e2e spark test-spark
 
 BIN := .venv/bin
 JOBS ?= 2
@@ -13,18 +13,19 @@ SEEDS ?= 1000
 TOPICS ?= 1000
 START ?= 0
 CASE ?=
+STORY ?=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/.stamp ## start a broker, produce and consume with a real client, show what happened
-	@$(BIN)/odradek demo
+run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; says what clients saw
+	@$(BIN)/odradek local demo
 
-test: .venv/.stamp tools ## run the quick test suite (minutes)
-	@$(BIN)/pytest -m "not long" -n $(JOBS) --dist worksteal
+test: .venv/.spark tools ## run the quick test suite (minutes)
+	@$(BIN)/pytest -m "not long and not kind" -n $(JOBS) --dist worksteal
 
-test-long: .venv/.stamp tools ## run the tests that take longer than the quick suite may
-	@$(BIN)/pytest -m long
+test-long: .venv/.spark tools ## run the tests that take longer than the quick suite may
+	@$(BIN)/pytest -m "long and not kind"
 
 test-cluster: .venv/.stamp tools ## run all tests with 3 and 5 brokers, the long ones too
 	@$(BIN)/pytest -s broker/broker_tests/cluster cli/cli_tests/test_cluster.py
@@ -38,11 +39,25 @@ bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0
 	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --seeds $(SEEDS) --start $(START)
 
-bench: .venv/.bench tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
+bench: .venv/.stamp tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)"
 
-bench-smoke: .venv/.bench tools ## every benchmark once, small, one line each (a minute; no real numbers)
+bench-smoke: .venv/.stamp tools ## every benchmark once, small, one line each (a minute; no real numbers)
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
+
+kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
+	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind up
+
+kind-down: .venv/.stamp ## remove it, and all that it changed on this machine
+	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind down
+
+images: .venv/.stamp ## build the container images: docs/images.md
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build
+
+e2e: .venv/.stamp kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build | xargs env PYTHONPATH=e2e \
+		$(BIN)/python -m odradek_e2e.kind load
+	@$(BIN)/pytest -m kind e2e/e2e_tests/kind -k "$(STORY)"
 
 check: .venv/.stamp ## lint, formatting, types and the layering of the packages
 	@$(BIN)/ruff check .
@@ -72,7 +87,12 @@ gen: .venv/.stamp ## write generated files again (a test holds them equal to the
 lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
 	@.ci/setup lock
 
-setup: .venv/.stamp tools ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars
+setup: .venv/.spark tools ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars, Spark
+
+spark: .venv/.spark ## only what pipelines need: pyspark and its Kafka connector (430 MB, once)
+
+test-spark: .venv/.spark tools ## run all tests of the pipelines, the long ones too
+	@$(BIN)/pytest spark-on-k8s/spark_tests cli/cli_tests/test_pipeline.py
 
 clean: ## remove the environment and all caches
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -83,9 +103,9 @@ clean: ## remove the environment and all caches
 	@.ci/setup python
 	@touch $@
 
-.venv/.bench: .venv/.stamp bench/requirements.lock # matplotlib, for the plots
-	@uv=$$(command -v uv || echo $(BIN)/uv); \
-		"$$uv" pip install -q --python $(BIN)/python --require-hashes -r bench/requirements.lock
+# pyspark (430 MB to download) and the jars that it lacks; plain brokers need neither.
+.venv/.spark: .venv/.stamp spark-on-k8s/requirements.lock spark-on-k8s/odradek_spark/session/pom.xml
+	@.ci/setup spark
 	@touch $@
 
 tools: .venv/.stamp

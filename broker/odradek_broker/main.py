@@ -37,6 +37,8 @@ from odradek_broker.controller.service import ControllerService
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.consumer.service import ConsumerGroupService
+from odradek_broker.group.lag import LogEnds
 from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
@@ -150,7 +152,8 @@ class Broker:
         self._context = self._build_context()
         self._calls = self._build_transactions()
         self._server = Server(self._context, build_handlers(self._metrics), loop)
-        self._lag = LoopLag(loop, self._clock, self._metrics)
+        session_timeout_ms = settings.int("broker.session.timeout.ms")
+        self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
         self._tasks: list[asyncio.Task[None]] = []
         self._registered = False
 
@@ -266,6 +269,10 @@ class Broker:
                 self._settings, self._partitions, self._clock, self._loop, producer_ids.next
             ),
             groups=self._groups,
+            consumer_groups=ConsumerGroupService(self._groups.coordinator, self._settings),
+            log_ends=LogEnds(
+                self._groups, self._partitions, self._settings.listeners.inter_broker_name
+            ),
         )
 
     def _channel(self, purpose: str) -> ControllerChannel:
@@ -302,6 +309,7 @@ class Broker:
         self._lag.start()
         self._cleaner.start()
         self._tasks.append(asyncio.create_task(self._housekeeping()))
+        self._tasks.append(asyncio.create_task(self._context.log_ends.run()))
         self._readiness.done("start")
         self._announce(ports)
         await self._start_admin()

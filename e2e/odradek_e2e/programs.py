@@ -22,6 +22,9 @@ from pathlib import Path
 
 KUBERNETES = "v1.34.3"
 ETCD = "v3.6.5"
+COREDNS = "v1.13.1"  # kubeadm 1.34 asks for 1.12.1, which does not compile with client-go 0.34
+PAUSE = "3.10.1"
+LOCAL_PATH = "v0.0.30"
 KIND = "v0.30.0"
 HELM = "v3.19.0"
 
@@ -36,11 +39,17 @@ class ProgramsMissingError(Exception):
 class Source:
     """Where a program comes from. `package` is what is built; `main` is Go text instead of it."""
 
-    module: str
+    module: str  # empty: `main` needs none
     version: str
     package: str = ""
     main: str = ""
+    with_modules: tuple[str, ...] = ()  # "module version": required in this version
     version_variables: tuple[str, ...] = ()  # set to `version` by the linker
+
+
+def _published(kubernetes: str) -> str:
+    """The version of the staging modules: v1.34.3 → v0.34.3."""
+    return "v0." + kubernetes.removeprefix("v1.")
 
 
 def _kubernetes(command: str) -> Source:
@@ -52,6 +61,37 @@ def _kubernetes(command: str) -> Source:
         version_variables=tuple(f"{name}.gitVersion" for name in variables),
     )
 
+
+# Those of kubeadm's Corefile, and what helps to look into a cluster. All of them would pull in the
+# libraries of three clouds.
+COREDNS_PLUGINS = (
+    "bind", "cache", "cancel", "debug", "errors", "forward", "health", "hosts", "kubernetes",
+    "loadbalance", "log", "loop", "metrics", "ready", "reload", "whoami",
+)  # fmt: skip
+
+# What holds a pod's namespaces while its containers come and go; it also buries their orphans.
+PAUSE_MAIN = """
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGINT, syscall.SIGTERM)
+	for got := range signals {
+		if got != syscall.SIGCHLD {
+			return
+		}
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+}
+"""
 
 SOURCES = {
     "etcd": Source(
@@ -68,6 +108,25 @@ SOURCES = {
     "kubelet": _kubernetes("kubelet"),
     "kubeadm": _kubernetes("kubeadm"),
     "kube-proxy": _kubernetes("kube-proxy"),
+    "coredns": Source(
+        "github.com/coredns/coredns",
+        COREDNS,
+        main="import (\n"
+        + "".join(f'_ "github.com/coredns/coredns/plugin/{name}"\n' for name in COREDNS_PLUGINS)
+        + '"github.com/coredns/coredns/coremain"\n)\nfunc main() { coremain.Run() }\n',
+        # Those of Kubernetes, so that the build cache is shared.
+        with_modules=tuple(
+            f"k8s.io/{name} {_published(KUBERNETES)}"
+            for name in ("api", "apimachinery", "client-go")
+        ),
+    ),
+    "local-path-provisioner": Source(
+        "github.com/rancher/local-path-provisioner",
+        LOCAL_PATH,
+        "github.com/rancher/local-path-provisioner",
+        version_variables=("main.VERSION",),
+    ),
+    "pause": Source("", PAUSE, main=PAUSE_MAIN),
     "kind": Source("sigs.k8s.io/kind", KIND, "sigs.k8s.io/kind"),
     "helm": Source(
         "helm.sh/helm/v3",
@@ -103,12 +162,9 @@ def program(name: str) -> Path:
 def _build(name: str, source: Source, target: Path) -> None:
     print(f"Building {name} {source.version} from its Go module, once …", file=sys.stderr)
     began = time.monotonic()
-    work = target.parent / "build" / source.module.replace("/", "_")
+    work = target.parent / "build" / (source.module.replace("/", "_") or name)
     work.mkdir(parents=True, exist_ok=True)
-    downloaded = json.loads(
-        _go(work, "mod", "download", "-json", f"{source.module}@{source.version}")
-    )
-    (work / "go.mod").write_text(_go_mod(work, source, Path(downloaded["GoMod"])))
+    (work / "go.mod").write_text(_go_mod(work, source) if source.module else "module build\n")
     if source.main:
         (work / "main.go").write_text(f"package main\n{source.main}")
     else:
@@ -133,16 +189,28 @@ def _build(name: str, source: Source, target: Path) -> None:
     print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
 
 
-def _go_mod(work: Path, source: Source, original: Path) -> str:
+def module_dir(module: str, version: str) -> Path:
+    """Where Go keeps the files of a module, which it downloads first if need be."""
+    return Path(_downloaded(cache_dir(), module, version)["Dir"])
+
+
+def _downloaded(work: Path, module: str, version: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(_go(work, "mod", "download", "-json", f"{module}@{version}"))
+    return found
+
+
+def _go_mod(work: Path, source: Source) -> str:
     """A module that requires the source, with the source's replacements, which Go ignores else.
 
     Kubernetes replaces its staging modules by local paths; they are published as v0.x as well.
     """
-    described = json.loads(_go(work, "mod", "edit", "-json", str(original)))
+    original = _downloaded(work, source.module, source.version)["GoMod"]
+    described = json.loads(_go(work, "mod", "edit", "-json", original))
     lines = ["module build", f"go {described['Go']}"]
     lines += [f"godebug {one['Key']}={one['Value']}" for one in described.get("Godebug") or []]
     lines.append(f"require {source.module} {source.version}")
-    published = "v0." + source.version.removeprefix("v1.")
+    lines += [f"require {one}" for one in source.with_modules]
+    published = _published(source.version)
     for replace in described.get("Replace") or []:
         old, new = replace["Old"], replace["New"]
         if new.get("Version"):

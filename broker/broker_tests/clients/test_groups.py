@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from confluent_kafka import (
 from kafka import KafkaConsumer
 
 from broker_tests import harness
+from broker_tests.admin.test_admin_server import get
 from broker_tests.clients.support import (
     DEADLINE_S,
     Rec,
@@ -266,6 +266,11 @@ def test_admin_sees_groups_and_deletes_them(broker: Server, topic: str, group: s
     assert described.state is ConsumerGroupState.STABLE
     assert [one.client_id for one in described.members] == ["me"]
     assert len(described.members[0].assignment.topic_partitions) == PARTITIONS
+    if not harness.on_apache():
+        text = get(broker, "/metrics")[1]
+        assert f'kafka_consumergroup_members{{consumergroup="{group}"}} 1.0' in text
+        assert "kafka_coordinator_group_groupmetadatamanager_numgroupsstable" in text
+        assert "kafka_server_group_coordinator_metrics_offset_commit_count" in text
     with pytest.raises(KafkaException) as caught:
         admin.delete_consumer_groups([group])[group].result(DEADLINE_S)
     assert caught.value.args[0].name() == "NON_EMPTY_GROUP"
@@ -299,10 +304,8 @@ def test_offsets_and_generation_survive_kill_9(
         pytest.skip("a matter of our own log")
     broker.kill()
     broker.start()
-    stop = threading.Event()
     produce(broker, topic, [b"after"])
     assert read(member, 1) == [b"after"]
     member.commit(asynchronous=False)
     assert committed(member, topic)[0] == 51
-    stop.set()
     member.close()

@@ -1,4 +1,4 @@
-"""Groups with Apache Kafka's own tools: console consumer, kafka-consumer-groups, dump-log."""
+"""Groups with Apache Kafka's own tools: console consumer, kafka-consumer-groups."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import re
 import pytest
 
 from broker_tests.clients.support import create_topic, numbered, produce
-from broker_tests.harness import Server, kafka_tool, on_apache
+from broker_tests.harness import Server, kafka_tool
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-DUMP = "kafka.tools.DumpLogSegments"
 TOOL_S = 120.0
 
 
@@ -26,7 +25,7 @@ def groups(broker: Server, *args: str, check: bool = True) -> str:
 
 def test_the_console_consumer_and_the_groups_script(broker: Server, topic: str) -> None:
     """1. The console consumer reads all in a group. 2. list, describe. 3. reset and read again.
-    4. delete an offset, delete the group. 5. The dump of __consumer_offsets shows it."""
+    4. delete an offset, delete the group."""
     values = numbered(20)
     create_topic(broker, topic)
     produce(broker, topic, values)
@@ -51,8 +50,6 @@ def test_the_console_consumer_and_the_groups_script(broker: Server, topic: str) 
     groups(broker, *reset, "--execute")
     assert _offset(groups(broker, "--describe", "--group", group), topic) == ("5", "20", "15")
 
-    if not on_apache():
-        _dump_shows(broker, group, topic)
     answer = groups(broker, "--delete-offsets", "--group", group, "--topic", topic)
     assert "Successful" in answer
     assert group in groups(broker, "--delete", "--group", group)
@@ -64,18 +61,3 @@ def _offset(described: str, topic: str) -> tuple[str, ...]:
     found = re.search(rf"{topic}\s+0\s+(\S+)\s+(\S+)\s+(\S+)", described)
     assert found, described
     return found.groups()
-
-
-def _dump_shows(broker: Server, group: str, topic: str) -> None:
-    """Kafka's own decoder reads our records."""
-    (log,) = [
-        path
-        for path in broker.data_dir.glob("__consumer_offsets-*/*.log")
-        if group.encode() in path.read_bytes()
-    ]
-    done = kafka_tool(DUMP, "--offsets-decoder", "--files", str(log), timeout_s=TOOL_S)
-    text = done.stdout.replace("\\", "").replace(" ", "")
-    assert f'"group":"{group}"' in text, done.stdout
-    assert f'"topic":"{topic}"' in text
-    assert '"offset":5' in text
-    assert '"protocolType":"consumer"' in text

@@ -21,6 +21,7 @@ from odradek_broker.coordinator.result import (
 from odradek_broker.coordinator.timers import Timers
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.errors import DecodeError
+from odradek_broker.wire.record_batch import OFFSET
 from odradek_broker.wire.struct import Struct
 
 NOW = Moment(0.0, 1_700_000_000_000)
@@ -142,6 +143,7 @@ class MemoryLog:
         if self.error:
             raise self.error
         ((header, _),) = batches_of(bytes(batch))
+        OFFSET.pack_into(batch, 0, self.end)
         self.batches.append(bytes(batch))
         self.end += header.record_count
         return self.end - 1

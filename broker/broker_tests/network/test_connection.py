@@ -50,6 +50,8 @@ class Bench:
             producer_ids=None,
             fetch_sessions=None,
             groups=None,
+            consumer_groups=None,
+            log_ends=None,
             transactions=None,
         )
         self.clients = []

@@ -138,6 +138,8 @@ class Node:
             producer_ids=None,
             fetch_sessions=None,
             groups=None,
+            consumer_groups=None,
+            log_ends=None,
             transactions=None,
         )
         self.server = Server(context, build_handlers(metrics), loop)

@@ -6,6 +6,8 @@ from odradek_broker.coordinator.result import Moment, Result
 from odradek_broker.group import classic_sync
 from odradek_broker.group.classic_group import ClassicGroup, join_error
 from odradek_broker.group.classic_join import Join, join
+from odradek_broker.group.consumer import requests as consumer_requests
+from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.wire.struct import Struct
@@ -18,9 +20,9 @@ def join_group(shard: GroupShard, now: Moment, request: Join) -> Result[Struct]:
         if request.member_id:
             return Result((), join_error(request.member_id, ErrorCode.unknown_member_id))
         group = shard.groups[request.group_id] = ClassicGroup(request.group_id)
-    if not isinstance(group, ClassicGroup):
-        error = join_error(request.member_id, ErrorCode.inconsistent_group_protocol)
-        return Result((), error)
+    if isinstance(group, ConsumerGroup):
+        return consumer_requests.classic_join(shard, now, group, request)
+    assert isinstance(group, ClassicGroup)
     turn = shard.turn(now)
     answer = join(group, turn, request)
     shard.forget_if_unused(request.group_id)
@@ -29,6 +31,9 @@ def join_group(shard: GroupShard, now: Moment, request: Join) -> Result[Struct]:
 
 def sync_group(shard: GroupShard, now: Moment, request: Struct) -> Result[Struct]:
     """Raises KafkaError if the member has no business here."""
+    consumers = shard.groups.get(request.group_id)
+    if isinstance(consumers, ConsumerGroup):
+        return consumer_requests.classic_sync(shard, now, consumers, request)
     group = shard.classic(request.group_id, unknown=ErrorCode.unknown_member_id)
     turn = shard.turn(now)
     answer = classic_sync.sync(
@@ -46,6 +51,9 @@ def sync_group(shard: GroupShard, now: Moment, request: Struct) -> Result[Struct
 
 def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> Result[ErrorCode]:
     """Raises KafkaError if it is no member."""
+    consumers = shard.groups.get(request.group_id)
+    if isinstance(consumers, ConsumerGroup):
+        return consumer_requests.classic_heartbeat(shard, now, consumers, request)
     group = shard.classic(request.group_id, unknown=ErrorCode.unknown_member_id)
     turn = shard.turn(now)
     error = classic_sync.heartbeat(
@@ -59,6 +67,8 @@ def leave_group(
 ) -> Result[list[ErrorCode]]:
     """`members` are member ids and instance ids; a code for each."""
     group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return consumer_requests.classic_leave(shard, now, group, list(members))
     if not isinstance(group, ClassicGroup):
         return Result((), [ErrorCode.unknown_member_id] * len(members))
     turn = shard.turn(now)

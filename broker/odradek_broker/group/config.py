@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from odradek_broker.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
 from odradek_broker.runtime.settings import Settings
 
 # A joining member that does not come back with its id in this time is forgotten, and one that
@@ -19,6 +20,7 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 10080 * MS_PER_MINUTE
     offsets_retention_check_ms: int = 600_000
+    consumer: ConsumerGroupConfig = ConsumerGroupConfig()  # noqa: RUF009  (it is frozen)
 
     @classmethod
     def of(cls, settings: Settings) -> "GroupConfig":
@@ -30,4 +32,16 @@ class GroupConfig:
             offset_metadata_max_bytes=settings.int("offset.metadata.max.bytes"),
             offsets_retention_ms=settings.int("offsets.retention.minutes") * MS_PER_MINUTE,
             offsets_retention_check_ms=settings.int("offsets.retention.check.interval.ms"),
+            consumer=ConsumerGroupConfig(
+                session_timeout_ms=settings.int("group.consumer.session.timeout.ms"),
+                heartbeat_interval_ms=settings.int("group.consumer.heartbeat.interval.ms"),
+                max_size=settings.int("group.consumer.max.size"),
+                classic_max_size=settings.int("group.max.size"),
+                assignors=tuple(settings.list("group.consumer.assignors")),
+                assignment_interval_ms=settings.int("group.consumer.assignment.interval.ms"),
+                regex_refresh_interval_ms=settings.int("group.consumer.regex.refresh.interval.ms"),
+                migration_policy=MigrationPolicy(
+                    settings.str("group.consumer.migration.policy").lower()
+                ),
+            ),
         )

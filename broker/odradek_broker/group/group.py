@@ -1,10 +1,13 @@
 """What the shard asks of a group of whatever kind. A new kind implements this and plugs in."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from odradek_broker.coordinator.result import CoordinatorRecord
 from odradek_broker.group.records import Key, OffsetAndMetadata
 from odradek_broker.group.turn import Turn
+from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.model.errors import ErrorCode
 
 
 class Group(Protocol):
@@ -34,8 +37,9 @@ class Group(Protocol):
         generation: int,
         *,
         transactional: bool,
-    ) -> None:
-        """Raises KafkaError unless this member may commit now; counts as a sign of life."""
+    ) -> Callable[[MetadataImage, Key], ErrorCode] | None:
+        """Raises KafkaError unless this member may commit now; counts as a sign of life. May give
+        a function that decides for each partition."""
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Raises KafkaError unless this member (if one is named) may read offsets."""

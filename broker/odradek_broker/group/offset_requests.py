@@ -38,8 +38,9 @@ def commit(shard: GroupShard, now: Moment, request: CommitRequest) -> Result[lis
     """One code per offset. KafkaError if the member may not commit at all."""
     turn = shard.turn(now)
     group = shard.groups.get(request.group_id)
+    check = None
     if group is not None:
-        group.validate_offset_commit(
+        check = group.validate_offset_commit(
             turn,
             request.member_id,
             request.group_instance_id,
@@ -53,6 +54,9 @@ def commit(shard: GroupShard, now: Moment, request: CommitRequest) -> Result[lis
     for key, offset, leader_epoch, metadata in request.offsets:
         if len((metadata or "").encode()) > turn.config.offset_metadata_max_bytes:
             codes.append(ErrorCode.offset_metadata_too_large)
+            continue
+        if check is not None and (code := check(shard.image, key)) is not ErrorCode.none:
+            codes.append(code)
             continue
         value = OffsetAndMetadata(offset, leader_epoch, metadata or "", now.wall_ms, expires_ms)
         turn.records.append(offset_commit_record(request.group_id, key, value))

@@ -89,7 +89,7 @@ class GroupShard:
 
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         for group_id in self.offsets.end_transaction(producer_id, committed=committed):
-            self._keep_or_forget(group_id)
+            self.keep_or_forget(group_id)
 
     def loaded(self, leader_epoch: LeaderEpoch, image: MetadataImage, now: Moment) -> Result[None]:  # noqa: ARG002
         self.image = image
@@ -108,8 +108,7 @@ class GroupShard:
             return NOTHING
         turn = self.turn(now)
         for topic in delta.deleted_topics.values():
-            if topic.name not in delta.after.topics:
-                topic_deleted(self, turn, topic.name)
+            topic_deleted(self, turn, topic.name)  # also if there is a new one of that name
         return turn.result(None, volatile=False, atomic=False)
 
     def next_deadline_ms(self) -> float:
@@ -137,9 +136,9 @@ class GroupShard:
         key = records.OFFSET_COMMIT_KEY.read(record.key)
         value = None if record.value is None else records.offset_of(record.value)
         self.offsets.replay(offset, producer_id, key.group, (key.topic, key.partition), value)
-        self._keep_or_forget(key.group)
+        self.keep_or_forget(key.group)
 
-    def _keep_or_forget(self, group_id: str) -> None:
+    def keep_or_forget(self, group_id: str) -> None:
         if group_id in self.groups:
             self.forget_if_unused(group_id)
         elif self.offsets.of_group(group_id):
@@ -158,7 +157,7 @@ class GroupShard:
             if isinstance(group, ClassicGroup):
                 del self.groups[group_id]
                 group.state = next_state(group.state, GroupEvent.DELETED)
-                self._keep_or_forget(group_id)
+                self.keep_or_forget(group_id)
             return
         value = records.GROUP_METADATA_VALUE.read(record.value)
         if not isinstance(group, ClassicGroup):

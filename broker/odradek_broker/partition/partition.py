@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from odradek_broker.log.producer_state import EPOCH_PER_TRANSACTION_FROM
 from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
@@ -210,7 +211,10 @@ class Partition:
         info = self.log.append_control(
             producer_id, producer_epoch, marker, self.leader_epoch, now_ms, transaction_version
         )
-        self.verifications.end(producer_id)
+        # With an epoch per transaction the marker has the epoch of the next one, whose batches
+        # may wait already: the coordinator confirms them when this one has ended everywhere.
+        ended = producer_epoch - (transaction_version >= EPOCH_PER_TRANSACTION_FROM)
+        self.verifications.end(producer_id, ended)
         return info
 
     def append_own(self, records: bytearray, now_ms: int) -> "AppendInfo":

@@ -6,7 +6,7 @@ for ever. So the first batch of a transaction in a partition is appended only wh
 coordinator said that the partition is in it (KIP-890). While it is asked,
 
     more batches of the same producer and epoch wait behind the first, in their order;
-    a marker of that producer refuses them all: what was confirmed is over;
+    a marker of that producer refuses all of that epoch: what was confirmed is over;
     a change of the partition's role refuses all who wait.
 
 If the coordinator does not answer, the first batch fails and is sent again, behind others that
@@ -67,11 +67,16 @@ class Verifications:
         """A batch was appended: from now on the log knows the sequence."""
         self._floors.pop(producer_id, None)
 
-    def end(self, producer_id: ProducerId) -> None:
-        """A marker was appended."""
+    def end(self, producer_id: ProducerId, epoch: int) -> None:
+        """A marker was appended: transactions of the producer up to this epoch are over.
+
+        A batch of a later one goes on waiting: it came before the marker did.
+        """
         self.ends += 1
-        self._floors.pop(producer_id, None)
-        for key in [key for key in self._waiting if key[0] == producer_id]:
+        floor = self._floors.get(producer_id)
+        if floor is not None and floor[0] <= epoch:
+            del self._floors[producer_id]
+        for key in [key for key in self._waiting if key[0] == producer_id and key[1] <= epoch]:
             self._refuse(key, ErrorCode.invalid_txn_state)
 
     def give_up(self, error: ErrorCode) -> None:

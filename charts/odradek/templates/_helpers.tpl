@@ -50,6 +50,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s:%s" .Values.brokerImage.repository (default .Chart.AppVersion .Values.brokerImage.tag) }}
 {{- end }}
 
+{{- define "odradek.apacheImage" -}}
+{{- printf "%s:%s" .Values.apacheImage.repository .Values.apacheImage.tag }}
+{{- end }}
+
 {{- /* The namespaces that are watched, as JSON; empty in the scope Cluster. */}}
 {{- define "odradek.namespaces" -}}
 {{- if eq .Values.watch.scope "Cluster" }}

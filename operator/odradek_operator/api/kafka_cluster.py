@@ -138,6 +138,11 @@ class PodTemplate(Spec, frozen=True, kw_only=True):
     priority_class_name: str | None = None
     termination_grace_period_seconds: Annotated[int, Meta(ge=1)] = 60
     env: FreeForm = field(default_factory=dict)
+    volumes: Annotated[
+        list[FreeForm],
+        Meta(max_length=20, description="Beside ours; a Secret that changes is rolled out."),
+    ] = field(default_factory=list)
+    volume_mounts: Annotated[list[FreeForm], Meta(max_length=20)] = field(default_factory=list)
 
 
 class Rolling(Spec, frozen=True, kw_only=True):
@@ -158,9 +163,7 @@ class Rolling(Spec, frozen=True, kw_only=True):
 
 
 class Metrics(Spec, frozen=True, kw_only=True):
-    enabled: bool = True
-    port: Port = 9404
-    service_monitor: bool = False
+    port: Annotated[Port, Meta(description="Of /metrics, /healthz and /readyz.")] = 9404
 
 
 class NetworkPolicy(Spec, frozen=True, kw_only=True):
@@ -297,7 +300,7 @@ class KafkaClusterStatus(Status, frozen=True, kw_only=True):
     bootstrap_servers: str = ""
     brokers: list[BrokerStatus] = field(default_factory=list)
     broker_count: int = 0
-    ready_brokers: int = 0
+    ready_brokers: int = -1  # a default is left out when it is written, and 0 should be seen
     selector: str = ""
     controller: int = -1
     formation: list[int] = field(default_factory=list)  # the brokers that formed the cluster
@@ -305,4 +308,4 @@ class KafkaClusterStatus(Status, frozen=True, kw_only=True):
     rolling: RollingStatus | None = None
     topics: int = 0
     partitions: int = 0
-    preferred_leaders_percent: int = 100
+    preferred_leaders_percent: int = -1

@@ -27,6 +27,7 @@ Object = dict[str, Any]
 CONFIG_DIR = "/etc/odradek"
 DATA_DIR = "/var/lib/odradek"
 USER_ID = 10001  # of the images; no name needs to exist for it
+CONTROLLER_PORT = 9093  # of engine apache, between its brokers only
 KAFKA, EXTERNAL, ADMIN = "kafka", "external", "admin"  # names of ports
 
 
@@ -134,6 +135,7 @@ def _pod_template(desired: DesiredCluster, rack: Rack, config: str, image: str) 
     volumes = [
         {"name": "config", "configMap": {"name": config}},
         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        *pod.volumes,
     ]
     made: Object = {
         "serviceAccountName": desired.name,
@@ -179,10 +181,12 @@ def _container(spec: KafkaClusterSpec, image: str) -> Object:
         {"name": f"data-{n}", "mountPath": f"{DATA_DIR}/data-{n}"}
         for n in range(spec.storage.volumes)
     ]
+    # Our broker reads it from its file; Apache Kafka has no such port, what starts it has.
+    admin = [f"--admin-port={spec.metrics.port}"] if spec.engine == "apache" else []
     return {
         "name": "broker",
         "image": image,
-        "args": ["--config", f"{CONFIG_DIR}/$(POD_NAME).properties"],
+        "args": ["--config", f"{CONFIG_DIR}/$(POD_NAME).properties", *admin],
         "env": [
             _field("POD_NAME", "metadata.name"),
             _field("HOST_IP", "status.hostIP"),
@@ -211,6 +215,7 @@ def _container(spec: KafkaClusterSpec, image: str) -> Object:
             {"name": "config", "mountPath": CONFIG_DIR, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
             *data,
+            *spec.pod_template.volume_mounts,
         ],
     }
 
@@ -378,6 +383,9 @@ def _network_policy(desired: DesiredCluster) -> Object:
         {"from": peers, "ports": [_policy_port(spec.listeners.port)]},
         {"ports": [_policy_port(spec.metrics.port)]},
     ]
+    if spec.engine == "apache":
+        own = {"podSelector": {"matchLabels": names.selector(desired.name)}}
+        ingress.append({"from": [own], "ports": [_policy_port(CONTROLLER_PORT)]})
     if spec.listeners.external is not None:
         ingress.append({"ports": [_policy_port(spec.listeners.external.port)]})
     name = names.brokers_service(desired.name)

@@ -1,0 +1,93 @@
+"""A client in a pod of the story's namespace: kafka-python, which the operator's image has."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from e2e_tests.kind.story import CLUSTER, Story
+from odradek_e2e.images.table import IMAGES, version
+
+PROGRAM = """
+import json, sys
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+server, command, topic = sys.argv[1:4]
+
+def partitions(consumer):
+    return [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic))]
+
+def describe():
+    admin = KafkaAdminClient(bootstrap_servers=server)
+    brokers = admin.describe_cluster()["brokers"]
+    (found,) = admin.describe_topics([topic])
+    return {
+        "brokers": [{"id": b.get("broker_id", b.get("node_id")), "rack": b["rack"]}
+                    for b in brokers],
+        "partitions": [
+            {"replicas": sorted(p.get("replica_nodes", p.get("replicas"))),
+             "isr": sorted(p.get("isr_nodes", p.get("isr")))} for p in found["partitions"]
+        ],
+    }
+
+def roundtrip(count):
+    producer = KafkaProducer(bootstrap_servers=server, acks="all")
+    sent = [producer.send(topic, b"%d" % n) for n in range(count)]
+    producer.flush()
+    assert all(one.succeeded() for one in sent)
+    consumer = KafkaConsumer(bootstrap_servers=server, consumer_timeout_ms=60000)
+    consumer.assign(partitions(consumer))
+    consumer.seek_to_beginning()
+    read = set()
+    for record in consumer:
+        read.add(record.value)
+        if len(read) == count:
+            break
+    consumer.close()
+    return {"sent": len(sent), "read": len(read)}
+
+def count():
+    consumer = KafkaConsumer(bootstrap_servers=server)
+    all_of_it = partitions(consumer)
+    ends, begins = consumer.end_offsets(all_of_it), consumer.beginning_offsets(all_of_it)
+    return {"records": sum(ends[p] - begins[p] for p in all_of_it)}
+
+print(json.dumps({"describe": describe, "roundtrip": roundtrip, "count": count}[command](
+    *map(int, sys.argv[4:]))))
+"""
+
+
+def run_inside(story: Story, *words: str) -> dict[str, Any]:
+    """Runs a command of the program in a pod; what it printed, as JSON."""
+    name = f"client-{words[0]}-{int(time.time() * 1000) % 1_000_000}"
+    server = f"{CLUSTER}-bootstrap.{story.namespace}.svc:9092"
+    story.apply(_pod(name, ["python3", "-c", PROGRAM, server, *words]))
+    done = ("Succeeded", "Failed")
+    story.wait_until(lambda: story.get("pod", name)["status"].get("phase") in done, name)
+    said = story.kubectl("logs", name)
+    assert story.get("pod", name)["status"]["phase"] == "Succeeded", said
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    story.kubectl("delete", "pod", name, "--wait=false")
+    return found
+
+
+def _pod(name: str, command: list[str]) -> dict[str, Any]:
+    container = {
+        "name": "client",
+        "image": f"{IMAGES['operator'].repository}:{version()}",
+        "command": command,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"restartPolicy": "Never", "automountServiceAccountToken": False,
+                 "securityContext": security, "containers": [container]},
+    }  # fmt: skip

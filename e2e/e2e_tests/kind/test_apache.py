@@ -1,0 +1,56 @@
+"""Engine `apache`: Apache Kafka in KRaft mode, run by the same operator with the same promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from e2e_tests.kind.inside import run_inside
+from e2e_tests.kind.story import Story, zones
+from e2e_tests.kind.test_faults import uid_of
+from e2e_tests.kind.test_rolls import begin, reasons, restarted, roll
+from odradek_e2e.kind.places import ZONES
+
+
+def test_apache_in_three_zones_rolled_under_load(story: Story) -> None:
+    begin(story, engine="apache")
+    assert sorted(zones()[p["spec"]["nodeName"]] for p in story.pods().values()) == list(ZONES)
+    assert run_inside(story, "roundtrip", "orders", "300") == {"sent": 300, "read": 300}
+    assert story.kubectl("get", "kc").splitlines()[1].split()[:5] == [
+        "main", "apache", "3", "3", "True",
+    ]  # fmt: skip
+    triggers: dict[str, Callable[[], None]] = {
+        "annotation": lambda: story.annotate("odradek.dev/restart", "1"),
+        "setting": lambda: story.change(config={"num.partitions": 2}),
+    }
+    story.topic("load", partitions=6, replicationFactor=3, config={"min.insync.replicas": 2})
+    story.settle()
+    with story.load("load") as load:
+        for what, trigger in triggers.items():
+            controller = story.status()["controller"]
+            seen = roll(story, trigger)
+            assert restarted(seen)[-1] == controller, f"{what}: the active controller goes last"
+            print(f"\n{what}: brokers {restarted(seen)}; waited for: {reasons(seen)}")
+    print(story.judge(load))
+
+
+def test_apache_is_killed_repaired_and_scaled(story: Story) -> None:
+    begin(story, engine="apache", rebalance="auto")
+    with story.load("orders") as load:
+        before = story.uids()
+        story.kubectl("delete", "pod", "main-zone-a-0", "--grace-period=0", "--force")
+        story.wait_until(lambda: renewed(story, "main-zone-a-0", before), "a new pod")
+        story.settle()
+        story.kubectl("delete", "statefulset", "main-zone-b", "--cascade=orphan")
+        story.wait_until(lambda: uid_of(story, "statefulset", "main-zone-b") != "", "it is back")
+        story.settle()
+        assert story.uids()["main-zone-b-0"] == before["main-zone-b-0"]
+        for brokers in (4, 3):
+            story.change(brokers=brokers)
+            story.wait_until(lambda n=brokers: len(story.uids()) == n, f"{brokers} pods")
+            status = story.settle()
+            assert sorted(one["id"] for one in status["brokers"]) == list(range(brokers))
+    print(story.judge(load))
+
+
+def renewed(story: Story, name: str, before: dict[str, str]) -> bool:
+    return story.uids().get(name, before[name]) != before[name]

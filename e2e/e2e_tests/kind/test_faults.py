@@ -1,0 +1,134 @@
+"""What goes wrong in real clusters: pods and nodes that go, objects that somebody deletes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from e2e_tests.kind.story import CLUSTER, KubectlError, Story, kubectl, zones
+from e2e_tests.kind.test_rolls import begin
+
+
+def test_a_killed_broker_comes_back_with_its_data(story: Story) -> None:
+    """kill -9 of a pod, then the end of another with its volume kept."""
+    begin(story)
+    with story.load("orders") as load:
+        for name in ("main-zone-a-0", "main-zone-b-0"):
+            uid = story.uids()[name]
+            story.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+            story.wait_until(lambda u=uid, n=name: story.uids().get(n, u) != u, "a new pod")
+            story.settle()
+    print(story.judge(load))
+
+
+def test_a_lost_volume_is_filled_again(story: Story) -> None:
+    """The claim goes, and the pod: a broker without any data comes back and catches up."""
+    begin(story)
+    with story.load("orders") as load:
+        pod, claim = "main-zone-c-0", "data-0-main-zone-c-0"
+        before = story.get("pvc", claim)["metadata"]["uid"]
+        load.wait_for_acks(200)
+        story.kubectl("delete", "pvc", claim, "--wait=false")
+        story.kubectl("delete", "pod", pod)
+        story.wait_until(lambda: uid_of(story, "pvc", claim) not in ("", before), "a new claim")
+        story.settle()
+    print(story.judge(load))
+
+
+def test_a_drained_node_takes_one_broker_at_a_time(story: Story) -> None:
+    """Two nodes are drained at once; the budget lets one broker go, and the other one stays."""
+    begin(story)
+    first, second = (story.pods()[f"main-zone-{z}-0"]["spec"]["nodeName"] for z in "ab")
+    with story.load("orders") as load, uncordoned(first, second):
+        drain(first, story.namespace)
+        story.wait_until(lambda: not ready(story, "main-zone-a-0"), "the broker is away")
+        with pytest.raises(KubectlError, match=r"disruption budget|timed out|timeout"):
+            drain(second, story.namespace, seconds=20)
+        assert ready(story, "main-zone-b-0")
+        # Its zone has no other node: that is said, and nothing is crammed elsewhere.
+        story.wait_until(lambda: said(story, "zone-a", "broker 0"), "the status says which")
+        assert story.pods()["main-zone-a-0"]["spec"].get("nodeName") is None
+        load.wait_for_acks(200)
+        kubectl("uncordon", first)
+        kubectl("uncordon", second)
+        story.settle()
+    print(story.judge(load))
+
+
+def test_a_cordoned_zone_is_reported_not_left(story: Story) -> None:
+    """A growth to six with zone c closed: its new broker waits there, and the status says so."""
+    begin(story)
+    (node,) = [node for node, zone in zones().items() if zone == "zone-c"]
+    with uncordoned(node):
+        kubectl("cordon", node)
+        story.change(brokers=6)
+        story.wait_until(lambda: story.status().get("readyBrokers") == 5, "five of six")
+        waiting = story.pods()["main-zone-c-1"]
+        assert waiting["status"]["phase"] == "Pending"
+        ready = next(c for c in story.status()["conditions"] if c["type"] == "Ready")
+        assert ready["status"] == "False"
+        assert "5" in ready["message"], ready
+        kubectl("uncordon", node)
+        story.settle()
+    assert {p["spec"]["nodeName"] for n, p in story.pods().items() if "zone-c" in n} == {node}
+
+
+def test_what_somebody_deletes_comes_back(story: Story) -> None:
+    """StatefulSet (with and without its pods), Services, ConfigMap, budget: repaired."""
+    begin(story)
+    before = story.uids()
+    with story.load("orders") as load:
+        story.kubectl("delete", "statefulset", "main-zone-a", "--cascade=orphan")
+        story.wait_until(lambda: uid_of(story, "statefulset", "main-zone-a") != "", "it is back")
+        for kind, name in (("service", "main-bootstrap"), ("service", "main-brokers"),
+                           ("pdb", "main-brokers")):  # fmt: skip
+            story.kubectl("delete", kind, name)
+            story.wait_until(lambda k=kind, n=name: uid_of(story, k, n) != "", f"{kind} is back")
+        (config,) = story.find("configmaps", f"odradek.dev/cluster={CLUSTER}")
+        name = config["metadata"]["name"]
+        story.kubectl("delete", "configmap", name)
+        story.wait_until(lambda: uid_of(story, "configmap", name) != "", "the ConfigMap is back")
+        story.settle()
+        assert story.uids() == before, "no broker was restarted for any of that"
+        # With its pods: the broker is gone for a while, and comes back as the same one.
+        story.kubectl("delete", "statefulset", "main-zone-b")
+        uid = before["main-zone-b-0"]
+        story.wait_until(lambda: story.uids().get("main-zone-b-0", uid) != uid, "a new pod")
+        status = story.settle()
+        assert sorted(one["id"] for one in status["brokers"]) == [0, 1, 2]
+    print(story.judge(load))
+
+
+def uid_of(story: Story, kind: str, name: str) -> str:
+    found = story.kubectl("get", kind, name, "--ignore-not-found", "-o", "json")
+    metadata = json.loads(found)["metadata"] if found.strip() else {}
+    return "" if metadata.get("deletionTimestamp") else str(metadata.get("uid", ""))
+
+
+def ready(story: Story, name: str) -> bool:
+    pod = story.pods().get(name) or {"status": {}}
+    found = {c["type"]: c["status"] for c in pod["status"].get("conditions", ())}
+    return found.get("Ready") == "True"
+
+
+def said(story: Story, *words: str) -> bool:
+    text = json.dumps(story.status())
+    return all(word in text for word in words)
+
+
+def drain(node: str, namespace: str, seconds: int = 120) -> None:
+    """Of the story's own pods: the cluster's own parts stay where they are."""
+    kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data",
+            f"--pod-selector=odradek.dev/cluster={CLUSTER}", f"--timeout={seconds}s")  # fmt: skip
+
+
+@contextmanager
+def uncordoned(*nodes: str) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for node in nodes:
+            kubectl("uncordon", node)

@@ -1,0 +1,100 @@
+"""The stories on kind as part of CI: `python -m odradek_e2e.ci SECONDS_LEFT`.
+
+They are run if the cluster can be had and the time is enough, by what this machine has built
+already. Whatever is not run is named with the reason; a machine without the privileges for
+containers is no failure. A story that fails is one.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from odradek_e2e.chart import ROOT
+from odradek_e2e.images.build import cache_dir as image_cache
+from odradek_e2e.images.table import IMAGES
+from odradek_e2e.kind import cluster
+from odradek_e2e.kind import engine as engines
+from odradek_e2e.kind.places import KindError
+from odradek_e2e.kind.steps import minutes, say
+from odradek_e2e.programs import ProgramsMissingError
+
+SLOWER = 1.5  # than two idle cores: `make test` has just filled the memory with other things
+IMAGE_SECONDS = 60
+LOAD_SECONDS = 60
+STORIES_SECONDS = 600  # at the least: the first stories, and one long one
+DOWN_SECONDS = 60
+LAST_STORY_SECONDS = 420  # the longest one, if it begins in the last moment
+DEADLINE = "ODRADEK_E2E_DEADLINE"  # unix seconds; no story begins after it
+
+
+def expected_seconds() -> float:
+    """Until the first story can begin."""
+    steps = cluster.steps(engines.find())
+    wait = sum(step.seconds for step in steps if not step.is_done())
+    images = sum(not any(image_cache().glob(f"{name}-*.tar")) for name in IMAGES)
+    return SLOWER * (wait + IMAGE_SECONDS * images + LOAD_SECONDS)
+
+
+def obstacle() -> str:
+    """Why the cluster cannot be had here at all; empty if nothing is known against it."""
+    engine = engines.find()
+    if engine.stock:
+        return ""
+    if os.geteuid() != 0:
+        return "no container engine with a registry answers, and a private one needs root"
+    if missing := engines.missing_capabilities():
+        return f"containers need {', '.join(missing)}, which this machine has not got"
+    return ""
+
+
+def run(left_s: float) -> int:
+    began = time.monotonic()
+    if why := obstacle():
+        return not_run(why)
+    expected = expected_seconds()
+    if expected + STORIES_SECONDS + LAST_STORY_SECONDS + DOWN_SECONDS > left_s:
+        why = f"until the first story it takes about {minutes(expected)}, the stories at least "
+        return not_run(f"{why}{minutes(STORIES_SECONDS)}, and there are {minutes(left_s)} left")
+    say(f"Stories on kind: the first begins in about {minutes(expected)}.")
+    try:
+        cluster.up()
+        archives = _python("odradek_e2e.images.build").split()
+        _python("odradek_e2e.kind", "load", *archives)
+    except (KindError, ProgramsMissingError, subprocess.CalledProcessError) as error:
+        cluster.down()
+        return not_run(f"the cluster could not be had: {error}")
+    deadline = time.time() + left_s - (time.monotonic() - began)
+    deadline -= DOWN_SECONDS + LAST_STORY_SECONDS
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-m", "kind", "e2e/e2e_tests/kind"],
+            cwd=ROOT, env={**os.environ, DEADLINE: str(deadline)}, check=False,
+        ).returncode  # fmt: skip
+    finally:
+        cluster.down()
+
+
+def not_run(why: str) -> int:
+    say(f"NOT RUN: the stories on kind (make e2e): {why}")
+    return 0
+
+
+def _python(*words: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": "e2e:broker"}
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
+def main(words: Sequence[str]) -> int:
+    if len(words) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    return run(float(words[0]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

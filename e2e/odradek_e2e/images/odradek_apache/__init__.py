@@ -1,0 +1,1 @@
+"""What the image of engine `apache` runs beside Apache Kafka itself."""

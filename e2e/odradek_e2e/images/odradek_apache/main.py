@@ -1,0 +1,152 @@
+"""Apache Kafka in a pod of the operator: formats its disk, runs it, and answers the probes.
+
+    python3 -m odradek_apache.main --config /etc/odradek/main-zone-a-0.properties --admin-port 9404
+
+The file is Kafka's own, with two lines that Kafka does not know: `odradek.cluster.id` and
+`odradek.storage.format`, which say how the disk of this node is formatted at its first start.
+
+    /healthz   200 as long as the JVM runs
+    /readyz    200 once the broker said that it has started and answers clients
+    /metrics   whether it is up and ready, for Prometheus
+
+Only the standard library is used.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+HOME = Path("/opt/odradek")
+JARS = HOME / "jars"
+LOGGING = HOME / "odradek_apache" / "log4j2.json"
+CLUSTER_ID, FORMAT = "odradek.cluster.id", "odradek.storage.format"
+HEAP = "KAFKA_HEAP_OPTS"
+HEAP_DEFAULT = "-Xms256m -Xmx512m"
+STARTED = re.compile(rb"Kafka Server started")  # logged when the broker is unfenced
+ANSWER_SECONDS = 2.0
+
+
+def read_properties(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs if not name.startswith("#")}
+
+
+def java(*words: str) -> list[str]:
+    heap = shlex.split(os.environ.get(HEAP) or HEAP_DEFAULT)
+    quiet = ["-XX:-UsePerfData", f"-Dlog4j2.configurationFile={LOGGING}"]
+    return ["java", *heap, *quiet, "-cp", f"{JARS}/*", *words]
+
+
+def format_disk(config: Path, settings: dict[str, str]) -> None:
+    """Once; a disk that is formatted is left alone."""
+    words = ["kafka.tools.StorageTool", "format", "--ignore-formatted",
+             "-t", settings[CLUSTER_ID], "-c", str(config), *settings[FORMAT].split()]  # fmt: skip
+    subprocess.run(java(*words), check=True)
+
+
+class Kafka:
+    """The JVM; what it prints goes on to our own output."""
+
+    def __init__(self, config: Path, port: int) -> None:
+        self._port = port
+        self._started = threading.Event()
+        self._process = subprocess.Popen(
+            java("kafka.Kafka", str(config)), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+            if STARTED.search(line):
+                self._started.set()
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def ready(self) -> bool:
+        return self.runs and self._started.is_set() and answers(self._port)
+
+    def terminate(self, *_: object) -> None:
+        """Controlled shutdown: the leaders go elsewhere first."""
+        self._started.clear()
+        self._process.terminate()
+
+    def wait(self) -> int:
+        code = self._process.wait()
+        self._reader.join(ANSWER_SECONDS)
+        return code
+
+
+def answers(port: int) -> bool:
+    """A whole request (ApiVersions v0), not only a TCP connect."""
+    request = struct.pack(">hhih", 18, 0, 7, -1)
+    try:
+        with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            return len(connection.recv(8, socket.MSG_WAITALL)) == 8
+    except OSError:
+        return False
+
+
+def serve(kafka: Kafka, port: int) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            up, ready = kafka.runs, kafka.ready
+            metrics = f"odradek_apache_up {int(up)}\nodradek_apache_ready {int(ready)}\n"
+            status, body = {
+                "/healthz": (200 if up else 503, "runs\n" if up else "ended\n"),
+                "/readyz": (200 if ready else 503, "ready\n" if ready else "not ready\n"),
+                "/metrics": (200, metrics),
+            }.get(self.path, (404, "not found\n"))
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Probes are not worth a line each."""
+
+    server = ThreadingHTTPServer(("", port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def listener_port(settings: dict[str, str]) -> int:
+    first = settings["listeners"].split(",")[0]
+    return int(first.rpartition(":")[2])
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="odradek-apache", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--admin-port", type=int, required=True)
+    given = parser.parse_args(words)
+    settings = read_properties(given.config.read_text())
+    format_disk(given.config, settings)
+    kafka = Kafka(given.config, listener_port(settings))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, kafka.terminate)
+    serve(kafka, given.admin_port)
+    code = kafka.wait()
+    return 0 if code == 128 + signal.SIGTERM else code  # a JVM that was asked to end says 143
+
+
+if __name__ == "__main__":
+    sys.exit(main())

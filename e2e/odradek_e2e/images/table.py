@@ -1,0 +1,106 @@
+"""The images: which of our packages, on top of which requirements, and what they run.
+
+All are Debian 12 with its Python 3.11, some with its Java 17, and /opt/odradek. They run as user
+10001 and need no file of their own to be written: the root file system is read-only, /tmp and the
+data are volumes.
+
+A further image is a further entry of IMAGES and a stage of the Dockerfile.
+"""
+
+import importlib
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+HOME = "/opt/odradek"  # on PYTHONPATH: our packages and their requirements
+USER_ID = 10001
+PYTHON = "3.11"
+SUITE = "bookworm"
+LOCK = ROOT / "requirements.lock"
+
+# What Debian gives; images with the same base share its layer.
+BASES = {
+    "python": ("python3", "ca-certificates"),
+    "java": ("python3", "ca-certificates", "openjdk-17-jre-headless"),
+}
+
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONPATH": HOME,
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",  # all of it is compiled already, and nothing can be written
+}
+
+
+def version() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
+
+
+@dataclass(frozen=True)
+class Image:
+    name: str
+    source: Path  # of the package
+    module: str  # that runs
+    requirements: tuple[str, ...]  # what the package imports; what these need comes along
+    base: str = "python"
+    lock: Path = LOCK  # where the requirements are pinned
+    tag: Callable[[], str] = version
+    jars: Callable[[], Path] | None = None  # a directory that becomes /opt/odradek/jars
+
+    @property
+    def package(self) -> str:
+        return self.source.name
+
+    @property
+    def repository(self) -> str:
+        return f"odradek/{self.name}"
+
+    @property
+    def entrypoint(self) -> list[str]:
+        return ["python3", "-m", self.module]
+
+
+def kafka_jars() -> Path:
+    """Apache Kafka's, fetched once from the Maven artifacts."""
+    return Path(_tests_harness().kafka_jars())
+
+
+def kafka_version() -> str:
+    return str(_tests_harness().kafka_version())
+
+
+def _tests_harness() -> Any:
+    """The tests' way to Apache Kafka; only who builds that image needs it (PYTHONPATH=broker)."""
+    return importlib.import_module("broker_tests.harness")
+
+
+BROKER = Image(
+    "broker",
+    ROOT / "broker" / "odradek_broker",
+    "odradek_broker.main",
+    ("aiohttp", "cramjam", "crc32c", "kio", "prometheus-client", "uvloop"),
+)
+OPERATOR = Image(
+    "operator",
+    ROOT / "operator" / "odradek_operator",
+    "odradek_operator.main",
+    (
+        "aiohttp", "httpx2", "kafka-python", "kopf", "lightkube", "msgspec", "prometheus-client",
+        "pyyaml",
+    ),
+)  # fmt: skip
+APACHE = Image(
+    "apache",
+    Path(__file__).parent / "odradek_apache",
+    "odradek_apache.main",
+    (),
+    base="java",
+    tag=kafka_version,
+    jars=kafka_jars,
+)
+IMAGES = {image.name: image for image in (BROKER, OPERATOR, APACHE)}

@@ -1,0 +1,171 @@
+"""The cluster: one control plane and three workers, each worker in a zone of its own."""
+
+import contextlib
+import time
+from pathlib import Path
+
+import yaml
+
+from odradek_e2e.kind import engine as engines
+from odradek_e2e.kind import leftovers, node_image
+from odradek_e2e.kind.engine import Engine
+from odradek_e2e.kind.places import NAME, NODES, ZONES, KindError, command, kubeconfig, run_dir
+from odradek_e2e.kind.steps import Step, carry_out, say
+from odradek_e2e.programs import COREDNS, cache_dir, program
+
+# On two idle cores, each after the ones before it (they share Go's build cache).
+BUILD_SECONDS = {
+    "kube-apiserver": 360, "kube-controller-manager": 60, "kube-scheduler": 20, "kubelet": 55,
+    "kubeadm": 40, "kube-proxy": 20, "kubectl": 20, "etcd": 90, "coredns": 120, "helm": 120,
+    "local-path-provisioner": 100, "kind": 20, "pause": 2,
+}  # fmt: skip
+NODES_SECONDS = 300
+LOADED = "/kind/odradek-loaded"  # in a node: the archives that it has
+
+
+def up() -> Engine:
+    engine = engines.find()
+    run_dir().mkdir(parents=True, exist_ok=True)
+    if engine.stock:
+        say("The images of an image registry are used: stock kind.")
+    else:
+        say("No image registry is reached: the nodes are made of Debian's packages and Go modules.")
+    carry_out(steps(engine))
+    wait_for_nodes()
+    return engine
+
+
+def steps(engine: Engine) -> list[Step]:
+    if engine.stock:
+        return [_built("kind"), _built("kubectl"), _built("helm"), _created(engine)]
+    return [
+        Step("Debian's container engine", 40, lambda: not engines.missing_packages(),
+             engines.install_packages),
+        *(_built(name) for name in sorted(node_image.PROGRAMS, key=_build_order)),
+        *(Step(f"Debian for the {name}", seconds, node_image.tree(name).exists,
+               lambda name=name: node_image.make_tree(name))  # type: ignore[misc]
+          for name, seconds in (("node", 75), ("tools", 40))),
+        Step("the private container engine", 3, engines.running, _start_engine),
+        Step("the image of the nodes", 60, lambda: _node_image_exists(engine),
+             lambda: node_image.build(engine)),
+        _created(engine),
+    ]  # fmt: skip
+
+
+def _build_order(name: str) -> int:
+    """What the others share the cache of comes first."""
+    return list(BUILD_SECONDS).index(name)
+
+
+def _built(name: str) -> Step:
+    def build() -> None:
+        program(name)
+
+    return Step(f"building {name}", BUILD_SECONDS[name], (cache_dir() / name).exists, build)
+
+
+def _start_engine() -> None:
+    leftovers.remember()
+    leftovers.make_room()
+    engines.start()
+
+
+def _node_image_exists(engine: Engine) -> bool:
+    return engines.running() and node_image.exists(engine)
+
+
+def _created(engine: Engine) -> Step:
+    def is_done() -> bool:
+        with contextlib.suppress(KindError):
+            return set(NODES) <= set(engines.node_containers(engine)) and _answers()
+        return False
+
+    def create() -> None:
+        if engines.node_containers(engine):  # of an attempt that was interrupted
+            _kind(engine, "delete", "cluster", f"--name={NAME}")
+        path = run_dir() / "cluster.yaml"
+        path.write_text(yaml.safe_dump(cluster_config(engine)))
+        image = engines.STOCK_NODE if engine.stock else node_image.tag()
+        _kind(engine, "create", "cluster", f"--name={NAME}", f"--image={image}",
+              f"--config={path}", f"--kubeconfig={kubeconfig()}",
+              f"--wait={NODES_SECONDS}s", "--retain")  # fmt: skip
+
+    return Step("one control plane and three workers", 60, is_done, create)
+
+
+def cluster_config(engine: Engine) -> dict[str, object]:
+    workers = [
+        {"role": "worker", "labels": {"topology.kubernetes.io/zone": zone}} for zone in ZONES
+    ]
+    made: dict[str, object] = {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [{"role": "control-plane"}, *workers],
+    }
+    if not engine.stock:
+        dns = {"kind": "ClusterConfiguration", "dns": {"imageTag": COREDNS}}
+        made["kubeadmConfigPatches"] = [yaml.safe_dump(dns)]
+    return made
+
+
+def _answers() -> bool:
+    kubectl("get", "--raw=/readyz")
+    return True
+
+
+def _kind(engine: Engine, *words: str) -> str:
+    return command([program("kind"), *words], env=engine.environment)
+
+
+def kubectl(*words: str) -> str:
+    return command([program("kubectl"), f"--kubeconfig={kubeconfig()}", *words])
+
+
+def wait_for_nodes() -> None:
+    """`kind create --wait` waits for the control plane only."""
+    kubectl("wait", "node", "--all", "--for=condition=Ready", f"--timeout={NODES_SECONDS}s")
+    kubectl("wait", "deployment", "--all", "--all-namespaces", "--for=condition=Available",
+            f"--timeout={NODES_SECONDS}s")  # fmt: skip
+
+
+def load(engine: Engine, archive: Path) -> list[str]:
+    """Imports an image archive into the workers that do not have it; which these were."""
+    done = []
+    for node in NODES[1:]:
+        mark = f"{LOADED}/{archive.name}"
+        with contextlib.suppress(KindError):
+            engine.docker("exec", node, "test", "-e", mark)
+            continue
+        with open(archive, "rb") as content:
+            engine.docker("exec", "-i", node, "ctr", "-n", "k8s.io", "images", "import",
+                          "--all-platforms", "--digests", "-", stdin=content)  # fmt: skip
+        engine.docker("exec", node, "mkdir", "-p", LOADED)
+        engine.docker("exec", node, "touch", mark)
+        done.append(node)
+    return done
+
+
+def tag(engine: Engine, name: str, other: str) -> None:
+    """Another name for an image that the workers have."""
+    for node in NODES[1:]:
+        images = ("exec", node, "ctr", "-n", "k8s.io", "images")
+        # containerd knows it by a longer name, with the default registry before it.
+        full = [one for one in engine.docker(*images, "ls", "-q").split() if one.endswith(name)]
+        if not full:
+            raise KindError(f"{node} has no image {name}: load it first")
+        longer = f"{full[0].removesuffix(name)}{other}"
+        engine.docker(*images, "tag", "--force", full[0], longer)
+
+
+def down() -> None:
+    """The cluster, its engine and what they changed; what was built stays in the cache."""
+    engine = engines.find()
+    began = time.monotonic()
+    with contextlib.suppress(KindError):
+        if engine.stock or engines.running():
+            _kind(engine, "delete", "cluster", f"--name={NAME}", f"--kubeconfig={kubeconfig()}")
+    if not engine.stock:
+        engines.stop()
+        for line in leftovers.put_back():
+            say(line)
+    say(f"The cluster is gone ({time.monotonic() - began:.0f} s). What was built is kept.")

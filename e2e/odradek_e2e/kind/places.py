@@ -1,0 +1,53 @@
+"""Where things are, and how the programs that work on the cluster are called."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+NAME = "odradek"  # of the cluster
+NODES = (f"{NAME}-control-plane", f"{NAME}-worker", f"{NAME}-worker2", f"{NAME}-worker3")
+ZONES = ("zone-a", "zone-b", "zone-c")  # of the workers, in this order
+FILES = Path(__file__).with_name("files")
+
+
+class KindError(Exception):
+    """The cluster cannot be had, or a step failed; the text says what to do."""
+
+
+def home() -> Path:
+    """Survives `kind-down`: what was built, and the private engine's images."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "odradek" / "kind"
+
+
+def run_dir() -> Path:
+    """Of this cluster only."""
+    return home() / "run"
+
+
+def kubeconfig() -> Path:
+    return run_dir() / "kubeconfig"
+
+
+def command(
+    arguments: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    stdin: BinaryIO | None = None,
+    timeout_s: float | None = None,
+) -> str:
+    """Its standard output; KindError with the end of what it said, if it fails."""
+    words = [str(one) for one in arguments]
+    try:
+        done = subprocess.run(
+            words, env={**os.environ, **(env or {})}, stdin=stdin or subprocess.DEVNULL,
+            capture_output=True, check=False, timeout=timeout_s,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KindError(f"{' '.join(words[:4])}: {error}") from error
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).decode(errors="replace").strip()
+        raise KindError(f"{' '.join(words[:6])} failed:\n{said[-3000:]}")
+    return done.stdout.decode(errors="replace")
