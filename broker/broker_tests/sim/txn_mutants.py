@@ -61,7 +61,7 @@ def _any_marker(*_: Any, **__: Any) -> bool:
 TXN_SEEDS_MAX = 60
 
 TXN_MUTANTS: tuple[tuple[Mutant, int], ...] = (
-    (Mutant("end-told-before-it-is-committed", ((ShardHost, "settle", _answers_at_once),)), 1),
+    (Mutant("end-told-before-it-is-committed", ((ShardHost, "settle", _answers_at_once),)), 8),
     (Mutant("markers-lost-after-a-crash", ((TransactionCoordinator, "_on_active", _nothing),)), 1),
     (
         Mutant(
