@@ -77,7 +77,7 @@ TXN_MUTANTS: tuple[tuple[Mutant, int], ...] = (
         ),
         0,
     ),
-    (Mutant("producer-epoch-ignored", ((transitions, "check_producer", _any_epoch),)), 2),
+    (Mutant("producer-epoch-ignored", ((transitions, "check_producer", _any_epoch),)), 11),
     (Mutant("late-markers-accepted", ((ProducerState, "check_marker", _any_marker),)), 7),
     (Mutant("marker-refuses-the-next", ((Verifications, "end", _marker_refuses_all),)), 0),
 )
