@@ -20,6 +20,7 @@ from broker_tests.sim.txn_run import FIRST_CLIENT_HOST, ClientHost
 from broker_tests.sim.world import SimulationError
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.model.ids import LeaderEpoch, TopicPartition
@@ -62,18 +63,18 @@ class GroupRun(ClusterRun):
         return CoordNode(self.world, node_id, CALM_CONFIG, serve=self._serve, **options)
 
     def _serve(self, node: CoordNode) -> None:
-        config = GroupConfig.of(self._settings)
+        config, metrics = GroupConfig.of(self._settings), GroupMetrics()
         rng = Random(node.controller_rng.getrandbits(64))
         coordinator: CoordinatorService[GroupShard] = CoordinatorService(
             TOPIC,
-            lambda _: GroupShard(lambda: config, rng),
+            lambda _: GroupShard(lambda: config, rng, metrics),
             node.partitions,
             node.clock,
             node.loop,
             default_partitions=self.partition_count,
             write_timeout_ms=COMMIT_TIMEOUT_MS,
         )
-        self._services[node.node_id] = GroupService(coordinator, self._settings)
+        self._services[node.node_id] = GroupService(coordinator, self._settings, metrics)
         coordinator.start()
         node.metadata.subscribe(coordinator.metadata_changed)
 

@@ -61,7 +61,7 @@ def _any_marker(*_: Any, **__: Any) -> bool:
 TXN_SEEDS_MAX = 60
 
 TXN_MUTANTS: tuple[tuple[Mutant, int], ...] = (
-    (Mutant("end-told-before-it-is-committed", ((ShardHost, "settle", _answers_at_once),)), 1),
+    (Mutant("end-told-before-it-is-committed", ((ShardHost, "settle", _answers_at_once),)), 8),
     (Mutant("markers-lost-after-a-crash", ((TransactionCoordinator, "_on_active", _nothing),)), 1),
     (
         Mutant(
@@ -77,7 +77,7 @@ TXN_MUTANTS: tuple[tuple[Mutant, int], ...] = (
         ),
         0,
     ),
-    (Mutant("producer-epoch-ignored", ((transitions, "check_producer", _any_epoch),)), 2),
+    (Mutant("producer-epoch-ignored", ((transitions, "check_producer", _any_epoch),)), 11),
     (Mutant("late-markers-accepted", ((ProducerState, "check_marker", _any_marker),)), 7),
     (Mutant("marker-refuses-the-next", ((Verifications, "end", _marker_refuses_all),)), 0),
 )

@@ -139,7 +139,7 @@ class TxnNode(CoordNode):
             metrics=Metrics(),
             metadata=metadata,
             transactions=self.transactions,
-            verifier=TransactionVerifier(cast(Any, calls), lambda: metadata.image),
+            verifier=TransactionVerifier(cast(Any, calls), lambda: metadata.image, self.settings),
             offset_markers={},
         )
         self._context = context
