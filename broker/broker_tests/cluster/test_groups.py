@@ -30,7 +30,7 @@ class Member(threading.Thread):
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(name=name, daemon=True)
-        self._bootstrap = cluster.bootstrap
+        self._servers = cluster.bootstrap
         self.seen: set[int] = set()
         self.committed: dict[int, int] = {}
         self.stopping = threading.Event()
@@ -45,7 +45,7 @@ class Member(threading.Thread):
     def _run(self) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                "bootstrap.servers": self._servers,
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
