@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -30,7 +32,7 @@ class Member(threading.Thread):
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(name=name, daemon=True)
-        self._bootstrap = cluster.bootstrap
+        self._servers = cluster.bootstrap
         self.seen: set[int] = set()
         self.committed: dict[int, int] = {}
         self.stopping = threading.Event()
@@ -45,7 +47,7 @@ class Member(threading.Thread):
     def _run(self) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                "bootstrap.servers": self._servers,
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -144,6 +146,27 @@ def committed(cluster: Cluster) -> dict[int, int]:
         consumer.close()
 
 
+# A member in a process of its own, to be killed: it takes partitions and never commits.
+CRASHING = """
+import sys
+from confluent_kafka import Consumer
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": sys.argv[2],
+                     "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "log_level": 0})
+consumer.subscribe([sys.argv[3]], on_assign=lambda *_: print("assigned", flush=True))
+while True:
+    consumer.poll(0.2)
+"""
+
+
+def crash_a_member(cluster: Cluster) -> None:
+    """Joins, is assigned something, and is killed with kill -9."""
+    command = [sys.executable, "-c", CRASHING, cluster.bootstrap, GROUP, TOPIC]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"assigned\n"
+        process.kill()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_members_come_crash_and_go(start_cluster: StartCluster) -> None:
@@ -157,7 +180,7 @@ def test_members_come_crash_and_go(start_cluster: StartCluster) -> None:
     members = [Member(cluster, f"member-{n}") for n in range(3)]
     for member in members:
         member.start()
-    for round_number in range(12):
+    for round_number in range(6):
         for _ in range(500):
             producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS)
             producer.poll(0)
@@ -169,7 +192,8 @@ def test_members_come_crash_and_go(start_cluster: StartCluster) -> None:
         seen |= leaving.seen
         members.append(Member(cluster, f"late-{round_number}"))
         members[-1].start()
-        if round_number % 4 == 1:
+        crash_a_member(cluster)
+        if round_number % 3 == 1:
             victim = cluster.leader(OFFSETS, partition_for(GROUP, 4))
             cluster.kill(victim)
             time.sleep(0.5)

@@ -7,6 +7,7 @@ import pytest
 
 from broker_tests.controller.support import DIRECTORY, create, new_topic
 from broker_tests.handlers.admin_support import AdminClient, with_client
+from odradek_broker.controller.brokers import SUPPORTED_FEATURES
 from odradek_broker.handlers import (
     allocate_producer_ids,
     alter_partition,
@@ -23,9 +24,14 @@ from odradek_broker.handlers.forwarding import ControllerMovedError
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.struct import Struct
 
-METADATA_VERSION = Struct(
-    name="metadata.version", min_supported_version=7, max_supported_version=30
-)
+FEATURES = [
+    Struct(
+        name=feature.name,
+        min_supported_version=feature.min_supported_version,
+        max_supported_version=feature.max_supported_version,
+    )
+    for feature in SUPPORTED_FEATURES
+]
 
 
 def registration(**changes: Any) -> dict[str, Any]:
@@ -34,7 +40,7 @@ def registration(**changes: Any) -> dict[str, Any]:
         "cluster_id": "cluster",
         "incarnation_id": UUID(int=5),
         "listeners": [Struct(name="PLAINTEXT", host="h", port=9092, security_protocol=0)],
-        "features": [METADATA_VERSION],
+        "features": FEATURES,
         "rack": "a",
         "log_dirs": [UUID(int=900)],
         "previous_broker_epoch": -1,
