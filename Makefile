@@ -12,6 +12,7 @@ JOBS ?= 2
 SEEDS ?= 1000
 TOPICS ?= 1000
 START ?= 0
+KIND ?= cluster
 CASE ?=
 STORY ?=
 
@@ -36,8 +37,8 @@ test-clients-apache: .venv/.stamp tools ## run the client tests against Apache K
 bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make bench-operator TOPICS=1000
 	@cd operator && PYTHONPATH=../e2e:../broker ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
 
-sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0
-	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --seeds $(SEEDS) --start $(START)
+sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|group|txn
+	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
 bench: .venv/.stamp tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)"

@@ -174,7 +174,7 @@ def test_metrics_have_the_lag(broker: Server, odradek: Odradek, names: tuple[str
         lines = answer.read().decode().splitlines()
     place = f'consumergroup="{group}",topic="{topic}"'
     assert (
-        f'kafka_consumergroup_lag{{consumergroup="{group}",topic="{topic}",partition="0"}} 7.0'
+        f'kafka_consumergroup_lag{{consumergroup="{group}",partition="0",topic="{topic}"}} 7.0'
         in lines
     )
     assert f"kafka_consumergroup_lag_sum{{{place}}} 7.0" in lines

@@ -164,3 +164,30 @@ def test_apache_listens_where_its_file_says() -> None:
     assert apache.listener_port(settings) == 9092
     assert settings[apache.CLUSTER_ID] == "x"
     assert not apache.answers(1)  # nobody listens there
+
+
+def test_apache_is_healthy_while_its_disk_is_formatted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Java of our own that formats slowly: the probes must not end it before it has begun."""
+    fake = tmp_path / "java"
+    fake.write_text('#!/bin/sh\necho "$@" >> $LINES\necho Kafka Server started\nsleep 0.5\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("LINES", str(tmp_path / "lines"))
+    config = tmp_path / "a.properties"
+    config.write_text(
+        "listeners=PLAINTEXT://:1\nodradek.cluster.id=AbC\n"
+        "odradek.storage.format=--initial-controllers 0@a:9093:ID\n"
+    )
+    kafka = apache.Kafka(config)
+    assert kafka.runs, "before anything has begun"
+    assert not kafka.ready
+    assert kafka.run() == 0
+    first, second = (tmp_path / "lines").read_text().splitlines()
+    assert first.endswith(
+        f"kafka.tools.StorageTool format --ignore-formatted -t AbC -c {config} "
+        "--initial-controllers 0@a:9093:ID"
+    )
+    assert second.endswith(f"kafka.Kafka {config}")
+    assert not kafka.runs

@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-START = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+# Yesterday: brokers refuse records of the future, and delete those of last month.
+START = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=20)
 Record = tuple[str, str | None, bytes, datetime]  # topic, key, value, time
 
 
@@ -119,13 +120,19 @@ def send(bootstrap: str, records: Iterator[Record]) -> int:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    count = 0
+    count, refused = 0, []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            refused.append(error)
+
     for topic, key, value, at in records:
         producer.produce(topic, value, key=key, timestamp=round(at.timestamp() * 1000),
-                         headers=[("example", b"1")])  # fmt: skip
+                         headers=[("example", b"1")], on_delivery=delivered)  # fmt: skip
         producer.poll(0)
         count += 1
-    producer.flush()
+    if producer.flush(60) or refused:
+        raise SystemExit(f"not all records were taken: {refused[:1]}")
     return count
 
 

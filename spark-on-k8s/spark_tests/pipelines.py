@@ -35,7 +35,7 @@ class Pipelines:
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
         for value in values:
             data = value if isinstance(value, bytes) or value is None else json.dumps(value)
-            producer.produce(topic, data, **more)
+            producer.produce(topic, data, on_delivery=_delivered, **more)
             producer.poll(0)
         assert producer.flush(PATIENCE_S) == 0
 
@@ -74,6 +74,10 @@ class Pipelines:
 
     def job(self, name: str = "test", **spec: Any) -> Job:
         return read_job(json.dumps(self.document(name, **spec)).encode())
+
+
+def _delivered(error: Any, _: Any) -> None:
+    assert error is None, error
 
 
 def headers(message: Message) -> Mapping[str, bytes]:

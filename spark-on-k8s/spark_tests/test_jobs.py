@@ -1,6 +1,8 @@
 """Jobs against a real broker, in one Spark session: guarantees, dead letters, replay, refusals."""
 
 import json
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +89,18 @@ def test_without_dead_letters_a_bad_record_stops_the_pipeline(
     ("begin", "expected"),
     [
         ({"from": "offsets", "offsets": {"TOPIC": {"0": 7}}}, [7, 8, 9]),
-        ({"from": "timestamp", "timestamp": "1970-01-01T00:00:05Z"}, [5, 6, 7, 8, 9]),
+        ({"from": "timestamp", "timestamp": "FIFTH"}, [5, 6, 7, 8, 9]),
         ({"from": "offsets", "offsets": {"TOPIC": {"0": 2}}, "until": {"TOPIC": {"0": 4}}}, [2, 3]),
     ],
     ids=["offsets", "timestamp", "batch"],
 )
 def test_replay(spark: Any, pipelines: Pipelines, begin: Any, expected: list[int]) -> None:
     topic = pipelines.topic(1)
+    first_s = int(time.time()) - 100
     for n in range(10):
-        pipelines.produce(topic, rows([n]), timestamp=1000 * n or 1)
-    begin = json.loads(json.dumps(begin).replace("TOPIC", topic))
+        pipelines.produce(topic, rows([n]), timestamp=1000 * (first_s + n))
+    fifth = datetime.fromtimestamp(first_s + 5, UTC).isoformat()
+    begin = json.loads(json.dumps(begin).replace("TOPIC", topic).replace("FIFTH", fifth))
     mode = "batch" if "until" in begin else "availableNow"
     run(
         spark, pipelines, mode=mode,

@@ -6,20 +6,18 @@ Heartbeats and sessions are shortened by settings, so that a rebalance takes a s
 from __future__ import annotations
 
 import subprocess
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from broker_tests import harness
+from broker_tests.clients.members import Member, shared, until
 from broker_tests.clients.support import Rec, admin_of, create_topic, numbered, produce
 from broker_tests.harness import Server, java_command, kafka_tool
 
-DEADLINE_S = 45.0
 SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
@@ -44,70 +42,9 @@ def group() -> str:
     return f"g-{uuid.uuid4().hex[:8]}"
 
 
-class Member:
-    """A consumer in a group, with what it has read and owns."""
-
-    def __init__(self, server: Server, group: str, protocol: str = "consumer", **more: Any) -> None:
-        settings = {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": group,
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            **{name.replace("_", "."): value for name, value in more.items()},
-        }
-        if protocol == "classic":
-            settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
-        self.consumer = Consumer(settings)
-        self.read: list[tuple[int, bytes]] = []
-
-    def subscribe(self, *topics: str) -> Member:
-        self.consumer.subscribe(list(topics))
-        return self
-
-    def poll(self) -> None:
-        for message in self.consumer.consume(500, 0.05):
-            if message.error() is None:
-                self.read.append((message.partition(), message.value()))
-            elif not message.error().retriable():
-                raise KafkaException(message.error())
-
-    def owned(self) -> set[tuple[str, int]]:
-        return {(place.topic, place.partition) for place in self.consumer.assignment()}
-
-    def close(self) -> None:
-        self.consumer.close()
-
-
-def until(condition: Callable[[], bool], *members: Member, what: str = "") -> None:
-    """Polls the members until it is so."""
-    give_up = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < give_up, f"{what}: {[m.owned() for m in members]}"
-        for member in members:
-            member.poll()
-        if not members:
-            time.sleep(0.05)
-
-
 def produce_values(server: Server, topic: str, values: list[bytes], partitions: int) -> None:
     """Round robin, so that every partition has equally many."""
     produce(server, topic, [Rec(v, partition=i % partitions) for i, v in enumerate(values)])
-
-
-def exclusive(*members: Member) -> bool:
-    owned = [place for member in members for place in member.owned()]
-    return len(owned) == len(set(owned))
-
-
-def shared(count: int, *members: Member) -> Callable[[], bool]:
-    """All `count` partitions have an owner, and everybody has a fair part."""
-
-    def condition() -> bool:
-        sizes = [len(member.owned()) for member in members]
-        return sum(sizes) == count and max(sizes) - min(sizes) <= 1 and exclusive(*members)
-
-    return condition
 
 
 def test_members_share_and_hand_over(server: Server, topic: str, group: str) -> None:
@@ -275,15 +212,24 @@ def test_javas_tool_sees_the_group(server: Server, topic: str, group: str) -> No
     assert "successful" in tool("--delete", "--group", group)
 
 
-def test_a_group_may_have_its_own_session_timeout(server: Server, group: str) -> None:
-    resource = ConfigResource(ConfigResource.Type.GROUP, group)
-    resource.add_incremental_config(
-        ConfigEntry(
-            "consumer.session.timeout.ms", "5000", incremental_operation=AlterConfigOpType.SET
-        )
-    )
-    admin = admin_of(server)
-    (answer,) = admin.incremental_alter_configs([resource]).values()
-    answer.result(10)
-    (described,) = admin.describe_configs([resource]).values()
-    assert described.result(10)["consumer.session.timeout.ms"].value == "5000"
+@pytest.mark.java
+@pytest.mark.skipif(harness.on_apache(), reason="it is about our files")
+def test_apaches_tool_reads_our_records(server: Server, topic: str, group: str) -> None:
+    """kafka-dump-log decodes every record that a group and its members leave."""
+    create_topic(server, topic, partitions=2)
+    member = Member(server, group, group_instance_id="one").subscribe(f"^{topic}.*")
+    until(shared(2, member), member)
+    classic = Member(server, group, "classic").subscribe(topic)
+    until(shared(2, member, classic), member, classic, what="both protocols")
+    for one in (classic, member):
+        one.close()
+    files = sorted(server.data_dir.glob("__consumer_offsets-*/*.log"))
+    dumped = kafka_tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files",
+        ",".join(map(str, files)),
+    ).stdout  # fmt: skip
+    lines = [line for line in dumped.splitlines() if f'"{group}"' in line]
+    assert not [line for line in lines if "rror" in line]
+    types = {line.split('"type":"')[1].split('"')[0] for line in lines if '"type":"' in line}
+    assert types >= {"3", "5", "6", "7", "8", "16"}, dumped[:2000]
+    assert any('"classicMemberMetadata":{' in line for line in lines)

@@ -15,7 +15,7 @@ from broker_tests.sim.cluster_node import ClusterNode
 from broker_tests.sim.cluster_run import TOPIC, ClusterRun, Outcome
 from broker_tests.sim.coord_ledger import LedgerChecker, LedgerShard
 from broker_tests.sim.coord_node import CoordNode
-from broker_tests.sim.faults import Fault, shrink
+from broker_tests.sim.faults import Fault
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError
 from odradek_broker.coordinator.service import CoordinatorService
@@ -130,6 +130,7 @@ class CoordRun(ClusterRun):
         keep_trace: bool = False,
     ) -> None:
         self.services: dict[int, CoordinatorService[LedgerShard]] = {}
+        self._newest: dict[int, int] = {}  # leader epochs
         super().__init__(f"coord-{seed}", faults=faults, keep_trace=keep_trace)
         self.ledger = LedgerChecker()
         self.resting = False  # clients ask nothing, so that replicas can become equal
@@ -153,20 +154,21 @@ class CoordRun(ClusterRun):
         node.metadata.subscribe(service.metadata_changed)
 
     def coordinator_of(self, key: str) -> tuple[CoordNode, CoordinatorService[LedgerShard]] | None:
-        """Whoever leads in the newest epoch that a client can hear of."""
-        found: tuple[int, int] | None = None
+        """Whoever leads in the newest epoch; nobody goes back to one that was replaced."""
+        found: tuple[CoordNode, CoordinatorService[LedgerShard]] | None = None
         for node_id, service in self.services.items():
             node = self.nodes[node_id]
             if not self.world.hosts[node_id].up or not getattr(node, "_ready", False):
                 continue
-            partition = node.partition(TopicPartition(TOPIC, service.partition_of(key)))
-            if partition is not None and partition.leading is not None:
-                found = max(found or (-1, -1), (partition.leader_epoch, node_id))
-        if found is None:
-            return None
-        node = self.nodes[found[1]]
-        assert isinstance(node, CoordNode)
-        return node, self.services[found[1]]
+            index = service.partition_of(key)
+            partition = node.partition(TopicPartition(TOPIC, index))
+            if partition is None or partition.leading is None:
+                continue
+            if partition.leader_epoch >= self._newest.get(index, -1):
+                self._newest[index] = partition.leader_epoch
+                assert isinstance(node, CoordNode)
+                found = node, service
+        return found
 
     # ------------------------------------------------------------ phases
 
@@ -199,13 +201,3 @@ class CoordRun(ClusterRun):
 
 def run_coord_seed(seed: int | str, *, keep_trace: bool = False) -> Outcome:
     return CoordRun(seed, keep_trace=keep_trace).run()
-
-
-def shrink_coord_seed(outcome: Outcome) -> tuple[Fault, ...]:
-    """The fewest faults of a failed run with which its seed still fails."""
-    seed = str(outcome.seed).removeprefix("coord-")
-
-    def fails(faults: tuple[Fault, ...]) -> bool:
-        return CoordRun(seed, faults=faults).run().failure is not None
-
-    return shrink(outcome.faults, fails)

@@ -74,7 +74,8 @@ class GroupChecker:
             )
         if offset > self.consumed[partition]:
             self._fail(
-                f"the offset of {partition} is {offset}, consumed were {self.consumed[partition]}"
+                f"the offset of {partition} is {offset}, "
+                f"and {self.consumed[partition]} were consumed"
             )
 
 

@@ -13,7 +13,7 @@ from broker_tests.sim import cluster_run
 from broker_tests.sim.cluster_node import ClusterNode
 from broker_tests.sim.cluster_run import TOPIC, ClusterRun, Outcome
 from broker_tests.sim.coord_node import CoordNode
-from broker_tests.sim.faults import Fault, shrink
+from broker_tests.sim.faults import Fault
 from broker_tests.sim.group_client import GROUP, GroupChecker, Member
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.txn_run import FIRST_CLIENT_HOST, ClientHost
@@ -126,13 +126,3 @@ class GroupRun(ClusterRun):
 
 def run_group_seed(seed: int | str, *, keep_trace: bool = False) -> Outcome:
     return GroupRun(seed, keep_trace=keep_trace).run()
-
-
-def shrink_group_seed(outcome: Outcome) -> tuple[Fault, ...]:
-    """The fewest faults of a failed run with which its seed still fails."""
-    seed = str(outcome.seed).removeprefix("group-")
-
-    def fails(faults: tuple[Fault, ...]) -> bool:
-        return GroupRun(seed, faults=faults).run().failure is not None
-
-    return shrink(outcome.faults, fails)

@@ -19,7 +19,7 @@ from broker_tests.controller.support import create, new_topic
 from broker_tests.sim import cluster_run
 from broker_tests.sim.cluster_node import ClusterNode
 from broker_tests.sim.cluster_run import REPLICATION, TOPIC, ClusterRun
-from broker_tests.sim.faults import Fault, shrink
+from broker_tests.sim.faults import Fault
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.txn_client import Outcome, Transaction, TxnClient
 from broker_tests.sim.txn_node import TxnNode, committed_records
@@ -69,6 +69,7 @@ class TxnRun(ClusterRun):
         keep_trace: bool = False,
     ) -> None:
         self._producer_ids = 1_000
+        self._newest: dict[TopicPartition, int] = {}  # leader epochs
         super().__init__(f"txn-{seed}", faults=faults, keep_trace=keep_trace)
         rng = self.world.rng("transactions")
         self.duplicates = rng.choice((0.0, 0.05))
@@ -101,14 +102,18 @@ class TxnRun(ClusterRun):
         return self.leader(TopicPartition(TRANSACTION_TOPIC, index))
 
     def leader(self, name: TopicPartition) -> TxnNode | None:
-        """Whoever leads in the newest epoch that a client can hear of."""
-        found: tuple[int, int] | None = None
+        """Whoever leads in the newest epoch; nobody goes back to one that was replaced."""
+        found: TxnNode | None = None
         for node_id, node in self.nodes.items():
-            if self.world.hosts[node_id].up and node.transactions is not None:
-                partition = node.partition(name)
-                if partition is not None and partition.leading is not None:
-                    found = max(found or (-1, -1), (partition.leader_epoch, node_id))
-        return self.nodes[found[1]] if found is not None else None
+            if not self.world.hosts[node_id].up or node.transactions is None:
+                continue
+            partition = node.partition(name)
+            if partition is None or partition.leading is None:
+                continue
+            if partition.leader_epoch >= self._newest.get(name, -1):
+                self._newest[name] = partition.leader_epoch
+                found = node
+        return found
 
     def _registrations(self) -> list[PartitionRegistration]:
         """The data's first: the operator moves these; faults chase the leaders of all."""
@@ -234,13 +239,3 @@ class TxnRun(ClusterRun):
 
 def run_txn_seed(seed: int | str, *, keep_trace: bool = False) -> cluster_run.Outcome:
     return TxnRun(seed, keep_trace=keep_trace).run()
-
-
-def shrink_txn_seed(outcome: cluster_run.Outcome) -> tuple[Fault, ...]:
-    """The fewest faults of a failed run with which its seed still fails."""
-    seed = str(outcome.seed).removeprefix("txn-")
-
-    def fails(faults: tuple[Fault, ...]) -> bool:
-        return TxnRun(seed, faults=faults).run().failure is not None
-
-    return shrink(outcome.faults, fails)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from odradek_broker.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
+from odradek_broker.model.assignor_names import ASSIGNOR_NAMES
 from odradek_broker.runtime.settings import Settings
 
 # A joining member that does not come back with its id in this time is forgotten, and one that
@@ -37,7 +38,11 @@ class GroupConfig:
                 heartbeat_interval_ms=settings.int("group.consumer.heartbeat.interval.ms"),
                 max_size=settings.int("group.consumer.max.size"),
                 classic_max_size=settings.int("group.max.size"),
-                assignors=tuple(settings.list("group.consumer.assignors")),
+                assignors=tuple(
+                    dict.fromkeys(
+                        ASSIGNOR_NAMES[name] for name in settings.list("group.consumer.assignors")
+                    )
+                ),
                 assignment_interval_ms=settings.int("group.consumer.assignment.interval.ms"),
                 regex_refresh_interval_ms=settings.int("group.consumer.regex.refresh.interval.ms"),
                 migration_policy=MigrationPolicy(

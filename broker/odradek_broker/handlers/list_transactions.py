@@ -1,7 +1,9 @@
 """ListTransactions (66), v0–2: the transactional ids that this broker coordinates.
 
 Filters: states (unknown ones are told back), producer ids, since v1 the least duration of an open
-transaction in ms, since v2 a pattern (regular expression) for the whole transactional id.
+transaction in ms, since v2 a pattern (regular expression) for the whole transactional id. Python's
+matcher can take for ever over some patterns, and all of the broker with it: those (repeated groups,
+references, more than REPEATS_MAX repetitions) are refused with INVALID_REGULAR_EXPRESSION.
 COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded: the list would not be whole.
 """
 
@@ -16,6 +18,11 @@ from odradek_broker.wire.struct import Struct
 API_KEY = 66
 VERSIONS = range(0, 3)
 
+# Each one multiplies the time that a match may take by the length of the id.
+REPEATS_MAX = 3
+PATTERN_CHARS_MAX = 1000
+COSTLY = re.compile(r"\)[*+?{]|\(\?|\\[1-9]")  # a repeated group, an extension, a reference
+
 STATES = {state.kafka_name: state for state in TransactionState}
 
 
@@ -24,7 +31,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     states = {STATES[name] for name in request.state_filters if name in STATES}
     producer_ids = set(request.producer_id_filters)
     try:
-        pattern = re.compile(getattr(request, "transactional_id_pattern", None) or ".*", re.DOTALL)
+        pattern = _compiled(getattr(request, "transactional_id_pattern", None) or ".*")
     except re.error:
         return _answer(ErrorCode.invalid_regular_expression, unknown, [])
     now_ms = ctx.broker.clock.now_ms()
@@ -46,6 +53,14 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
             return _answer(ErrorCode.coordinator_load_in_progress, unknown, [])
         found += [one for one in shard.transactions.values() if wanted(one)]
     return _answer(ErrorCode.none, unknown, found)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """re.error if it is no pattern, or one that might take too long."""
+    repeats = sum(pattern.count(sign) for sign in "*+{")
+    if COSTLY.search(pattern) or repeats > REPEATS_MAX or len(pattern) > PATTERN_CHARS_MAX:
+        raise re.error("a pattern that might take too long")
+    return re.compile(pattern, re.DOTALL)
 
 
 def _answer(code: ErrorCode, unknown: list[str], found: list[TransactionMetadata]) -> Struct:

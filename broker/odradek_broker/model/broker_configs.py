@@ -187,19 +187,19 @@ BROKER_CONFIGS_TEXT = """
 + group.initial.rebalance.delay.ms          int   3000                     -        ro
 + group.max.size                            int   INT_MAX                  1..      ro
 # Groups: consumer protocol
-- group.consumer.session.timeout.ms         int    45000         1..     ro
-- group.consumer.min.session.timeout.ms     int    45000         1..     ro
-- group.consumer.max.session.timeout.ms     int    60000         1..     ro
-- group.consumer.heartbeat.interval.ms      int    5000          1..     ro
-- group.consumer.min.heartbeat.interval.ms  int    5000          1..     ro
-- group.consumer.max.heartbeat.interval.ms  int    15000         1..     ro
-- group.consumer.max.size                   int    INT_MAX       1..     ro
-- group.consumer.assignors                  list   uniform,range -       ro
-- group.consumer.migration.policy           string bidirectional ~DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL ro
-- group.consumer.assignment.interval.ms     int    1000          0..     cluster
-- group.consumer.min.assignment.interval.ms int    0             0..     ro
-- group.consumer.max.assignment.interval.ms int    15000         0..     ro
-- group.consumer.regex.refresh.interval.ms  int    600000        10000.. ro
++ group.consumer.session.timeout.ms         int    45000         1..     ro
++ group.consumer.min.session.timeout.ms     int    45000         1..     ro
++ group.consumer.max.session.timeout.ms     int    60000         1..     ro
++ group.consumer.heartbeat.interval.ms      int    5000          1..     ro
++ group.consumer.min.heartbeat.interval.ms  int    5000          1..     ro
++ group.consumer.max.heartbeat.interval.ms  int    15000         1..     ro
++ group.consumer.max.size                   int    INT_MAX       1..     ro
++ group.consumer.assignors                  list   uniform,range -       ro
++ group.consumer.migration.policy           string bidirectional ~DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL ro
++ group.consumer.assignment.interval.ms     int    1000          0..     cluster
++ group.consumer.min.assignment.interval.ms int    0             0..     ro
++ group.consumer.max.assignment.interval.ms int    15000         0..     ro
++ group.consumer.regex.refresh.interval.ms  int    600000        10000.. ro
 # Groups: streams protocol
 - group.streams.session.timeout.ms         int 45000   1.. ro
 - group.streams.min.session.timeout.ms     int 45000   1.. ro

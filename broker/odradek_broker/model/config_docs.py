@@ -45,6 +45,19 @@ flush.messages | Records after which a log is synced to disk.
 flush.ms | Time after which written records are synced to disk.
 follower.replication.throttled.rate | Bytes per second that throttled replicas here may fetch.
 follower.replication.throttled.replicas | Replicas (partition:broker, or *) that fetch slowly.
+group.consumer.assignment.interval.ms | Least time between two assignments of a group.
+group.consumer.assignors | Assignors that members may ask for; the first is the default.
+group.consumer.heartbeat.interval.ms | How often members of the consumer protocol send heartbeats.
+group.consumer.max.assignment.interval.ms | Longest assignment interval that may be set.
+group.consumer.max.heartbeat.interval.ms | Longest heartbeat interval that may be set.
+group.consumer.max.session.timeout.ms | Longest session timeout that may be set.
+group.consumer.max.size | Most members of a group of the consumer protocol.
+group.consumer.migration.policy | Which way a group with members may change its protocol.
+group.consumer.min.assignment.interval.ms | Shortest assignment interval that may be set.
+group.consumer.min.heartbeat.interval.ms | Shortest heartbeat interval that may be set.
+group.consumer.min.session.timeout.ms | Shortest session timeout that may be set.
+group.consumer.regex.refresh.interval.ms | How often expressions are matched anew, at the latest.
+group.consumer.session.timeout.ms | Without a heartbeat for so long a member is fenced.
 group.initial.rebalance.delay.ms | How long a new group waits for more members.
 group.max.session.timeout.ms | Longest session timeout that a member may ask for.
 group.max.size | Most members of a group.

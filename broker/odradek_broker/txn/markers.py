@@ -26,7 +26,8 @@ from odradek_broker.wire.struct import Struct
 logger = logging.getLogger(__name__)
 
 WRITE_TXN_MARKERS, VERSION = 27, 2
-TIMEOUT_MS = 30_000.0
+# A leader that stands still holds up what is queued for it; by then another may lead.
+TIMEOUT_MS = 5_000.0
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.02, 1.0
 
 Results = dict[TopicPartition, ErrorCode]

@@ -25,7 +25,7 @@ from odradek_broker.wire.struct import Struct
 logger = logging.getLogger(__name__)
 
 ADD_PARTITIONS_TO_TXN, VERSION = 24, 5
-TIMEOUT_MS = 30_000.0
+TIMEOUT_MS = 10_000.0  # less than clients wait for a produce request
 
 UNKNOWN = frozenset(
     {

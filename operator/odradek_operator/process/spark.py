@@ -68,7 +68,14 @@ MADE: dict[str, Any] = {"ServiceAccount": ServiceAccount, "Role": Role, "RoleBin
 
 PROGRESS = "odradek.dev/progress"  # of a driver's pod: what it says of its queries
 BUSY_S, IDLE_S, ABSENT_S = 2.0, 5.0, 60.0
-RUNNING_STATES = ("SUBMITTED", "RUNNING")
+SENTENCES = {
+    "": "the SparkApplication was made",
+    "SUBMITTED": "the driver starts",
+    "RUNNING": "the driver runs",
+    "COMPLETED": "it is done",
+    "PENDING_RERUN": "it is started again soon",
+    "SUSPENDED": "it is suspended",
+}
 
 log = logging.getLogger(__name__)
 
@@ -318,7 +325,8 @@ def _ready(state: str, application: Document | None, said: JobStatus | None) -> 
         where = f"{said.field}: " if said.field else ""
         return Reason("Failed", f"{where}{said.message}")
     known = ((application or {}).get("status") or {}).get("applicationState") or {}
-    return Reason(state.title().replace("_", "") or "Submitted", known.get("errorMessage") or "")
+    say = known.get("errorMessage") or SENTENCES.get(state, "")
+    return Reason(state.title().replace("_", "") or "Submitted", say)
 
 
 def _topology_key(documents: Mapping[str, Document], wanted: set[str]) -> str:

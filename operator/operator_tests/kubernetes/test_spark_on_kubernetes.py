@@ -57,7 +57,7 @@ class Cluster:
 
     def ready(self) -> str:
         said = self.get("sparkpipeline", "page-views")["status"]["conditions"][0]
-        return f"{said['status']} {said['reason']}: {said['message']}"
+        return f"{said['status']} {said['reason']}: {said.get('message', '')}"
 
     def state(self, name: str = "page-views") -> str:
         found = self.get("sparkapplication", name)
@@ -127,7 +127,7 @@ def test_a_pipeline_lives(cluster: Cluster) -> None:
     status = cluster.get("sparkpipeline", "page-views")["status"]
     assert (status["state"], status["lagRecords"], status["batch"]) == ("RUNNING", 7, 4)
     assert status["lag"] == [{"topic": "visits", "records": 7}]
-    assert cluster.ready().startswith("True Running")
+    assert cluster.ready().startswith("True Running: the driver runs")
     before = cluster.get("sparkpipeline", "page-views")["metadata"]["resourceVersion"]
     cluster.settle(3)
     after = cluster.get("sparkpipeline", "page-views")["metadata"]["resourceVersion"]

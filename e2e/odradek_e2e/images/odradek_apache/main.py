@@ -47,29 +47,37 @@ def java(*words: str) -> list[str]:
     return ["java", *heap, *quiet, "-cp", f"{JARS}/*", *words]
 
 
-def format_disk(config: Path, settings: dict[str, str]) -> None:
-    """Once; a disk that is formatted is left alone."""
-    words = ["kafka.tools.StorageTool", "format", "--ignore-formatted",
-             "-t", settings[CLUSTER_ID], "-c", str(config), *settings[FORMAT].split()]  # fmt: skip
-    subprocess.run(java(*words), check=True)
-
-
 class Kafka:
-    """The JVM; what it prints goes on to our own output."""
+    """The JVM that formats the disk, then the one that serves; their output goes on to ours."""
 
-    def __init__(self, config: Path, port: int) -> None:
-        self._port = port
+    def __init__(self, config: Path) -> None:
+        self._config = config
+        self._settings = read_properties(config.read_text())
+        self._port = listener_port(self._settings)
+        self._process: subprocess.Popen[bytes] | None = None
         self._started = threading.Event()
-        self._process = subprocess.Popen(
-            java("kafka.Kafka", str(config)), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._stopping = False
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+    def run(self) -> int:
+        """Until it ends; its exit code."""
+        code = self._run("kafka.tools.StorageTool", "format", "--ignore-formatted",
+                         "-t", self._settings[CLUSTER_ID], "-c", str(self._config),
+                         *self._settings[FORMAT].split())  # fmt: skip
+        if code == 0 and not self._stopping:
+            code = self._run("kafka.Kafka", str(self._config))
+        return 0 if code == 128 + signal.SIGTERM else code  # a JVM that was asked to end says 143
+
+    def _run(self, *words: str) -> int:
+        with subprocess.Popen(
+            java(*words), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as self._process:  # fmt: skip
+            self._read(self._process)
+        return self._process.returncode
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
             if STARTED.search(line):
@@ -77,21 +85,19 @@ class Kafka:
 
     @property
     def runs(self) -> bool:
-        return self._process.poll() is None
+        """Also while the disk is formatted, which may take long and is no reason to kill it."""
+        return self._process is None or self._process.poll() is None
 
     @property
     def ready(self) -> bool:
-        return self.runs and self._started.is_set() and answers(self._port)
+        return self._started.is_set() and self.runs and answers(self._port)
 
     def terminate(self, *_: object) -> None:
         """Controlled shutdown: the leaders go elsewhere first."""
+        self._stopping = True
         self._started.clear()
-        self._process.terminate()
-
-    def wait(self) -> int:
-        code = self._process.wait()
-        self._reader.join(ANSWER_SECONDS)
-        return code
+        if self._process is not None:
+            self._process.terminate()
 
 
 def answers(port: int) -> bool:
@@ -138,14 +144,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--admin-port", type=int, required=True)
     given = parser.parse_args(words)
-    settings = read_properties(given.config.read_text())
-    format_disk(given.config, settings)
-    kafka = Kafka(given.config, listener_port(settings))
+    kafka = Kafka(given.config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, kafka.terminate)
     serve(kafka, given.admin_port)
-    code = kafka.wait()
-    return 0 if code == 128 + signal.SIGTERM else code  # a JVM that was asked to end says 143
+    return kafka.run()
 
 
 if __name__ == "__main__":

@@ -19,9 +19,6 @@ Assign: TypeAlias = Callable[
 ASSIGNORS: dict[str, Assign] = {
     "uniform": uniform.assign,
     "range": range_assignor.assign,
-    # The class names that group.consumer.assignors may give in Kafka.
-    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": uniform.assign,
-    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": range_assignor.assign,
 }
 
 __all__ = ["ASSIGNORS", "Assign", "MemberSpec"]
