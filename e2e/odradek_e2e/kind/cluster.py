@@ -79,7 +79,8 @@ def _start_engine() -> None:
 
 
 def _node_image_exists(engine: Engine) -> bool:
-    return engines.running() and node_image.exists(engine)
+    """Before the engine runs: as it was written down. Afterwards it is asked."""
+    return node_image.exists(engine) if engines.running() else node_image.was_built()
 
 
 def _created(engine: Engine) -> Step:
