@@ -1,30 +1,31 @@
-# Two commands start everything: `make run` shows the broker at work, `make test` proves it.
+# Two commands start everything: `make run` shows a cluster at work, `make test` proves it.
 # Each target does its own set-up; the second time that takes no time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: bench bench-smoke kind-up kind-down images e2e
+.PHONY: bench bench-smoke kind-up kind-down images e2e spark test-spark
 
 BIN := .venv/bin
 JOBS ?= 2
 SEEDS ?= 1000
 TOPICS ?= 1000
 START ?= 0
+KIND ?= cluster
 CASE ?=
 STORY ?=
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/.stamp ## start a broker, produce and consume with a real client, show what happened
-	@$(BIN)/odradek demo
+run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; says what clients saw
+	@$(BIN)/odradek local demo
 
-test: .venv/.stamp tools ## run the quick test suite (minutes)
+test: .venv/.spark tools ## run the quick test suite (minutes)
 	@$(BIN)/pytest -m "not long and not kind" -n $(JOBS) --dist worksteal
 
-test-long: .venv/.stamp tools ## run the tests that take longer than the quick suite may
+test-long: .venv/.spark tools ## run the tests that take longer than the quick suite may
 	@$(BIN)/pytest -m "long and not kind"
 
 test-cluster: .venv/.stamp tools ## run all tests with 3 and 5 brokers, the long ones too
@@ -36,13 +37,13 @@ test-clients-apache: .venv/.stamp tools ## run the client tests against Apache K
 bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make bench-operator TOPICS=1000
 	@cd operator && PYTHONPATH=../e2e:../broker ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
 
-sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0
-	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --seeds $(SEEDS) --start $(START)
+sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|group|txn
+	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
-bench: .venv/.bench tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
+bench: .venv/.stamp tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)"
 
-bench-smoke: .venv/.bench tools ## every benchmark once, small, one line each (a minute; no real numbers)
+bench-smoke: .venv/.stamp tools ## every benchmark once, small, one line each (a minute; no real numbers)
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
 
 kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
@@ -87,7 +88,12 @@ gen: .venv/.stamp ## write generated files again (a test holds them equal to the
 lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
 	@.ci/setup lock
 
-setup: .venv/.stamp tools ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars
+setup: .venv/.spark tools ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars, Spark
+
+spark: .venv/.spark ## only what pipelines need: pyspark and its Kafka connector (430 MB, once)
+
+test-spark: .venv/.spark tools ## run all tests of the pipelines, the long ones too
+	@$(BIN)/pytest spark-on-k8s/spark_tests cli/cli_tests/test_pipeline.py
 
 clean: ## remove the environment and all caches
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -98,9 +104,9 @@ clean: ## remove the environment and all caches
 	@.ci/setup python
 	@touch $@
 
-.venv/.bench: .venv/.stamp bench/requirements.lock # matplotlib, for the plots
-	@uv=$$(command -v uv || echo $(BIN)/uv); \
-		"$$uv" pip install -q --python $(BIN)/python --require-hashes -r bench/requirements.lock
+# pyspark (430 MB to download) and the jars that it lacks; plain brokers need neither.
+.venv/.spark: .venv/.stamp spark-on-k8s/requirements.lock spark-on-k8s/odradek_spark/session/pom.xml
+	@.ci/setup spark
 	@touch $@
 
 tools: .venv/.stamp

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from odradek_bench import engines, load, raw, raw_load, verify
 from odradek_bench.case import Bench
 from odradek_bench.cases import bulk, latency, limits, small_requests

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from odradek_bench import plots, report
 from odradek_bench.case import Bench, Case, Metric, Sample, UnavailableError
 from odradek_bench.cases import ALL

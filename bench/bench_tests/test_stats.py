@@ -1,6 +1,7 @@
 """The statistics, against numbers that can be checked by hand."""
 
 import pytest
+
 from odradek_bench.stats import compare, quantile, summarize
 
 

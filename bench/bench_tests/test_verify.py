@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+
 from odradek_bench import raw, verify
 from odradek_bench.cases.java_tools import check_values
 from odradek_bench.verify import WrongAnswerError

@@ -21,6 +21,7 @@ import sys
 import time
 from asyncio import FIRST_COMPLETED
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,15 @@ from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationErr
 from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.controller.seat import ControllerSeat
 from odradek_broker.controller.service import ControllerService
+from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
+from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.consumer.service import ConsumerGroupService
+from odradek_broker.group.lag import LogEnds
+from odradek_broker.group.metrics import GroupMetrics
+from odradek_broker.group.service import GroupService
+from odradek_broker.group.shard import GroupShard
+from odradek_broker.handlers import add_partitions_to_txn, write_txn_markers
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.fetch_session import FetchSessions
 from odradek_broker.handlers.registry import build_handlers
@@ -42,7 +52,7 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
 from odradek_broker.metadata.delta import MetadataDelta
-from odradek_broker.metadata.image import EMPTY_IMAGE
+from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.model.config_table import ConfigError
 from odradek_broker.model.ids import BrokerId, TopicPartition
@@ -62,6 +72,11 @@ from odradek_broker.runtime.loop_lag import LoopLag
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import LoopThreads
+from odradek_broker.txn import verifier
+from odradek_broker.txn.channels import BrokerCalls
+from odradek_broker.txn.markers import MarkerSender
+from odradek_broker.txn.service import TransactionCoordinator
+from odradek_broker.txn.verifier import TransactionVerifier
 from odradek_broker.wire.peer import Peer
 
 if TYPE_CHECKING:
@@ -133,9 +148,12 @@ class Broker:
         self._lifecycle = self._build_lifecycle()
         self._partitions.cut_off = lambda: self._lifecycle.cut_off
         self._replication = self._build_replication()
+        self._groups = self._build_groups()
         self._context = self._build_context()
+        self._calls = self._build_transactions()
         self._server = Server(self._context, build_handlers(self._metrics), loop)
-        self._lag = LoopLag(loop, self._clock, self._metrics)
+        session_timeout_ms = settings.int("broker.session.timeout.ms")
+        self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
         self._tasks: list[asyncio.Task[None]] = []
         self._registered = False
 
@@ -185,8 +203,52 @@ class Broker:
             self._channel("replication"),
         )
 
+    def _build_transactions(self) -> list[BrokerCalls]:
+        """Markers and questions have connections of their own: none waits for the other."""
+        context, node_id = self._context, self._node_id
+
+        def image() -> MetadataImage:
+            return self._partitions.image
+
+        def calls(purpose: str) -> BrokerCalls:
+            client_id = f"broker-{node_id}-{purpose}"
+            return BrokerCalls(
+                node_id,
+                self._settings.listeners.inter_broker_name,
+                image,
+                {
+                    add_partitions_to_txn.API_KEY: partial(
+                        add_partitions_to_txn.batched, context, version=verifier.VERSION
+                    ),
+                    write_txn_markers.API_KEY: partial(write_txn_markers.write_markers, context),
+                },
+                lambda host, port: Peer(host, port, self._loop, client_id=client_id),
+            )
+
+        questions, markers = calls("txn-verifier"), calls("txn-markers")
+        context.verifier = TransactionVerifier(questions, image, self._settings)
+        self._markers = MarkerSender(markers, image)
+        return [questions, markers]
+
+    def _build_groups(self) -> GroupService:
+        settings, metrics = self._settings, GroupMetrics()
+        coordinator = CoordinatorService(
+            OFFSETS_TOPIC,
+            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng, metrics),
+            self._partitions,
+            self._clock,
+            self._loop,
+            default_partitions=settings.int("offsets.topic.num.partitions"),
+            write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
+            codec=settings.int("offsets.topic.compression.codec"),
+        )
+        return GroupService(coordinator, settings, metrics)
+
     def _build_context(self) -> BrokerContext:
         slots = self._settings.int("max.incremental.fetch.session.cache.slots")
+        producer_ids = ProducerIdBlocks(
+            self._node_id, lambda: self._lifecycle.broker_epoch, self._channel("producer-ids")
+        )
         return BrokerContext(
             node_id=self._node_id,
             cluster_id=self._logs.cluster_id,
@@ -201,10 +263,16 @@ class Broker:
             quorum=self._quorum,
             controller=self._controller,
             forwarder=self._channel("forwarder"),
-            producer_ids=ProducerIdBlocks(
-                self._node_id, lambda: self._lifecycle.broker_epoch, self._channel("producer-ids")
-            ),
+            producer_ids=producer_ids,
             fetch_sessions=FetchSessions(slots, self._rng),
+            transactions=TransactionCoordinator(
+                self._settings, self._partitions, self._clock, self._loop, producer_ids.next
+            ),
+            groups=self._groups,
+            consumer_groups=ConsumerGroupService(self._groups.coordinator, self._settings),
+            log_ends=LogEnds(
+                self._groups, self._partitions, self._settings.listeners.inter_broker_name
+            ),
         )
 
     def _channel(self, purpose: str) -> ControllerChannel:
@@ -241,6 +309,7 @@ class Broker:
         self._lag.start()
         self._cleaner.start()
         self._tasks.append(asyncio.create_task(self._housekeeping()))
+        self._tasks.append(asyncio.create_task(self._context.log_ends.run()))
         self._readiness.done("start")
         self._announce(ports)
         await self._start_admin()
@@ -287,6 +356,10 @@ class Broker:
         partitions.apply(everything, metadata.controller_epoch)
         metadata.subscribe(partitions.apply)
         metadata.subscribe(self._reconfigure)
+        self._context.transactions.start(self._markers)
+        metadata.subscribe(self._context.transactions.shards.metadata_changed)
+        self._groups.coordinator.start()
+        metadata.subscribe(self._groups.coordinator.metadata_changed)
         self._replication.start()
         partitions.start_timers()
 
@@ -297,10 +370,16 @@ class Broker:
         self._server.stop_accepting()
         self._lag.stop()
         self._partitions.release_fetches()
+        self._groups.coordinator.close()
         await self._server.drain(DRAIN_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._context.transactions.close()
+        if self._context.verifier is not None:
+            self._context.verifier.close()
+        for calls in self._calls:
+            calls.close()
         self._replication.close()
         await self._lifecycle.stop()
         self._seat.stop()

@@ -62,7 +62,7 @@ def wait_until(what: str, true: object) -> None:
 def test_up_status_plan_down(manifests: Path) -> None:
     where = ("-f", str(manifests))
     assert odradek("plan", *where).stdout == (
-        "KafkaCluster default/main: \n"
+        "KafkaCluster default/main:\n"
         "  start broker 0: broker 0 does not exist yet\n"
         "  wait: topic orders when the cluster answers\n"
     )
@@ -155,4 +155,7 @@ def test_the_demo_restarts_every_broker_and_nobody_notices(manifests: Path) -> N
     assert (found["lost"], found["duplicated"], found["errors"]) == (0, 0, 0)
     assert found["preferred_leaders_percent"] == 100
     assert found["writes_acknowledged"] > 0
+    assert sorted(b["broker"] for b in found["brokers"]) == [0, 1, 2]
+    assert all(b["whole_after"].endswith(" s") for b in found["brokers"])
+    assert "\x1b" not in done.stderr, "a pipe gets plain lines"
     assert done.stderr.count("restart broker") >= 3, done.stderr

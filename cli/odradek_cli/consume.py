@@ -1,20 +1,22 @@
 """`odradek consume`: print records of a topic, from a place or a time of the user's choice.
 
 Partitions are assigned, no consumer group is joined, nothing is committed: looking changes nothing.
+With --group it is a member of that group: it shares the partitions with the others, goes on where
+the group has committed, and commits what it has printed.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from odradek_cli.errors import CliError
-from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic
+from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, complete_group
 from odradek_cli.output import plain
 
 if TYPE_CHECKING:
@@ -50,6 +52,15 @@ def consume(
         bool,
         typer.Option("--full", "-F", help="Also partition, offset, time, key and headers."),
     ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", "-g", help="Join this group, and commit.", autocompletion=complete_group
+        ),
+    ] = None,
+    group_protocol: Annotated[
+        str, typer.Option("--group-protocol", help="With --group: classic or consumer (KIP-848).")
+    ] = "classic",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -58,6 +69,15 @@ def consume(
 
     from odradek_cli.client import connect, settings
 
+    if group is not None:
+        if partition or offset is not None or timestamp is not None:
+            raise CliError("--group: the group says where to read; see `odradek groups reset`")
+        connect(bootstrap)
+        consume_in_group(
+            bootstrap, topic, group, group_protocol, from_beginning, max_messages, until_end,
+            lambda message: print_message(message, full, as_json),
+        )  # fmt: skip
+        return
     if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
         raise CliError("--from-beginning, --offset and --timestamp exclude each other")
     at_ms = parse_time(timestamp) if timestamp is not None else None
@@ -76,21 +96,65 @@ def consume(
     try:
         places = starting_points(consumer, topic, partition, from_beginning, offset, at_ms)
         consumer.assign(places)
-        for message in read(consumer, len(places), max_messages, until_end):
+        owned = {place.partition for place in places}
+        for message in read(consumer, owned, max_messages, until_end):
             print_message(message, full, as_json)
     finally:
         sys.stdout.flush()
         consumer.close()
 
 
-def parse_time(text: str) -> int:
+def consume_in_group(
+    bootstrap: str,
+    topic: str,
+    group: str,
+    protocol: str,
+    from_beginning: bool,
+    max_messages: int | None,
+    until_end: bool,
+    show: Callable[[Message], None],
+) -> None:
+    """Reads as a member. A record is committed after it was printed: at worst it comes twice."""
+    from confluent_kafka import Consumer
+
+    from odradek_cli.client import settings
+
+    consumer = Consumer(
+        settings(
+            bootstrap,
+            group_id=group,
+            group_protocol=protocol,
+            enable_auto_commit=True,
+            enable_auto_offset_store=False,
+            auto_offset_reset="earliest" if from_beginning else "latest",
+            allow_auto_create_topics=False,
+            enable_partition_eof=True,
+            client_id="odradek-cli",
+        )
+    )
+    owned: set[int] = set()
+    consumer.subscribe(
+        [topic],
+        on_assign=lambda _, places: owned.update(place.partition for place in places),
+        on_revoke=lambda _, places: owned.difference_update(place.partition for place in places),
+    )
+    try:
+        for message in read(consumer, owned, max_messages, until_end):
+            show(message)
+            consumer.store_offsets(message)
+    finally:
+        sys.stdout.flush()
+        consumer.close()
+
+
+def parse_time(text: str, option: str = "--timestamp") -> int:
     """Milliseconds since 1970 of "1767225600000" or an ISO time (UTC unless it says otherwise)."""
     if text.isdigit():
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise CliError(f"--timestamp {text}: not a time such as 2026-01-31T12:00:00") from error
+        raise CliError(f"{option} {text}: not a time such as 2026-01-31T12:00:00") from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -133,8 +197,9 @@ def starting_points(
 
 
 def read(
-    consumer: Consumer, partitions: int, max_messages: int | None, until_end: bool
+    consumer: Consumer, owned: set[int], max_messages: int | None, until_end: bool
 ) -> Iterator[Message]:
+    """`owned` are the partitions that are read by now; a group may change them meanwhile."""
     from confluent_kafka import KafkaError
 
     ended: set[int | None] = set()
@@ -149,7 +214,7 @@ def read(
             yield message
         elif error.code() == KafkaError._PARTITION_EOF:
             ended.add(message.partition())
-            if until_end and len(ended) == partitions:
+            if until_end and owned and owned <= ended:
                 return
         elif not error.retriable():
             raise CliError(f"topic {message.topic()}: {error.str()} ({error.name()})")

@@ -104,6 +104,7 @@ def status(files: Manifests, state: State = None, as_json: AsJson = False) -> No
         print(problem)
     for key, cluster in report.clusters.items():
         _print_cluster(key, cluster)
+    _print_pipelines(report)
 
 
 @app.command()
@@ -153,6 +154,45 @@ def state_directory(files: list[Path], given: Path | None) -> Path:
     return (first if first.is_dir() else first.parent) / DEFAULT_STATE
 
 
+def plan_anywhere(
+    files: Manifests,
+    state: State = None,
+    kubernetes: Annotated[
+        bool, typer.Option("--kubernetes", "-k", help="On the cluster of KUBECONFIG, not here.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what applying the manifests would bring about, and why; change nothing. -f -: stdin."""
+    if kubernetes:
+        _show_plan_on_kubernetes(files, as_json=as_json)
+    else:
+        show_plan(files, state_directory(files, state), as_json=as_json)
+
+
+def _show_plan_on_kubernetes(files: list[Path], *, as_json: bool) -> None:
+    import httpx2
+    from lightkube import Client
+    from lightkube.core.exceptions import ApiError, ConfigError, LoadResourceError
+
+    from odradek_operator.api.base import InvalidManifestError
+    from odradek_operator.api.parse import load
+    from odradek_operator.main import parse_arguments
+    from odradek_operator.process.dry_run import as_text, dry_run
+
+    try:
+        resources = load(files)
+        found = list(dry_run(Client(), resources, parse_arguments(["-A"]).image_of))
+    except InvalidManifestError as refused:
+        raise CliError(str(refused)) from None
+    except (ApiError, httpx2.HTTPError, ConfigError, LoadResourceError) as error:
+        raise CliError(f"Kubernetes: {error}") from None
+    if as_json:
+        print_json({"clusters": {one.key: one.lines for one in found}})
+        return
+    for one in found:
+        print(as_text(one))
+
+
 def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
     from odradek_operator.api.base import InvalidManifestError
     from odradek_operator.apply.local_runtime import LocalRuntime
@@ -172,9 +212,13 @@ def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
     for problem in report.problems:
         print(f"refuse: {problem}")
     for key, found in report.clusters.items():
-        print(f"KafkaCluster {key}: " + ("" if found.plan else "nothing to do"))
-        for line in found.plan:
-            print(f"  {line}")
+        _print_plan(key, found.plan)
+
+
+def _print_plan(key: str, lines: list[str]) -> None:
+    print(f"KafkaCluster {key}:" + ("" if lines else " nothing to do"))
+    for line in lines:
+        print(f"  {line}")
 
 
 def _runtime(files: list[Path], directory: Path) -> LocalRuntime:
@@ -245,6 +289,10 @@ class Screen:
         lines = [*report.problems]
         for key, cluster in report.clusters.items():
             lines += _lines(key, cluster)
+        for key, one in report.pipelines.items():
+            state = one.status.state if one.status else "Starting"
+            message = f": {one.status.message}" if one.status and one.status.message else ""
+            lines.append(f"pipeline {key}: {one.waits or state}{message}")
         if self._console.is_terminal:
             with contextlib.suppress(OSError):
                 self._live.update(_table(report, lines))
@@ -310,3 +358,10 @@ def _print_cluster(key: str, cluster: ClusterReport) -> None:
         )
     for line in (*cluster.plan, *cluster.failures):
         print(line)
+
+
+def _print_pipelines(report: Report) -> None:
+    from odradek_cli.pipeline import COLUMNS, pipeline_rows
+
+    if report.pipelines:
+        print_table(COLUMNS, [r for k, p in report.pipelines.items() for r in pipeline_rows(k, p)])

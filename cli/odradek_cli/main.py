@@ -11,7 +11,17 @@ import sys
 
 import typer
 
-from odradek_cli import broker, cluster, configs, local, partitions, topics
+from odradek_cli import (
+    broker,
+    cluster,
+    configs,
+    groups,
+    local,
+    partitions,
+    pipeline,
+    topics,
+    transactions,
+)
 from odradek_cli.consume import consume
 from odradek_cli.demo import demo
 from odradek_cli.dump_log import dump_log
@@ -30,9 +40,12 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(partitions.app, name="partitions")
+app.add_typer(groups.app, name="groups")
+app.add_typer(transactions.app, name="transactions")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(local.app, name="local")
-app.command("plan")(local.plan)
+app.add_typer(pipeline.app, name="pipeline")
+app.command("plan")(local.plan_anywhere)
 app.command()(quorum)
 app.command()(produce)
 app.command()(consume)

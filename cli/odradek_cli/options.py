@@ -24,6 +24,18 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 
 
+def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Group names for shell completion; nothing when no broker answers quickly."""
+    from odradek_cli.client import connect, settle
+
+    try:
+        admin = connect(ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP, timeout_s=1.0)
+        groups = settle("groups", admin.list_consumer_groups()).valid
+    except CliError:
+        return []
+    return sorted(group.group_id for group in groups if group.group_id.startswith(incomplete))
+
+
 Bootstrap = Annotated[
     str,
     typer.Option(

@@ -1,9 +1,9 @@
 """The operator's program: `python -m odradek_operator.main --all-namespaces`.
 
 Options also come from the environment, for a Deployment: ODRADEK_NAMESPACES (comma-separated;
-empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_APACHE_IMAGE, ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT,
-ODRADEK_LOG_LEVEL. Access to the API server is found as everywhere: the pod's service account, or
-KUBECONFIG.
+empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_APACHE_IMAGE, ODRADEK_SPARK, ODRADEK_SPARK_IMAGE,
+ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT, ODRADEK_LOG_LEVEL. Access to the API server is found as
+everywhere: the pod's service account, or KUBECONFIG.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 import httpx2
 from lightkube import Client
 
+from odradek_operator.process.dry_run import print_plan
 from odradek_operator.process.operator import Operator, Options
 
 REQUEST_TIMEOUT_S = 15.0
@@ -44,6 +46,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
                         help="where the Lease is, if there are several replicas")  # fmt: skip
     parser.add_argument("--no-nodes", action="store_true",
                         help="no right to read nodes: racks are named in the specs")  # fmt: skip
+    parser.add_argument("--spark", default=env.get("ODRADEK_SPARK") or "off",
+                        choices=("off", "native", "spark-operator"),
+                        help="pipelines: no; run by us; or by kubeflow's operator")  # fmt: skip
+    image = env.get("ODRADEK_SPARK_IMAGE") or _default_image("spark")
+    parser.add_argument("--spark-image", default=image,
+                        help="if a pipeline names none (default: %(default)s)")  # fmt: skip
     given = parser.parse_args(arguments)
     named = given.namespace
     if not named and not given.all_namespaces:
@@ -58,14 +66,16 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
         lease_namespace=given.lease_namespace,
         identity=f"{socket.gethostname()}-{os.getpid()}",
         nodes=not given.no_nodes,
+        spark=given.spark,
+        spark_image=given.spark_image,
     )
 
 
-def _default_image() -> str:
+def _default_image(name: str = "broker") -> str:
     try:
-        return f"odradek/broker:{version('odradek')}"
+        return f"odradek/{name}:{version('odradek')}"
     except PackageNotFoundError:
-        return "odradek/broker:latest"
+        return f"odradek/{name}:latest"
 
 
 async def run(options: Options) -> None:
@@ -81,11 +91,15 @@ async def run(options: Options) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """`plan`: what applying the manifests on standard input would bring about; then it ends."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["plan"]:
+        sys.exit(print_plan(parse_arguments(["--all-namespaces", *given[1:]])))
     level = os.environ.get("ODRADEK_LOG_LEVEL", "INFO").upper()
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("httpx2", "httpcore2", "kopf", "aiohttp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    asyncio.run(run(parse_arguments(arguments)))
+    asyncio.run(run(parse_arguments(given)))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ class ObservedBroker:
     started_with: Mapping[str, str] = field(default_factory=dict)  # as DesiredBroker.settings
     detail: str = ""  # last words of one that crashed
     address: str = ""
+    node_rack: str = ""  # the rack that its node is in now; empty: nobody knows
+    wants_restart: str = ""  # why the platform needs a restart of it, whatever its settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,23 @@ from odradek_bench.cases import (
     latency,
     limits,
     small_requests,
+    spark,
     starting,
     storage,
 )
 
-FAMILIES = (limits, bulk, java_tools, small_requests, latency, storage, idle, starting, cluster)
+FAMILIES = (
+    limits,
+    bulk,
+    java_tools,
+    spark,
+    small_requests,
+    latency,
+    storage,
+    idle,
+    starting,
+    cluster,
+)
 
 ORDER = ("shared", "own", "cluster")
 

@@ -6,6 +6,7 @@ import pytest
 
 from broker_tests.controller.support import create, new_topic
 from broker_tests.handlers.admin_support import AdminClient, with_client
+from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.handlers import (
     alter_configs,
     create_acls,
@@ -93,16 +94,33 @@ def test_create_partitions(version):
 
 
 @pytest.mark.parametrize("version", find_coordinator.VERSIONS)
-def test_no_coordinators_yet(version):
+def test_the_first_who_asks_for_a_coordinator_gets_its_topic_made(version):
     async def story(client: AdminClient):
         if version < 4:
             answer = await client.ask(find_coordinator, version, key="g")
         else:
             whole = await client.ask(find_coordinator, version, key_type=0, coordinator_keys=["g"])
             (answer,) = whole.coordinators
-        assert answer.error_code is ErrorCode.coordinator_not_available
+        assert answer.error_code is ErrorCode.none
+        image = client.controller.image
+        topic = image.topics["__consumer_offsets"]
+        assert len(topic.partitions) == 5
+        # One broker, and nobody said that there should be three replicas.
+        assert all(len(p.replicas) == 1 for p in topic.partitions.values())
+        assert image.topic_config("__consumer_offsets")["cleanup.policy"] == "compact"
+        assert answer.node_id == topic.partitions[partition_for("g", 5)].leader
 
-    with_client(story)
+    with_client(story, {"offsets.topic.num.partitions": "5"})
+
+
+def test_no_coordinator_where_its_topic_cannot_have_the_replicas_that_were_asked_for():
+    async def story(client: AdminClient):
+        answer = await client.ask(find_coordinator, 6, key_type=0, coordinator_keys=["g", "h"])
+        codes = [one.error_code for one in answer.coordinators]
+        assert codes == [ErrorCode.coordinator_not_available] * 2
+        assert not client.controller.image.topics
+
+    with_client(story, {"offsets.topic.replication.factor": "3"})
 
 
 @pytest.mark.parametrize("version", describe_acls.VERSIONS)

@@ -336,3 +336,32 @@ def test_progress_is_said_while_loading() -> None:
     again.load(said.append)
     assert said[-1] == "3 of 3 logs loaded, 0 MB recovered"
     assert len(said) == 3
+
+
+def test_a_start_that_is_interrupted_leaves_the_directories_as_they_were() -> None:
+    """1. a clean stop; 2. a start that ends before the logs are loaded, for whatever reason;
+    3. the next start finds the mark of the clean stop, with its epoch, and what was written."""
+    disk = SimDisk()
+    manager = open_manager(disk, "/a", "/b")
+    for number in range(4):
+        append(manager.get_or_create(tp(number), TOPIC_ID, CONFIG), "one")
+    manager.close(broker_epoch=7)
+    files = {path: disk.read(f"{path}/.kafka_cleanshutdown") for path in ("/a", "/b")}
+    for _ in range(2):
+        open_manager(disk, "/a", "/b").close(broker_epoch=9)
+        assert {path: disk.read(f"{path}/.kafka_cleanshutdown") for path in files} == files
+    after = open_manager(disk, "/a", "/b")
+    assert after.previous_broker_epoch == 7
+    after.load(lambda _: None, lambda _: CONFIG)
+    assert {name: log.written_offset for name, log in after.logs.items()} == {
+        tp(number): 1 for number in range(4)
+    }
+
+
+def test_a_start_after_a_crash_that_is_interrupted_is_still_after_a_crash() -> None:
+    disk = SimDisk()
+    manager = open_manager(disk, "/a")
+    append(manager.get_or_create(tp(0), TOPIC_ID, CONFIG), "one")
+    disk._locks.clear()  # kill -9
+    open_manager(disk, "/a").close(broker_epoch=9)
+    assert not disk.exists("/a/.kafka_cleanshutdown")

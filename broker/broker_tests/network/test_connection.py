@@ -49,6 +49,10 @@ class Bench:
             forwarder=None,
             producer_ids=None,
             fetch_sessions=None,
+            groups=None,
+            consumer_groups=None,
+            log_ends=None,
+            transactions=None,
         )
         self.clients = []
         self.held = []

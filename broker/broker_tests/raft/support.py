@@ -137,6 +137,10 @@ class Node:
             forwarder=None,
             producer_ids=None,
             fetch_sessions=None,
+            groups=None,
+            consumer_groups=None,
+            log_ends=None,
+            transactions=None,
         )
         self.server = Server(context, build_handlers(metrics), loop)
         _, port = self.server.bind(Listener(LISTENER, "127.0.0.1", 0, "PLAINTEXT"))

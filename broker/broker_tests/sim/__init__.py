@@ -12,7 +12,10 @@ reads a clock, uses a thread or iterates over a set.
     raft_*.py      the metadata quorum in this world: node (driver), disk, invariants, run
     mutants.py     planted bugs, to prove that the invariants would see them
     cluster_*.py   whole brokers in this world
-    coord_*.py     the same with production logs, groups and transactions, and their clients
+    coord_*.py     the same with production logs and an event loop in simulated time, in which
+                   the production coordinators run; and the smallest coordinator, a ledger
+    group_*.py     a consumer group: members that join, commit, sleep and leave
+    txn_*.py       transactions: producers, markers between brokers, readers of committed records
 
-`make sim SEEDS=n` runs many seeds of the last two.
+`make sim SEEDS=n` runs many seeds of the cluster, `make sim KIND=txn` (coord, group) of another.
 """

@@ -3,6 +3,8 @@
     python -m broker_tests.sim.cluster_main --seeds 1000 --start 0      (in the folder broker/)
     python -m broker_tests.sim.cluster_main --seed 348                  one, with its trace
 
+    --kind coord | group | txn      with a coordinator, a consumer group, transactions
+
 Prints what was found, and how many seeds per minute were run. A failure is run again (it must
 fail in the same way) and shrunk to the fewest faults; the exit status is then 1.
 """
@@ -12,60 +14,84 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from broker_tests.sim.cluster_mutants import CLUSTER_MUTANTS
-from broker_tests.sim.cluster_run import ClusterRun, run_seed, shrink_seed
+from broker_tests.sim.cluster_run import ClusterRun
+from broker_tests.sim.coord_mutants import COORD_MUTANTS
+from broker_tests.sim.coord_run import CoordRun
+from broker_tests.sim.faults import Fault, shrink
+from broker_tests.sim.group_mutants import GROUP_MUTANTS
+from broker_tests.sim.group_run import GroupRun
+from broker_tests.sim.mutants import Mutant
+from broker_tests.sim.txn_mutants import TXN_MUTANTS
+from broker_tests.sim.txn_run import TxnRun
 
 PROGRESS_SECONDS = 30.0
 
 
+KINDS: dict[str, tuple[type[ClusterRun], Sequence[Mutant]]] = {
+    "cluster": (ClusterRun, CLUSTER_MUTANTS),
+    "coord": (CoordRun, [mutant for mutant, _ in COORD_MUTANTS]),
+    "group": (GroupRun, [mutant for mutant, _ in GROUP_MUTANTS]),
+    "txn": (TxnRun, [mutant for mutant, _ in TXN_MUTANTS]),
+}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Simulate clusters under faults.")
+    parser.add_argument("--kind", choices=KINDS, default="cluster")
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seed", type=int, help="this one only, with its trace")
-    parser.add_argument("--mutant", help="with this planted bug (cluster_mutants.py)")
+    parser.add_argument("--mutant", help="with this planted bug (*_mutants.py)")
     arguments = parser.parse_args()
-    mutants = {mutant.name: mutant for mutant in CLUSTER_MUTANTS}
+    kind, planted = KINDS[arguments.kind]
+    mutants = {mutant.name: mutant for mutant in planted}
     with mutants[arguments.mutant].planted() if arguments.mutant else nullcontext():
-        return _show(arguments.seed) if arguments.seed is not None else _run(arguments)
+        return _show(kind, arguments.seed) if arguments.seed is not None else _run(kind, arguments)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(kind: type[ClusterRun], arguments: argparse.Namespace) -> int:
     began = told = time.monotonic()
     failed: list[int] = []
     acknowledged = elections = 0
     for seed in range(arguments.start, arguments.start + arguments.seeds):
-        outcome = run_seed(seed)
+        outcome = kind(seed).run()
         acknowledged += outcome.acknowledged
         elections += outcome.elections
         if outcome.failure is not None:
             failed.append(seed)
-            again = run_seed(seed)
+            again = kind(seed).run()
             same = "" if again.trace_hash == outcome.trace_hash else " (NOT THE SAME AGAIN)"
             print(f"seed {seed}{same}: {outcome.failure}")
-            print("  needs:", "; ".join(map(str, shrink_seed(outcome))) or "no fault at all")
+            needed = _shrink(kind, seed, outcome.faults)
+            print("  needs:", "; ".join(map(str, needed)) or "no fault at all")
         if time.monotonic() - told > PROGRESS_SECONDS:
             told = time.monotonic()
             print(f"seed {seed}, {_per_minute(seed + 1 - arguments.start, began)}", flush=True)
     print(
         f"{arguments.seeds} seeds, {_per_minute(arguments.seeds, began)}: "
-        f"{acknowledged} acknowledged writes, {elections} elections, {len(failed)} failed {failed}"
+        f"{acknowledged} acknowledged, {elections} elections, {len(failed)} failed {failed}"
     )
     return 1 if failed else 0
+
+
+def _shrink(kind: type[ClusterRun], seed: int, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
+    return shrink(faults, lambda fewer: kind(seed, faults=fewer).run().failure is not None)
 
 
 def _per_minute(seeds: int, began: float) -> str:
     return f"{60 * seeds / (time.monotonic() - began):.0f} seeds per minute"
 
 
-def _show(seed: int) -> int:
+def _show(kind: type[ClusterRun], seed: int) -> int:
     faults = None
-    outcome = run_seed(seed)
+    outcome = kind(seed).run()
     if outcome.failure is not None:
-        faults = shrink_seed(outcome)
-    outcome = ClusterRun(seed, faults=faults, keep_trace=True).run()
+        faults = _shrink(kind, seed, outcome.faults)
+    outcome = kind(seed, faults=faults, keep_trace=True).run()
     print("\n".join(outcome.trace))
     print("faults:", "; ".join(map(str, outcome.faults)))
     print(outcome.failure or "no violation", outcome.trace_hash)

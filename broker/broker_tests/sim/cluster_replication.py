@@ -175,11 +175,16 @@ class SimReplication:
                 case follower_state.TruncateFully(offset):
                     log.truncate_fully_and_start_at(offset)
                 case follower_state.LookUpOffsets(position):
-                    message = ListOffsets(log.topic_partition, position)
-                    self._world.send(node.node_id, following.leader, message)
-                    self._give_up_later(partition, following, position)
+                    self._look_up(partition, following, position)
         following.validate()
         return bool(instructions)
+
+    def _look_up(
+        self, partition: Partition, following: FollowerState, position: FetchPosition
+    ) -> None:
+        message = ListOffsets(partition.topic_partition, position)
+        self._world.send(self._node.node_id, following.leader, message)
+        self._give_up_later(partition, following, position)
 
     # ------------------------------------------------------------ leading
 
@@ -228,7 +233,8 @@ class SimReplication:
             if partition is None:
                 raise KafkaError(self._node.partitions.why_missing(*asked.name))
             partition.led_here(position.leader_epoch)
-            found = follower_state.OffsetsFound(position, 0, partition.log.log_end_offset)
+            log = partition.log
+            found = follower_state.OffsetsFound(position, log.log_start_offset, log.log_end_offset)
         except KafkaError as error:
             found = follower_state.OffsetsFound(position, error=error.code)
         self._world.reply(self._node.node_id, source, ListedOffsets(asked.name, found))

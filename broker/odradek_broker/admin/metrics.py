@@ -17,6 +17,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from odradek_broker.admin.group_metrics import group_metrics
+from odradek_broker.admin.lag_metrics import lag_metrics
 from odradek_broker.admin.state import Readiness
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.runtime.metrics import PHASES, Histogram
@@ -45,6 +47,8 @@ class BrokerCollector(Collector):
         yield from self._partitions()
         yield from self._broker_state()
         yield from self._cleaner()
+        yield from group_metrics(self._broker.groups)
+        yield from lag_metrics(self._broker.groups, self._broker.log_ends.end_of)
 
     def _requests(self) -> Iterable[Metric]:
         total = CounterMetricFamily(
@@ -179,6 +183,11 @@ class BrokerCollector(Collector):
             "odradek_connections_accepted",
             "Connections accepted.",
             value=metrics.connections_accepted,
+        )
+        yield CounterMetricFamily(
+            "odradek_event_loop_lag_windows_late",
+            "Times that the 99.9th percentile of the lag was more than a tenth of the session.",
+            value=metrics.loop_lag_windows_late,
         )
         lag = HistogramMetricFamily(
             "odradek_event_loop_lag_histogram_seconds",

@@ -44,14 +44,24 @@ logger = logging.getLogger(__name__)
 METADATA_VERSION = "metadata.version"
 METADATA_VERSION_LEVEL = 30  # 4.3-IV0, the release whose records and answers we follow
 METADATA_VERSION_MIN = 7  # 3.3-IV3, the lowest that Kafka 4 knows
+GROUP_VERSION = "group.version"
+GROUP_VERSION_LEVEL = 1  # the consumer protocol (KIP-848): clients look for it
+TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_VERSION_LEVEL = 2  # an epoch per transaction (KIP-890)
 SUPPORTED_FEATURES = (
     SupportedFeature(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
+    SupportedFeature(GROUP_VERSION, 0, GROUP_VERSION_LEVEL),
+    SupportedFeature(TRANSACTION_VERSION, 0, TRANSACTION_VERSION_LEVEL),
 )
 
 
 def bootstrap() -> Sequence[MetadataRecord]:
     """The first records of a new cluster."""
-    return [FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL)]
+    return [
+        FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL),
+        FeatureLevelRecord(GROUP_VERSION, GROUP_VERSION_LEVEL),
+        FeatureLevelRecord(TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL),
+    ]
 
 
 def check_epoch(image: MetadataImage, broker_id: BrokerId, epoch: int) -> BrokerRegistration:

@@ -1,12 +1,13 @@
-"""UpdateFeatures: the one feature is metadata.version, at the one level that we write.
+"""UpdateFeatures: metadata.version, at the one level that we write, and transaction.version.
 
-`kafka-features` asks for more or less of it; both are refused, in Apache Kafka's words.
+`kafka-features` asks for more or less of the former; both are refused, in Apache Kafka's words.
+The latter may go up and down: clients follow what ApiVersions says.
 """
 
 from collections.abc import Sequence
 from enum import IntEnum
 
-from odradek_broker.controller.brokers import SUPPORTED_FEATURES
+from odradek_broker.controller.brokers import METADATA_VERSION, SUPPORTED_FEATURES
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import (
@@ -66,7 +67,7 @@ def _reason_against(
         reason = "Can't downgrade to a newer version."
     if reason is not None:
         return f"Invalid update version {level} for feature {name}. {reason}"
-    if level < current:
+    if level < current and name == METADATA_VERSION:
         # Records of this level are already in the log.
         reason = "Refusing to perform the requested downgrade because it might delete metadata "
         reason += "information."

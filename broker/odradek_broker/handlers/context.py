@@ -18,9 +18,14 @@ from odradek_broker.runtime.settings import Settings
 if TYPE_CHECKING:
     from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
     from odradek_broker.controller.service import ControllerService
+    from odradek_broker.group.consumer.service import ConsumerGroupService
+    from odradek_broker.group.lag import LogEnds
+    from odradek_broker.group.service import GroupService
     from odradek_broker.handlers.fetch_session import FetchSessions
     from odradek_broker.raft.channel import ControllerChannel
     from odradek_broker.raft.service import QuorumService
+    from odradek_broker.txn.service import TransactionCoordinator
+    from odradek_broker.txn.verifier import TransactionVerifier
 
 # A response without its 4-byte size, in pieces: bytes are sent, ranges go by sendfile.
 Chunks = list[bytes | FileRange]
@@ -45,6 +50,11 @@ class BrokerContext:
     forwarder: "ControllerChannel"
     producer_ids: "ProducerIdBlocks"
     fetch_sessions: "FetchSessions"
+    groups: "GroupService"
+    consumer_groups: "ConsumerGroupService"
+    log_ends: "LogEnds"
+    transactions: "TransactionCoordinator"
+    verifier: "TransactionVerifier | None" = None  # set by main.py: it calls handlers
     serves_clients: bool = False  # from when the partitions are hosted; before, only brokers
 
 

@@ -307,7 +307,7 @@ class FetchCall(Ticket):
         )
         if throttled and throttle.exceeded(now_ms):
             return None
-        records = self._records(partition, asked, left, partition.log.written_offset)
+        records, _ = self._records(partition, asked, left, partition.log.written_offset)
         if throttled and records is not None:
             throttle.passed(records.length, now_ms)
         return records
@@ -331,9 +331,9 @@ class FetchCall(Ticket):
         records = None
         at_the_end = end <= asked.fetch_offset <= log.log_end_offset
         if not at_the_end:
-            records = self._records(partition, asked, left, end)
+            records, first = self._records(partition, asked, left, end)
             if aborted is not None and records is not None:
-                aborted.extend(log.aborted_transactions(asked.fetch_offset, end))
+                aborted.extend(log.aborted_in(records, first, asked.fetch_offset, end))
         return _result(partition, asked, records, None, aborted), end
 
     def _check_readable(self, partition: Partition, asked: FetchPartition) -> None:
@@ -357,13 +357,13 @@ class FetchCall(Ticket):
 
     def _records(
         self, partition: Partition, asked: FetchPartition, left: int, end: int
-    ) -> FileRange | None:
+    ) -> tuple[FileRange | None, Offset]:
+        """The records, and the offset of the first."""
         nothing_yet = self._bytes == 0
         if left <= 0 and not nothing_yet:
-            return None
+            return None, -1
         limit = min(asked.partition_max_bytes, left)
-        records, _ = partition.log.read(asked.fetch_offset, limit, end, min_one_batch=nothing_yet)
-        return records
+        return partition.log.read(asked.fetch_offset, limit, end, min_one_batch=nothing_yet)
 
     # --- answering -----------------------------------------------------------------------
 

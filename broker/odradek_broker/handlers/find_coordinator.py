@@ -1,13 +1,18 @@
 """FindCoordinator (10), v0–6: which broker coordinates a group or a transactional id.
 
-There are no coordinators yet, so every key gets COORDINATOR_NOT_AVAILABLE (retriable: a client
-that only assigns partitions itself goes on without one). Share groups and unknown key types
-are refused as Apache Kafka refuses them.
+It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`; the
+topic is created when it is first asked for. COORDINATOR_NOT_AVAILABLE while that partition has
+no leader, or the topic cannot be created. Share groups and unknown key types are refused as
+Apache Kafka refuses them.
 """
 
+from odradek_broker.coordinator.hashing import partition_for
+from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from odradek_broker.handlers import internal_topics
+from odradek_broker.handlers.cluster_view import ClusterView
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.messages import MALFORMED_REQUEST
-from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 10
@@ -15,15 +20,47 @@ VERSIONS = range(0, 7)
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_SINCE = 4
+TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTION_TOPIC}
+NOT_AVAILABLE = "The coordinator is not available."
 
 
-def handle(ctx: RequestContext, request: Struct) -> Struct:
-    code = ErrorCode.coordinator_not_available
-    message = "The coordinator is not available."
-    if request.key_type not in (GROUP, TRANSACTION):
-        code = ErrorCode.invalid_request
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    batched = ctx.api_version >= BATCHED_SINCE
+    keys = request.coordinator_keys if batched else [request.key]
+    topic = TOPICS.get(request.key_type)
+    if topic is None:
         message = "" if request.key_type == SHARE else MALFORMED_REQUEST
-    nowhere = {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
-    if ctx.api_version < BATCHED_SINCE:
-        return Struct(**nowhere)
-    return Struct(coordinators=[Struct(key=key, **nowhere) for key in request.coordinator_keys])
+        found = [_nowhere(ErrorCode.invalid_request, message) for _ in keys]
+    else:
+        try:
+            await internal_topics.ensure(ctx, topic)
+            view = ClusterView(ctx)
+            found = [_coordinator(view, topic, key) for key in keys]
+        except KafkaError as error:
+            found = [_nowhere(error.code, error.message or NOT_AVAILABLE) for _ in keys]
+    if not batched:
+        return found[0]
+    for key, answer in zip(keys, found, strict=True):
+        answer.key = key
+    return Struct(coordinators=found)
+
+
+def _coordinator(view: ClusterView, topic: str, key: str) -> Struct:
+    image = view.image.topics.get(topic)
+    if image is None:
+        return _nowhere(ErrorCode.coordinator_not_available, NOT_AVAILABLE)
+    partition = image.partitions[partition_for(key, len(image.partitions))]
+    if view.leader_error(partition) is not ErrorCode.none:
+        return _nowhere(ErrorCode.coordinator_not_available, NOT_AVAILABLE)
+    endpoint = view.endpoint(view.image.brokers[partition.leader])
+    return Struct(
+        node_id=partition.leader,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=ErrorCode.none,
+        error_message="",
+    )
+
+
+def _nowhere(code: ErrorCode, message: str) -> Struct:
+    return Struct(node_id=-1, host="", port=-1, error_code=code, error_message=message)

@@ -1,23 +1,47 @@
-"""InitProducerId (22), v0–5: a producer id for an idempotent producer.
+"""InitProducerId (22), v0–5: a producer id and epoch, for an idempotent or transactional producer.
 
-Ids come in blocks from the controller, so that an id is never given twice, also after a crash.
-Left out until the transactions issue: transactional ids.
+Without a transactional id: a new id out of the broker's block, epoch 0. With one, the coordinator
+decides: whoever used it before is fenced, its open transaction aborted (CONCURRENT_TRANSACTIONS
+meanwhile). Since v3 a producer names what it had, to go on after an error (KIP-360).
+PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v4. Left out: v6, two-phase commit (KIP-939).
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import NO_PRODUCER_ID
 from odradek_broker.wire.struct import Struct
 
 API_KEY = 22
 VERSIONS = range(0, 6)
 
+FENCED_SINCE = 4
+NO_EPOCH = -1
+
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
-    if request.transactional_id is not None:
-        # Not retriable, so that a transactional client fails at once instead of asking forever.
-        return Struct(error_code=ErrorCode.transactional_id_authorization_failed)
-    return Struct(
-        error_code=ErrorCode.none,
-        producer_id=await ctx.broker.producer_ids.next(),
-        producer_epoch=0,
+    try:
+        producer_id, producer_epoch = await _init(ctx, request)
+    except KafkaError as error:
+        code = error.code
+        if code is ErrorCode.producer_fenced and ctx.api_version < FENCED_SINCE:
+            code = ErrorCode.invalid_producer_epoch
+        return Struct(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
+    return Struct(error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=producer_epoch)
+
+
+async def _init(ctx: RequestContext, request: Struct) -> tuple[int, int]:
+    producer_id = getattr(request, "producer_id", NO_PRODUCER_ID)
+    epoch = getattr(request, "producer_epoch", NO_EPOCH)
+    if (producer_id == NO_PRODUCER_ID) != (epoch == NO_EPOCH):
+        raise KafkaError(ErrorCode.invalid_request)
+    if request.transactional_id is None:
+        return await ctx.broker.producer_ids.next(), 0
+    if not request.transactional_id:
+        raise KafkaError(ErrorCode.invalid_request)
+    expected = None if producer_id == NO_PRODUCER_ID else (producer_id, epoch)
+    step = await ctx.broker.transactions.init_producer_id(
+        request.transactional_id, request.transaction_timeout, expected
     )
+    if step.error is not ErrorCode.none:
+        raise KafkaError(step.error)
+    return step.producer_id, step.producer_epoch

@@ -9,6 +9,11 @@ again). The controller that clients see is the active one; any broker forwards t
 from collections.abc import Iterable
 
 from odradek_broker.controller.topic_names import validate_topic_name
+from odradek_broker.coordinator.internal_topics import (
+    OFFSETS_TOPIC,
+    TRANSACTION_TOPIC,
+    internal_topic,
+)
 from odradek_broker.handlers import create_topics
 from odradek_broker.handlers.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -19,6 +24,7 @@ from odradek_broker.handlers.cluster_view import (
 )
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
+from odradek_broker.handlers.internal_topics import as_request
 from odradek_broker.metadata.image import TopicImage
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import TopicId
@@ -93,7 +99,13 @@ async def _create_missing(
     if not missing or not wanted or not ctx.broker.settings.bool("auto.create.topics.enable"):
         return {}
     defaults = {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
-    topics = [Struct(name=name, **defaults) for name in missing]
+    image, settings = ctx.broker.metadata.image, ctx.broker.settings
+    topics = [
+        as_request(internal_topic(name, settings, image))
+        if name in (OFFSETS_TOPIC, TRANSACTION_TOPIC)
+        else Struct(name=name, **defaults)
+        for name in missing
+    ]
     try:
         answer = await to_controller(
             ctx,

@@ -6,8 +6,15 @@
 
 Hot path: no coroutine, no copy of the records. The bytes stay in the frame's buffer, the log
 patches offsets into them, and one writev per partition takes them to the file at the end of
-the loop pass. Left out until the transactions issue: transactional batches are refused.
+the loop pass.
+
+The first batch of a transaction in a partition waits until the coordinator has confirmed that the
+partition belongs to it (partition/verification.py). Since v12 the partition is put there by that
+(KIP-890), before the client did so with AddPartitionsToTxn. TRANSACTION_ABORTABLE is known since
+v11, before it is INVALID_TXN_STATE.
 """
+
+from functools import partial
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
@@ -15,6 +22,7 @@ from odradek_broker.log.validation import RecordsRejectedError
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Ticket
+from odradek_broker.txn.verifier import Question, for_client
 from odradek_broker.wire.compression import ZSTD
 from odradek_broker.wire.primitives import NodeEndpoint
 from odradek_broker.wire.produce import (
@@ -23,7 +31,13 @@ from odradek_broker.wire.produce import (
     decode_produce,
     encode_produce_response,
 )
-from odradek_broker.wire.record_batch import CODEC_MASK, TRANSACTIONAL_BIT
+from odradek_broker.wire.record_batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    read_header,
+)
 
 API_KEY = 0
 VERSIONS = range(3, 14)
@@ -34,6 +48,8 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 ATTRIBUTES_LOW_BYTE_AT = 22
 # Clients that speak older versions do not know the codec (KIP-110).
 ZSTD_FROM_VERSION = 7
+ABORTABLE_FROM_VERSION = 11
+ADDS_PARTITIONS_FROM_VERSION = 12
 
 Answers = tuple[str | None, bytes | None, list[ProducePartitionResult]]
 
@@ -46,12 +62,21 @@ def serve(ctx: RequestContext, frame: bytearray, body_at: int) -> None:
 class ProduceCall(Ticket):
     """One produce request until every partition in it is settled."""
 
-    __slots__ = ("_acks", "_asked", "_ctx", "_results", "_starting", "_unsettled")
+    __slots__ = (
+        "_acks",
+        "_asked",
+        "_ctx",
+        "_results",
+        "_starting",
+        "_transactional_id",
+        "_unsettled",
+    )
 
     def __init__(self, ctx: RequestContext, request: ProduceRequest) -> None:
         super().__init__(ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0))
         self._ctx = ctx
         self._acks = request.acks
+        self._transactional_id = request.transactional_id
         # Not the request itself: a finished ticket may stay in the purgatory's heap until its
         # deadline, and would keep the frame with all its records in memory.
         self._asked = [(name, topic_id, len(asked)) for name, topic_id, asked in request.topics]
@@ -97,25 +122,25 @@ class ProduceCall(Ticket):
             raise KafkaError(ErrorCode.invalid_record, "a produce request without records")
         if len(records) > ATTRIBUTES_LOW_BYTE_AT:
             attributes = records[ATTRIBUTES_LOW_BYTE_AT]
-            if attributes & TRANSACTIONAL_BIT:
-                raise KafkaError(ErrorCode.invalid_txn_state, "transactions are not supported yet")
             if attributes & CODEC_MASK == ZSTD and self._ctx.api_version < ZSTD_FROM_VERSION:
                 raise KafkaError(ErrorCode.unsupported_compression_type)
+            if attributes & TRANSACTIONAL_BIT and len(records) >= HEADER_BYTES:
+                self._append_in_transaction(partition, index, records, now_ms)
+                return
+        number = len(self._results)
+        result = self._write(partition, index, records, now_ms, number)
+        self._results.append(result)
+
+    def _write(
+        self, partition: Partition, index: int, records: memoryview, now_ms: int, number: int
+    ) -> ProducePartitionResult:
+        """Append; what will be said if all goes well. `number` is the result's place."""
+        topic = partition.topic_partition.topic
         if self._acks == ACKS_ALL:
             partition.check_in_sync_replicas()
             if self._ctx.broker.partitions.leads_in_vain(partition):
                 raise KafkaError(ErrorCode.not_leader_or_follower)
         info = partition.append(records, now_ms)
-        number = len(self._results)
-        self._results.append(
-            ProducePartitionResult(
-                index,
-                0,
-                info.first_offset,
-                info.log_append_time_ms,
-                partition.log.log_start_offset,
-            )
-        )
         if not info.duplicate:
             metrics = self._ctx.broker.metrics.topic(topic)
             metrics.total_produce_requests += 1
@@ -128,6 +153,76 @@ class ProduceCall(Ticket):
             self._unsettled.add(number)
             partition.when_written(info.last_offset, self, number)
         self._ctx.broker.partitions.mark_dirty(partition)
+        return ProducePartitionResult(
+            index, 0, info.first_offset, info.log_append_time_ms, partition.log.log_start_offset
+        )
+
+    # --- transactions ----------------------------------------------------------------------
+
+    def _append_in_transaction(
+        self, partition: Partition, index: int, records: memoryview, now_ms: int
+    ) -> None:
+        header = read_header(records)
+        producer = header.producer_id, header.producer_epoch
+        if not self._transactional_id:
+            raise KafkaError(ErrorCode.transactional_id_authorization_failed)
+        if header.producer_id < 0:
+            raise KafkaError(ErrorCode.invalid_record, "a transaction without a producer id")
+        number = len(self._results)
+        waiting = partition.verifications
+        begun = partition.log.producers.has_open_transaction(*producer)
+        if (begun and not waiting.pending(*producer)) or not self._verifies:
+            self._results.append(self._write(partition, index, records, now_ms, number))
+            return
+        partition.led_here()  # who does not lead has no business with the coordinator
+        self._results.append(ProducePartitionResult(index))
+        self._unsettled.add(number)
+
+        def resume(code: ErrorCode) -> None:
+            if not self.finished:  # else the client has given up, and sends it again
+                self._write_verified(partition, index, records, header, number, code)
+
+        adds = self._ctx.api_version >= ADDS_PARTITIONS_FROM_VERSION
+        question = Question(self._transactional_id, *producer, partition.topic_partition, adds)
+        verifier = self._ctx.broker.verifier
+        assert verifier is not None
+        waiting.wait(*producer, header.base_sequence, partial(verifier.start, question), resume)
+
+    @property
+    def _verifies(self) -> bool:
+        return self._ctx.api_version >= ADDS_PARTITIONS_FROM_VERSION or (
+            self._ctx.broker.settings.bool("transaction.partition.verification.enable")
+        )
+
+    def _write_verified(
+        self,
+        partition: Partition,
+        index: int,
+        records: memoryview,
+        header: BatchHeader,
+        number: int,
+        code: ErrorCode,
+    ) -> None:
+        """The coordinator has answered, or it is of no use any more that it does."""
+        version = self._ctx.api_version
+        try:
+            if code is not ErrorCode.none:
+                told = for_client(
+                    code,
+                    knows_abortable=version >= ABORTABLE_FROM_VERSION,
+                    knows_concurrent=version >= ADDS_PARTITIONS_FROM_VERSION,
+                )
+                raise KafkaError(told, f"the coordinator of the transaction says {code.name}")
+            _check_order(partition, header)
+            now_ms = self._ctx.broker.clock.now_ms()
+            self._results[number] = self._write(partition, index, records, now_ms, number)
+            partition.verifications.begun(header.producer_id)
+            if self._acks != 0:
+                return  # acknowledged() follows
+        except KafkaError as error:
+            self._results[number] = self._refusal(partition, index, records, error)
+        self._unsettled.discard(number)
+        self._answer_if_settled()
 
     def _refuse(
         self,
@@ -136,16 +231,23 @@ class ProduceCall(Ticket):
         records: memoryview | None,
         error: KafkaError,
     ) -> None:
+        self._results.append(self._refusal(partition, index, records, error))
+
+    def _refusal(
+        self,
+        partition: Partition | None,
+        index: int,
+        records: memoryview | None,
+        error: KafkaError,
+    ) -> ProducePartitionResult:
         if partition is not None:
             metrics = self._ctx.broker.metrics.topic(partition.topic_partition.topic)
             metrics.total_produce_requests += 1
             metrics.failed_produce_requests += 1
             metrics.bytes_rejected += len(records or b"")
         record_errors = error.record_errors if isinstance(error, RecordsRejectedError) else ()
-        self._results.append(
-            ProducePartitionResult(
-                index, error.code, record_errors=record_errors, error_message=error.message
-            )
+        return ProducePartitionResult(
+            index, error.code, record_errors=record_errors, error_message=error.message
         )
 
     def acknowledged(self, index: int, error: ErrorCode) -> None:
@@ -155,6 +257,9 @@ class ProduceCall(Ticket):
         if error:
             self._results[index] = _failed(self._results[index], error)
         self._unsettled.discard(index)
+        self._answer_if_settled()
+
+    def _answer_if_settled(self) -> None:
         if not self._unsettled and not self._starting:
             if self._acks == ACKS_ALL:
                 self._ctx.broker.partitions.produce_waiting.finish(self)
@@ -206,6 +311,17 @@ class ProduceCall(Ticket):
             )
         hints = (one.current_leader for _, _, results in told for one in results)
         return told, endpoints(self._ctx, hints)
+
+
+def _check_order(partition: Partition, header: BatchHeader) -> None:
+    """A batch that was kept waiting before this one, and refused, has to come again first."""
+    floor = partition.verifications.floor(header.producer_id, header.producer_epoch)
+    known = header.producer_id in partition.log.producers.entries
+    if floor is not None and not known and header.base_sequence > floor:
+        raise KafkaError(
+            ErrorCode.out_of_order_sequence_number,
+            f"producer {header.producer_id}: sequence {header.base_sequence} before {floor}",
+        )
 
 
 def _failed(result: ProducePartitionResult, error: ErrorCode) -> ProducePartitionResult:

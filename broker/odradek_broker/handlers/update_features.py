@@ -1,6 +1,6 @@
 """UpdateFeatures (57), v0–2: change the level of a feature. All of a request, or nothing.
 
-There is one feature, metadata.version, at one level; anything else is refused with the reason.
+metadata.version has one level; transaction.version (0–2) says which transactions clients use.
 """
 
 from odradek_broker.handlers.context import RequestContext

@@ -230,9 +230,18 @@ class Log:
         marker: EndTxnMarker,
         leader_epoch: LeaderEpoch,
         now_ms: int,
+        transaction_version: int = 0,
     ) -> AppendInfo:
-        """Queue the marker that ends a transaction. KafkaError if its epochs are too old."""
-        self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
+        """Queue the marker that ends a transaction. KafkaError if its epochs are too old.
+
+        One that is known to be here already is a duplicate, at the end of the log or before.
+        """
+        written = self.producers.check_marker(
+            producer_id, producer_epoch, marker.coordinator_epoch, transaction_version
+        )
+        if written:
+            last = self.log_end_offset - 1
+            return AppendInfo(last, last, NO_TIMESTAMP, True)
         batch = build_marker(producer_id, producer_epoch, marker, now_ms)
         return self.append_as_leader(batch, leader_epoch, now_ms, from_client=False)
 
@@ -410,6 +419,18 @@ class Log:
         with self._using_files():
             at = segment_index(self.segments, from_offset)
             return find_aborted(self.segments[at:], from_offset, to_offset)
+
+    def aborted_in(
+        self, records: FileRange, first_offset: Offset, from_offset: Offset, to_offset: Offset
+    ) -> list[AbortedTransaction]:
+        """The same for what `read` found, with its first offset; looks little further than it."""
+        with self._using_files():
+            segments = self.segments[segment_index(self.segments, first_offset) :]
+            end = segments[0].offset_bound(records.position + records.length)
+            if end is None and len(segments) > 1:
+                end = segments[1].base_offset
+            bound = to_offset if end is None else min(end, to_offset)
+            return find_aborted(segments, from_offset, bound)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is at least as young, and its timestamp; None if none is."""

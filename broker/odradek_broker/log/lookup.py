@@ -55,8 +55,8 @@ def find_aborted(
     for segment in segments:
         if not segment.has_aborted_transactions:
             continue
-        for aborted in segment.txn_index.read():
-            if aborted.last_offset >= from_offset and aborted.first_offset < to_offset:
+        for aborted in segment.txn_index.since(from_offset):
+            if aborted.first_offset < to_offset:
                 found.append(AbortedTransaction(aborted.producer_id, aborted.first_offset))
             if aborted.last_stable_offset >= to_offset:
                 return found

@@ -22,6 +22,7 @@ NO_SEQUENCE = -1
 NO_EPOCH = -1
 NO_OFFSET: Offset = -1
 NO_TIMESTAMP = -1
+EPOCH_PER_TRANSACTION_FROM = 2  # of the transaction versions
 
 
 class ProducerBatch(NamedTuple):
@@ -158,14 +159,32 @@ class ProducerState:
             entry.txn_first_offset = base_offset
             self.ongoing[base_offset] = header.producer_id
 
-    def check_marker(self, producer_id: ProducerId, epoch: int, coordinator_epoch: int) -> None:
+    def has_open_transaction(self, producer_id: ProducerId, epoch: int) -> bool:
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.txn_first_offset >= 0 and entry.producer_epoch == epoch
+
+    def check_marker(
+        self,
+        producer_id: ProducerId,
+        epoch: int,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
+    ) -> bool:
+        """Refuse a marker of the past; True if just this one was written already.
+
+        From transaction version 2 on (KIP-890) a marker has a higher epoch than the records
+        that it ends. So one that comes late, when the next transaction has begun, is known by
+        its epoch, and does not end that one.
+        """
         entry = self.entries.get(producer_id)
         if entry is None:
-            return
-        if epoch < entry.producer_epoch:
+            return False
+        own_epoch = transaction_version >= EPOCH_PER_TRANSACTION_FROM
+        known = entry.producer_epoch
+        if epoch < known or (own_epoch and epoch == known and entry.txn_first_offset >= 0):
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
-                f"marker of producer {producer_id}: epoch {epoch} after {entry.producer_epoch}",
+                f"marker of producer {producer_id}: epoch {epoch} after {known}",
             )
         if coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
@@ -173,6 +192,7 @@ class ProducerState:
                 f"marker of producer {producer_id}: coordinator epoch {coordinator_epoch} after "
                 f"{entry.coordinator_epoch}",
             )
+        return own_epoch and epoch == known
 
     def end_transaction(
         self, header: BatchHeader, marker: EndTxnMarker, offset: Offset

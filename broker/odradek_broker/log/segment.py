@@ -249,6 +249,12 @@ class LogSegment:
             entry = self.offset_index.lookup(offset)
         return entry.position
 
+    def offset_bound(self, position: int) -> Offset | None:
+        """An offset that no batch before this position reaches; None if the index has none."""
+        index = self.offset_index
+        slot = index.search(position - 1, column=1) + 1
+        return index.entry(slot).offset + 1 if slot < len(index) else None
+
     def _plausible(self, entry: OffsetPosition, offset: Offset) -> bool:
         if not self.base_offset <= entry.offset <= offset:
             return False

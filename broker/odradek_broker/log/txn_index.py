@@ -10,6 +10,7 @@ Example: producer 7 wrote from offset 100 on and its abort marker is at 120, whi
 has an open transaction since 110: the entry is (0, 7, 100, 120, 110).
 """
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from odradek_broker.runtime.disk import Disk
 
 ENTRY = Struct(">hqqqq")
 VERSION = 0
+CHUNK = 120  # entries of one read: a page
 
 
 class AbortedTxn(NamedTuple):
@@ -57,6 +59,25 @@ class TxnIndex:
         if not self._entries:
             return []
         return parse(self._disk.open(self.path).pread(self._entries * ENTRY.size, 0))
+
+    def since(self, offset: Offset) -> Iterator[AbortedTxn]:
+        """Those whose marker is at or after this offset, in order."""
+        if not self._entries:
+            return
+        file = self._disk.open(self.path)
+        low, high = 0, self._entries
+        while high - low > CHUNK:
+            middle = (low + high) // 2
+            (entry,) = parse(file.pread(ENTRY.size, middle * ENTRY.size))
+            if entry.last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        for start in range(low, self._entries, CHUNK):
+            count = min(CHUNK, self._entries - start)
+            for entry in parse(file.pread(count * ENTRY.size, start * ENTRY.size)):
+                if entry.last_offset >= offset:
+                    yield entry
 
     def truncate_to(self, offset: Offset) -> None:
         """Forget the transactions whose marker is at or after this offset."""

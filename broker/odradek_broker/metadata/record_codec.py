@@ -13,11 +13,7 @@ a 1-byte string, 16 bytes of id, no tagged fields. Called by the controller's me
 """
 
 import struct
-from collections.abc import Callable
-from dataclasses import MISSING, fields
-from functools import lru_cache
-from typing import Any, NamedTuple
-from uuid import UUID
+from typing import NamedTuple
 
 from odradek_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -37,187 +33,34 @@ from odradek_broker.metadata.records import (
     UnregisterBrokerRecord,
 )
 from odradek_broker.wire.errors import DecodeError
+from odradek_broker.wire.record_layout import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT32S,
+    INT64,
+    STRING,
+    UINT16,
+    UUID_,
+    UUIDS,
+    Codec,
+    Field,
+    Layout,
+    array,
+    layout,
+    nested,
+    read_layout,
+    write_layout,
+)
 from odradek_broker.wire.varint import read_uvarint, write_uvarint
 
 FRAME_VERSION = 1
 
-# Ids and lists of replicas repeat in nearly all partitions: one object for equal ones saves
-# most of the time and memory of a replay.
-SHARED_VALUES_MAX = 4096
-
-Read = Callable[[bytes, int], tuple[Any, int]]  # (bytes, position) → (value, next position)
-Write = Callable[[bytearray, Any], None]
-
-
-class Codec(NamedTuple):
-    read: Read
-    write: Write
-
-
-def _fixed(format_: str) -> Codec:
-    layout = struct.Struct(format_)
-
-    def read(data: bytes, at: int) -> tuple[Any, int]:
-        return layout.unpack_from(data, at)[0], at + layout.size
-
-    def write(out: bytearray, value: Any) -> None:
-        out += layout.pack(value)
-
-    return Codec(read, write)
-
-
-def _read_string(data: bytes, at: int) -> tuple[str | None, int]:
-    length, at = read_uvarint(data, at)
-    if length == 0:
-        return None, at
-    end = at + length - 1
-    if end > len(data):
-        raise DecodeError("metadata record: string longer than the record")
-    return data[at:end].decode(), end
-
-
-def _write_string(out: bytearray, value: str | None) -> None:
-    if value is None:
-        out.append(0)
-        return
-    encoded = value.encode()
-    write_uvarint(out, len(encoded) + 1)
-    out += encoded
-
-
-@lru_cache(maxsize=SHARED_VALUES_MAX)
-def _uuid(data: bytes) -> UUID:
-    return UUID(bytes=data)
-
-
-@lru_cache(maxsize=SHARED_VALUES_MAX)
-def _uuids(data: bytes) -> tuple[UUID, ...]:
-    return tuple(_uuid(data[at : at + 16]) for at in range(0, len(data), 16))
-
-
-@lru_cache(maxsize=SHARED_VALUES_MAX)
-def _int32s(data: bytes) -> tuple[int, ...]:
-    return struct.unpack(f">{len(data) // 4}i", data)
-
-
-def _read_uuid(data: bytes, at: int) -> tuple[UUID, int]:
-    return _uuid(data[at : at + 16]), at + 16
-
-
-def _write_uuid(out: bytearray, value: UUID) -> None:
-    out += value.bytes
-
-
-def _array(item: Codec) -> Codec:
-    read_item, write_item = item
-
-    def read(data: bytes, at: int) -> tuple[tuple[Any, ...] | None, int]:
-        count, at = read_uvarint(data, at)
-        if count == 0:
-            return None, at
-        if count - 1 > len(data) - at:
-            raise DecodeError("metadata record: array longer than the record")
-        values = []
-        for _ in range(count - 1):
-            value, at = read_item(data, at)
-            values.append(value)
-        return tuple(values), at
-
-    def write(out: bytearray, values: tuple[Any, ...] | None) -> None:
-        if values is None:
-            out.append(0)
-            return
-        write_uvarint(out, len(values) + 1)
-        for value in values:
-            write_item(out, value)
-
-    return Codec(read, write)
-
-
-def _fixed_array(item: Codec, item_bytes: int, decode: Callable[[bytes], Any]) -> Codec:
-    """An array whose items all have one size: read as one slice."""
-
-    def read(data: bytes, at: int) -> tuple[tuple[Any, ...] | None, int]:
-        count, at = read_uvarint(data, at)
-        if count == 0:
-            return None, at
-        end = at + (count - 1) * item_bytes
-        if end > len(data):
-            raise DecodeError("metadata record: array longer than the record")
-        return decode(data[at:end]), end
-
-    return Codec(read, _array(item).write)
-
-
-class Field(NamedTuple):
-    name: str
-    codec: Codec
-    tag: int | None = None
-
-
-class Layout(NamedTuple):
-    """The fields of a structure in their order on the wire; tagged ones come last."""
-
-    cls: type
-    fields: tuple[Field, ...]
-    tagged: tuple[Field, ...]
-    defaults: dict[str, Any]
-
-
-def _layout(cls: type, *columns: Field) -> Layout:
-    given = {f.name: f.default for f in fields(cls) if f.default is not MISSING}
-    tagged = tuple(column for column in columns if column.tag is not None)
-    # A tagged field that is absent has the record's default, and an array's is the empty one.
-    defaults = {column.name: given.get(column.name, ()) for column in tagged}
-    return Layout(cls, tuple(c for c in columns if c.tag is None), tagged, defaults)
-
-
-def _read_layout(layout: Layout, data: bytes, at: int) -> tuple[Any, int]:
-    values = dict(layout.defaults)
-    for name, codec, _ in layout.fields:
-        values[name], at = codec.read(data, at)
-    count, at = read_uvarint(data, at)
-    for _ in range(count):
-        tag, at = read_uvarint(data, at)
-        size, at = read_uvarint(data, at)
-        for name, codec, known_tag in layout.tagged:
-            if tag == known_tag:
-                values[name], _ = codec.read(data, at)
-        at += size
-    return layout.cls(**values), at
-
-
-def _write_layout(layout: Layout, out: bytearray, value: Any) -> None:
-    for name, codec, _ in layout.fields:
-        codec.write(out, getattr(value, name))
-    tagged = [f for f in layout.tagged if getattr(value, f.name) != layout.defaults[f.name]]
-    write_uvarint(out, len(tagged))
-    for name, codec, tag in tagged:
-        assert tag is not None
-        content = bytearray()
-        codec.write(content, getattr(value, name))
-        write_uvarint(out, tag)
-        write_uvarint(out, len(content))
-        out += content
-
-
-def _nested(layout: Layout) -> Codec:
-    return Codec(
-        lambda data, at: _read_layout(layout, data, at),
-        lambda out, value: _write_layout(layout, out, value),
-    )
-
-
-INT8, INT16, UINT16 = _fixed(">b"), _fixed(">h"), _fixed(">H")
-INT32, INT64, BOOL = _fixed(">i"), _fixed(">q"), _fixed(">?")
-STRING = Codec(_read_string, _write_string)
-UUID_ = Codec(_read_uuid, _write_uuid)
-INT32S = _fixed_array(INT32, 4, _int32s)
-UUIDS = _fixed_array(UUID_, 16, _uuids)
 RESOURCE_TYPE = Codec(lambda data, at: (ResourceType(data[at]), at + 1), INT8.write)
-ENDPOINTS = _array(
-    _nested(
-        _layout(
+ENDPOINTS = array(
+    nested(
+        layout(
             Endpoint,
             Field("name", STRING),
             Field("host", STRING),
@@ -226,9 +69,9 @@ ENDPOINTS = _array(
         )
     )
 )
-FEATURES = _array(
-    _nested(
-        _layout(
+FEATURES = array(
+    nested(
+        layout(
             SupportedFeature,
             Field("name", STRING),
             Field("min_supported_version", INT16),
@@ -255,7 +98,7 @@ _TYPES = (
     _Type(
         0,
         3,
-        _layout(
+        layout(
             RegisterBrokerRecord,
             Field("broker_id", INT32),
             Field("is_migrating_zk_broker", BOOL),
@@ -272,13 +115,13 @@ _TYPES = (
     _Type(
         1,
         0,
-        _layout(UnregisterBrokerRecord, Field("broker_id", INT32), Field("broker_epoch", INT64)),
+        layout(UnregisterBrokerRecord, Field("broker_id", INT32), Field("broker_epoch", INT64)),
     ),
-    _Type(2, 0, _layout(TopicRecord, Field("name", STRING), Field("topic_id", UUID_))),
+    _Type(2, 0, layout(TopicRecord, Field("name", STRING), Field("topic_id", UUID_))),
     _Type(
         3,
         2,
-        _layout(
+        layout(
             PartitionRecord,
             Field("partition_id", INT32),
             Field("topic_id", UUID_),
@@ -299,7 +142,7 @@ _TYPES = (
     _Type(
         4,
         0,
-        _layout(
+        layout(
             ConfigRecord,
             Field("resource_type", RESOURCE_TYPE),
             Field("resource_name", STRING),
@@ -310,7 +153,7 @@ _TYPES = (
     _Type(
         5,
         2,
-        _layout(
+        layout(
             PartitionChangeRecord,
             Field("partition_id", INT32),
             Field("topic_id", UUID_),
@@ -326,12 +169,12 @@ _TYPES = (
         ),
         lowest_version=1,
     ),
-    _Type(9, 0, _layout(RemoveTopicRecord, Field("topic_id", UUID_))),
-    _Type(12, 0, _layout(FeatureLevelRecord, Field("name", STRING), Field("feature_level", INT16))),
+    _Type(9, 0, layout(RemoveTopicRecord, Field("topic_id", UUID_))),
+    _Type(12, 0, layout(FeatureLevelRecord, Field("name", STRING), Field("feature_level", INT16))),
     _Type(
         15,
         0,
-        _layout(
+        layout(
             ProducerIdsRecord,
             Field("broker_id", INT32),
             Field("broker_epoch", INT64),
@@ -341,7 +184,7 @@ _TYPES = (
     _Type(
         17,
         2,
-        _layout(
+        layout(
             BrokerRegistrationChangeRecord,
             Field("broker_id", INT32),
             Field("broker_epoch", INT64),
@@ -350,7 +193,7 @@ _TYPES = (
             Field("log_dirs", UUIDS, tag=2),
         ),
     ),
-    _Type(20, 0, _layout(NoOpRecord)),
+    _Type(20, 0, layout(NoOpRecord)),
 )
 _BY_CLASS = {type_.layout.cls: type_ for type_ in _TYPES}
 _BY_KEY = {type_.api_key: type_ for type_ in _TYPES}
@@ -362,7 +205,7 @@ def encode_record(record: MetadataRecord) -> bytes:
     write_uvarint(out, FRAME_VERSION)
     write_uvarint(out, api_key)
     write_uvarint(out, version)
-    _write_layout(layout, out, record)
+    write_layout(layout, out, record)
     return bytes(out)
 
 
@@ -379,7 +222,7 @@ def decode_record(data: bytes) -> MetadataRecord:
                 f"version {version} is not known"
             )
         record: MetadataRecord
-        record, at = _read_layout(type_.layout, data, at)
+        record, at = read_layout(type_.layout, data, at)
     except (IndexError, ValueError, struct.error) as error:
         raise DecodeError(f"metadata record cut short or malformed: {error}") from None
     if at != len(data):

@@ -9,6 +9,8 @@ from functools import cache
 WITHOUT_EFFECT = "Known from Apache Kafka; has no effect in Odradek."
 
 _TEXT = """
+add.partitions.to.txn.retry.backoff.max.ms | How long to ask again while a transaction ends.
+add.partitions.to.txn.retry.backoff.ms | Pause before a transaction that ends is asked for again.
 advertised.listeners | Addresses that clients are told; those of `listeners` if not set.
 auto.create.topics.enable | Whether asking for the metadata of a missing topic creates it.
 auto.leader.rebalance.enable | Whether leadership goes back to preferred replicas by itself.
@@ -21,6 +23,7 @@ compression.gzip.level | Level used when the broker itself compresses with gzip.
 compression.lz4.level | Level used when the broker itself compresses with lz4.
 compression.type | Codec of stored batches; `producer` keeps what the producer chose.
 compression.zstd.level | Level used when the broker itself compresses with zstd.
+config.providers | Names of providers of values in the settings file; `env` is there.
 connections.max.idle.ms | A connection without a request for this long is closed.
 controlled.shutdown.enable | Whether a broker that stops first hands its leaderships over.
 controller.listener.names | Names of listeners that are for controllers only.
@@ -42,6 +45,23 @@ flush.messages | Records after which a log is synced to disk.
 flush.ms | Time after which written records are synced to disk.
 follower.replication.throttled.rate | Bytes per second that throttled replicas here may fetch.
 follower.replication.throttled.replicas | Replicas (partition:broker, or *) that fetch slowly.
+group.consumer.assignment.interval.ms | Least time between two assignments of a group.
+group.consumer.assignors | Assignors that members may ask for; the first is the default.
+group.consumer.heartbeat.interval.ms | How often members of the consumer protocol send heartbeats.
+group.consumer.max.assignment.interval.ms | Longest assignment interval that may be set.
+group.consumer.max.heartbeat.interval.ms | Longest heartbeat interval that may be set.
+group.consumer.max.session.timeout.ms | Longest session timeout that may be set.
+group.consumer.max.size | Most members of a group of the consumer protocol.
+group.consumer.migration.policy | Which way a group with members may change its protocol.
+group.consumer.min.assignment.interval.ms | Shortest assignment interval that may be set.
+group.consumer.min.heartbeat.interval.ms | Shortest heartbeat interval that may be set.
+group.consumer.min.session.timeout.ms | Shortest session timeout that may be set.
+group.consumer.regex.refresh.interval.ms | How often expressions are matched anew, at the latest.
+group.consumer.session.timeout.ms | Without a heartbeat for so long a member is fenced.
+group.initial.rebalance.delay.ms | How long a new group waits for more members.
+group.max.session.timeout.ms | Longest session timeout that a member may ask for.
+group.max.size | Most members of a group.
+group.min.session.timeout.ms | Shortest session timeout that a member may ask for.
 index.interval.bytes | Bytes of records between two entries of the offset index.
 inter.broker.listener.name | The listener that brokers use to reach each other.
 internal.segment.bytes | Like segment.bytes, without its lower limit; for tests.
@@ -112,6 +132,14 @@ odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
 odradek.controlled.shutdown.timeout.ms | How long a broker that stops waits for others to take over.
 odradek.leader.imbalance.per.broker.percentage | Share of leaders elsewhere before they move back.
 odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter by itself.
+offset.metadata.max.bytes | Longest text that a client may store with an offset.
+offsets.commit.timeout.ms | How long a commit may wait for the in-sync replicas.
+offsets.retention.check.interval.ms | How often offsets are looked through for expired ones.
+offsets.retention.minutes | How long offsets are kept that no member of their group uses.
+offsets.topic.compression.codec | Codec of records in __consumer_offsets; 0: none.
+offsets.topic.num.partitions | Partitions of __consumer_offsets, when it is made.
+offsets.topic.replication.factor | Replicas of __consumer_offsets; unset: 3, or all if fewer.
+offsets.topic.segment.bytes | segment.bytes of __consumer_offsets, when it is made.
 preallocate | Whether a new segment's file gets its full size at once.
 process.roles | What this node is: broker, controller, or both.
 producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.
@@ -126,6 +154,7 @@ replica.high.watermark.checkpoint.interval.ms | How often high watermarks are wr
 replica.lag.time.max.ms | A follower that was not caught up for this long leaves the ISR.
 replica.selector.class | RackAwareReplicaSelector sends consumers to a replica in their rack.
 replica.socket.timeout.ms | How long a follower waits for the answer to a fetch.
+request.timeout.ms | How long a broker waits for another one's answer.
 retention.bytes | Size beyond which the oldest segments of a partition go; -1: no limit.
 retention.ms | Age beyond which segments go; -1: no limit.
 security.inter.broker.protocol | Names the brokers' own listener, if its name is not set.
@@ -137,6 +166,15 @@ socket.listen.backlog.size | Connections that may wait to be accepted.
 socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's choice.
 socket.request.max.bytes | Largest request that is accepted.
 socket.send.buffer.bytes | Send buffer of a client's socket; -1: the system's choice.
+transaction.abort.timed.out.transaction.cleanup.interval.ms | How often late ones are aborted.
+transaction.max.timeout.ms | Longest transaction timeout that a producer may ask for.
+transaction.partition.verification.enable | Whether writes ask if their transaction is open.
+transaction.remove.expired.transaction.cleanup.interval.ms | How often unused ids are looked for.
+transaction.state.log.min.isr | min.insync.replicas of __transaction_state, when it is made.
+transaction.state.log.num.partitions | Partitions of __transaction_state, when it is made.
+transaction.state.log.replication.factor | Of __transaction_state; unset: 3, or all if fewer.
+transaction.state.log.segment.bytes | segment.bytes of __transaction_state, when it is made.
+transactional.id.expiration.ms | A transactional id that was not used for this long is forgotten.
 unclean.leader.election.enable | Whether a replica that is behind may lead when no other is left.
 unclean.leader.election.interval.ms | How often partitions without a leader are looked at for one.
 """

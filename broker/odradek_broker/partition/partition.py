@@ -18,15 +18,18 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from odradek_broker.log.producer_state import EPOCH_PER_TRANSACTION_FROM
 from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
 from odradek_broker.partition import replica_state
 from odradek_broker.partition.follower_state import FollowerState
 from odradek_broker.partition.replica_state import Peers, ReplicaState
+from odradek_broker.partition.verification import Verifications
 
 if TYPE_CHECKING:
     from odradek_broker.log.log import Log
+    from odradek_broker.log.producer_state import EndTxnMarker
     from odradek_broker.log.types import AppendInfo
     from odradek_broker.partition.waiting import ProgressListener
 
@@ -58,6 +61,7 @@ class Partition:
         "registration",
         "topic_id",
         "topic_partition",
+        "verifications",
     )
 
     def __init__(self, topic_partition: TopicPartition, topic_id: bytes, log: "Log") -> None:
@@ -71,6 +75,7 @@ class Partition:
         self.registration: PartitionRegistration | None = None  # as last published
         self.fetch_waiters: set[ProgressListener] = set()  # of consumers
         self.follower_waiters: set[ProgressListener] = set()
+        self.verifications = Verifications()  # of transactional batches that want to be appended
         self.flushing = False  # an fsync that acknowledgements wait for is under way
         self._write_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
         self._commit_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
@@ -142,6 +147,7 @@ class Partition:
     def _leave_role(self) -> None:
         self.log.write_pending()
         self.leading = self.following = None
+        self.verifications.give_up(ErrorCode.not_leader_or_follower)
 
     def _take(self, registration: PartitionRegistration) -> None:
         self.registration = registration
@@ -190,6 +196,32 @@ class Partition:
         if self.leading is None:
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)
+
+    def append_marker(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: int,
+        marker: "EndTxnMarker",
+        transaction_version: int,
+        now_ms: int,
+    ) -> "AppendInfo":
+        """End a producer's transaction here. Batches of it that are not verified yet come late."""
+        if self.leading is None:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        info = self.log.append_control(
+            producer_id, producer_epoch, marker, self.leader_epoch, now_ms, transaction_version
+        )
+        # With an epoch per transaction the marker has the epoch of the next one, whose batches
+        # may wait already: the coordinator confirms them when this one has ended everywhere.
+        ended = producer_epoch - (transaction_version >= EPOCH_PER_TRANSACTION_FROM)
+        self.verifications.end(producer_id, ended)
+        return info
+
+    def append_own(self, records: bytearray, now_ms: int) -> "AppendInfo":
+        """As `append`, for what this broker built itself: its contents are trusted."""
+        if self.leading is None:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        return self.log.append_as_leader(records, self.leader_epoch, now_ms, from_client=False)
 
     def when_written(self, offset: Offset, waiter: AckWaiter, index: int) -> None:
         self._write_waiters.append((offset, waiter, index))
@@ -253,6 +285,7 @@ class Partition:
 
     def refuse_waiters(self, error: ErrorCode) -> None:
         """The data they wait for will not come: the disk failed or the partition left."""
+        self.verifications.give_up(error)
         waiting = [*self._write_waiters, *self._commit_waiters, *self._deletion_waiters]
         self._write_waiters.clear()
         self._commit_waiters.clear()

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.manager import LogManager
+from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import (
     EMPTY_IMAGE,
@@ -25,7 +26,7 @@ from odradek_broker.metadata.image import (
     PartitionRegistration,
 )
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, TopicPartition
+from odradek_broker.model.ids import BrokerId, Offset, ProducerId, TopicPartition
 from odradek_broker.partition import replica_state
 from odradek_broker.partition.commands import (
     Command,
@@ -101,6 +102,7 @@ class PartitionService:
         self._controller_epoch = -1
         self._awaited_epoch: int | None = None  # see await_registration
         self._replication: Replication | None = None
+        self._role_watchers: dict[str, Callable[[Partition], None]] = {}
         self._dirty: dict[Partition, None] = {}
         self._unopened: set[tuple[str, int]] = set()  # to be hosted here, but their log fails
         self._mover = ReplicaMover(
@@ -124,6 +126,18 @@ class PartitionService:
             if partition.following is not None:
                 replication.follow(partition)
             self._check_directory(partition)
+
+    def watch_roles(self, topic: str, watcher: Callable[[Partition], None]) -> None:
+        """It hears, now and later, when a partition of the topic leads or does not any more."""
+        self._role_watchers[topic] = watcher
+        for partition in list(self.by_name.values()):
+            if partition.topic_partition.topic == topic:
+                watcher(partition)
+
+    def _tell_role(self, partition: Partition) -> None:
+        watcher = self._role_watchers.get(partition.topic_partition.topic)
+        if watcher is not None:
+            watcher(partition)
 
     def start_timers(self) -> None:
         self._scheduler.call_later(CHECK_SECONDS, self._check)
@@ -263,6 +277,7 @@ class PartitionService:
                 replication.follow(partition)
         for listener in waiting:
             listener.on_progress((partition,))
+        self._tell_role(partition)
 
     def _check_directory(self, partition: Partition) -> None:
         """The controller has to know where the replica is, in case that the directory fails."""
@@ -326,6 +341,7 @@ class PartitionService:
         partition.refuse_waiters(ErrorCode.not_leader_or_follower)
         for listener in waiting:
             listener.on_progress((partition,))
+        self._tell_role(partition)
         try:
             self._mover.cancel(partition)
         except LogDirError as error:
@@ -405,6 +421,27 @@ class PartitionService:
         for partition in self.by_name.values():
             if partition.leading is not None and partition.leading.followers:
                 self.step(partition, event)
+
+    # --- what this broker itself writes: coordinators ----------------------------------------
+
+    def append_own(self, partition: Partition, batch: bytearray, now_ms: int) -> Offset:
+        """Queue a batch whose contents are trusted; the offset of its last record."""
+        info = partition.append_own(batch, now_ms)
+        self.mark_dirty(partition)
+        return info.last_offset
+
+    def append_marker(
+        self,
+        partition: Partition,
+        producer: tuple[ProducerId, int],
+        marker: EndTxnMarker,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> Offset:
+        """Queue the end of a producer's transaction; KafkaError if its epochs are too old."""
+        info = partition.append_marker(*producer, marker, transaction_version, now_ms)
+        self.mark_dirty(partition)
+        return info.last_offset
 
     # --- the deferred write -------------------------------------------------------------------
 
@@ -514,6 +551,7 @@ class PartitionService:
                 partition.refuse_waiters(ErrorCode.kafka_storage_error)
                 for listener in waiting:
                     listener.on_progress((partition,))
+                self._tell_role(partition)
 
     # --- stopping -----------------------------------------------------------------------------
 

@@ -2,6 +2,10 @@
 
 A timer asks to be called every 100 ms; how much later it is called is the lag. Anything that
 blocks the loop (a long handler, a slow disk in the wrong place) shows up here.
+
+A broker whose loop stands still sends no heartbeats. So `broker.session.timeout.ms` has to be at
+least ten times the lag that all but one in a thousand measurements stay below; where that does
+not hold, the log says so (once in WINDOW measurements, 100 s) and `/metrics` counts it.
 """
 
 import logging
@@ -15,15 +19,23 @@ logger = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.1
 # Worth a line in the log: clients notice half a second.
 WARN_FROM_US = 500_000
+# A session should be at least this many times as long as the 99.9th percentile of the lag.
+SESSION_TO_LAG_MIN = 10
+WINDOW = 1000  # measurements: of so many, one may be later
 
 
 class LoopLag:
-    def __init__(self, scheduler: Scheduler, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, scheduler: Scheduler, clock: Clock, metrics: Metrics, session_timeout_ms: int
+    ) -> None:
         self._scheduler = scheduler
         self._clock = clock
         self._metrics = metrics
+        self._session_timeout_ms = session_timeout_ms
         self._timer: Cancellable | None = None
         self._due_ms = 0.0
+        self._measured = 0  # in this window
+        self._late: list[int] = []  # lags in this window that are too long for the session
 
     def start(self) -> None:
         self._due_ms = self._clock.monotonic_ms() + INTERVAL_SECONDS * 1000
@@ -39,4 +51,24 @@ class LoopLag:
         self._metrics.loop_lag_now_us = lag_us
         if lag_us > WARN_FROM_US:
             logger.warning("the event loop was blocked for %d ms", lag_us // 1000)
+        self._hold_against_session(lag_us)
         self.start()
+
+    def _hold_against_session(self, lag_us: int) -> None:
+        if lag_us * SESSION_TO_LAG_MIN > self._session_timeout_ms * 1000:
+            self._late.append(lag_us)
+        self._measured += 1
+        if self._measured < WINDOW:
+            return
+        late, self._late, self._measured = self._late, [], 0
+        if len(late) > WINDOW // 1000:
+            self._metrics.loop_lag_windows_late += 1
+            logger.warning(
+                "the event loop was late by up to %d ms, and %d times in %d by more than a tenth "
+                "of broker.session.timeout.ms (%d): this broker may be taken for dead while it "
+                "lives; give it more processor time or a longer session",
+                max(late) // 1000,
+                len(late),
+                WINDOW,
+                self._session_timeout_ms,
+            )

@@ -113,6 +113,7 @@ class Metrics:
         self.connections_closed: dict[str, int] = {}  # by reason
         self.loop_lag = Histogram()
         self.loop_lag_now_us = 0
+        self.loop_lag_windows_late = 0  # see runtime/loop_lag.py
 
     def request(self, name: str) -> RequestMetrics:
         found = self.requests.get(name)

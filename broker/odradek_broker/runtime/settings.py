@@ -16,6 +16,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from odradek_broker.model.assignor_names import ASSIGNOR_NAMES
 from odradek_broker.model.config_table import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -81,6 +82,26 @@ class Synonym(NamedTuple):
     name: str
     text: str
     source: ConfigSource
+
+
+# Of the groups of the consumer protocol: a setting, the least and the most that it may be.
+CONSUMER_GROUP_BOUNDS = (
+    (
+        "group.consumer.session.timeout.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
+    ),
+    (
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+    ),
+    (
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
+    ),
+)
 
 
 class Settings:
@@ -305,6 +326,27 @@ class Settings:
             raise ConfigError(
                 "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread"
             )
+        self._check_consumer_groups()
+
+    def _check_consumer_groups(self) -> None:
+        for name, least, most in CONSUMER_GROUP_BOUNDS:
+            if self.int(name) < self.int(least):
+                raise ConfigError(f"{name} must be greater than or equal to {least}")
+            if self.int(name) > self.int(most):
+                raise ConfigError(f"{name} must be less than or equal to {most}")
+        if self.int("group.consumer.heartbeat.interval.ms") >= self.int(
+            "group.consumer.session.timeout.ms"
+        ):
+            raise ConfigError(
+                "group.consumer.heartbeat.interval.ms must be less than "
+                "group.consumer.session.timeout.ms"
+            )
+        for name in self.list("group.consumer.assignors"):
+            if name not in ASSIGNOR_NAMES:
+                raise ConfigError(
+                    f"group.consumer.assignors: there is no assignor {name}; known are uniform, "
+                    "range"
+                )
 
     def _parse_listeners(self) -> Listeners:
         inter_broker_name = self.optional_str("inter.broker.listener.name")

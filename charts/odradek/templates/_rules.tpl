@@ -44,4 +44,36 @@ Role: but whoever makes StatefulSets can mount what is in their namespace.
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- if ne .Values.spark.mode "off" }}
+- apiGroups: [odradek.dev]
+  resources: [sparkpipelines]
+  verbs: [list]
+- apiGroups: [odradek.dev]
+  resources: [sparkpipelines/status]
+  verbs: [patch]
+- apiGroups: [odradek.dev]
+  resources: [sparkpipelines/finalizers]
+  verbs: [update]
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications]
+  verbs: [list, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
+{{- end }}
+{{- if eq .Values.spark.mode "native" }}
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications/status]
+  verbs: [patch]
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications/finalizers]
+  verbs: [update]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [create, patch]
+# A Role may only be given by who has all of its rights: those of a driver.
+- apiGroups: [""]
+  resources: [pods, configmaps, services, persistentvolumeclaims]
+  verbs: [get, list, watch, create, patch, delete, deletecollection]
+{{- end }}
 {{- end }}

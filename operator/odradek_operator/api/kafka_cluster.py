@@ -138,6 +138,11 @@ class PodTemplate(Spec, frozen=True, kw_only=True):
     priority_class_name: str | None = None
     termination_grace_period_seconds: Annotated[int, Meta(ge=1)] = 60
     env: FreeForm = field(default_factory=dict)
+    volumes: Annotated[
+        list[FreeForm],
+        Meta(max_length=20, description="Beside ours; a Secret that changes is rolled out."),
+    ] = field(default_factory=list)
+    volume_mounts: Annotated[list[FreeForm], Meta(max_length=20)] = field(default_factory=list)
 
 
 class Rolling(Spec, frozen=True, kw_only=True):
@@ -158,9 +163,7 @@ class Rolling(Spec, frozen=True, kw_only=True):
 
 
 class Metrics(Spec, frozen=True, kw_only=True):
-    enabled: bool = True
-    port: Port = 9404
-    service_monitor: bool = False
+    port: Annotated[Port, Meta(description="Of /metrics, /healthz and /readyz.")] = 9404
 
 
 class NetworkPolicy(Spec, frozen=True, kw_only=True):

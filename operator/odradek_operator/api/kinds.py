@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek_operator.api.base import Rule, Spec, Status
+import msgspec
+
+from odradek_operator.api.base import Rule, Status
 from odradek_operator.api.kafka_cluster import CLUSTER_RULES, KafkaClusterSpec, KafkaClusterStatus
+from odradek_operator.api.spark_pipeline import PIPELINE_RULES, SparkPipelineStatus
 from odradek_operator.api.topic import TOPIC_RULES, TopicSpec, TopicStatus
+from odradek_pipeline.spec import SparkPipelineSpec
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class Kind:
     name: str
     plural: str
     short_names: tuple[str, ...]
-    spec: type[Spec]
+    spec: type[msgspec.Struct]
     status: type[Status]
     rules: tuple[Rule, ...]
     columns: tuple[Column, ...]
@@ -78,6 +82,26 @@ KINDS = {
                 AGE,
             ),
             "A topic of a KafkaCluster.",
+        ),
+        Kind(
+            "SparkPipeline",
+            "sparkpipelines",
+            ("sp",),
+            SparkPipelineSpec,
+            SparkPipelineStatus,
+            PIPELINE_RULES,
+            (
+                Column("Cluster", "string", ".spec.cluster.name"),
+                Column("Mode", "string", ".spec.mode"),
+                Column("State", "string", ".status.state"),
+                Column("Lag", "integer", ".status.lagRecords"),
+                Column("Rate", "number", ".status.processRate"),
+                Column("Restarts", "integer", ".status.restarts", 1),
+                Column("Ready", "string", condition("Ready")),
+                Column("Why", "string", condition("Ready", "message"), 1),
+                AGE,
+            ),
+            "A data pipeline on Spark: sources, steps, a sink.",
         ),
     )
 }

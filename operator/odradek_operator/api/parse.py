@@ -1,6 +1,6 @@
 """Manifests to resources, and every refusal as a sentence that names the field.
 
-    resources = load([Path("examples/quickstart")])     # files and directories, YAML or JSON
+    resources = load([Path("examples/quickstart")])     # files and directories, YAML or JSON; "-"
 
 All problems of all files are collected into one InvalidManifestError, for example
     cluster.yaml: KafkaCluster default/main: spec.brokrs: no such field; did you mean brokers?
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -28,9 +29,12 @@ from odradek_operator.api.base import (
 )
 from odradek_operator.api.kafka_cluster import RESERVED_SETTINGS, KafkaClusterSpec
 from odradek_operator.api.kinds import KINDS, Kind
+from odradek_operator.api.spark_pipeline import refusals
 from odradek_operator.api.topic import TopicSpec
+from odradek_pipeline.spec import SparkPipelineSpec
 
 SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = Path("-")
 FILE_BYTES_MAX = 16 << 20  # a manifest; whoever gives a data file by mistake is told at once
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
@@ -107,7 +111,9 @@ def parse(
 def _files(paths: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
-        if path.is_dir():
+        if path == STDIN:
+            files.append(path)
+        elif path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and p.is_file())
             if not inside:
                 raise _refused(str(path), "", "", "there is no .yaml, .yml or .json file in it")
@@ -121,9 +127,10 @@ def _files(paths: Iterable[Path]) -> list[Path]:
 
 def _documents(path: Path) -> list[Any]:
     try:
-        if path.stat().st_size > FILE_BYTES_MAX:
+        if path != STDIN and path.stat().st_size > FILE_BYTES_MAX:
             raise _refused(path.name, "", "", "is too large for a manifest")
-        return [d for d in yaml.safe_load_all(path.read_text()) if d is not None]
+        text = sys.stdin.read(FILE_BYTES_MAX) if path == STDIN else path.read_text()
+        return [d for d in yaml.safe_load_all(text) if d is not None]
     except yaml.MarkedYAMLError as error:
         at = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise _refused(path.name, "", "", f"is not YAML: {error.problem}{at}") from None
@@ -187,6 +194,12 @@ def _hint(given: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def refused_changes(new: Resource[Any], old: Resource[Any]) -> list[Problem]:
+    """What a resource that is there cannot become: a smaller disk, another engine."""
+    subject = f"{new.kind} {new.key}"
+    return _broken_rules(KINDS[new.kind], new.spec, old.spec, new.source, subject)
+
+
 def _broken_rules(kind: Kind, spec: Any, old: Any, source: str, subject: str) -> list[Problem]:
     return [
         Problem(source, subject, f"spec.{rule.field}", rule.message)
@@ -197,12 +210,14 @@ def _broken_rules(kind: Kind, spec: Any, old: Any, source: str, subject: str) ->
 
 def _beyond_schema(spec: Any, source: str, subject: str) -> list[Problem]:
     """What a schema cannot say: settings that are the operator's, values that are no scalars."""
+    if isinstance(spec, SparkPipelineSpec):
+        return [Problem(source, subject, field, message) for field, message in refusals(spec)]
     problems: list[Problem] = []
 
     def refuse(field: str, message: str) -> None:
         problems.append(Problem(source, subject, field, message))
 
-    for name, value in spec.config.items():
+    for name, value in getattr(spec, "config", {}).items():
         if value is None or isinstance(value, Mapping):
             refuse(f"spec.config[{name}]", "a setting is a text, a number, true, false or a list")
         elif isinstance(spec, KafkaClusterSpec) and name in RESERVED_SETTINGS:

@@ -13,6 +13,7 @@ from odradek_operator.cluster.kafka_admin import KafkaAdmin
 from odradek_operator.desired.build import DesiredCluster
 from odradek_operator.plan.actions import (
     Action,
+    AddVoter,
     AlterBrokerConfig,
     AlterTopicConfigs,
     CreateTopics,
@@ -63,6 +64,8 @@ def _tell_kafka(action: Action, admin: KafkaAdmin) -> Mapping[str, str]:
             return admin.reassign(moves)
         case AlterBrokerConfig(changes):
             return admin.alter_broker_configs(changes)
+        case AddVoter(broker):
+            return admin.add_voter(broker)
         case RemoveVoter(broker):
             return admin.remove_voter(broker)
         case UnregisterBroker(broker):

@@ -34,9 +34,9 @@ from odradek_operator.api.base import (
     Resource,
 )
 from odradek_operator.api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
-from odradek_operator.api.kinds import KINDS
-from odradek_operator.api.parse import SUFFIXES, load
+from odradek_operator.api.parse import SUFFIXES, load, refused_changes
 from odradek_operator.api.topic import TopicSpec, TopicStatus
+from odradek_operator.apply.local_pipelines import LocalPipelines, PipelineReport
 from odradek_operator.apply.reconcile import Record, Seen, act, look
 from odradek_operator.cluster.kafka_admin import KafkaAdmin
 from odradek_operator.cluster.local.ledger import LedgerError, TopicEntry, write_json
@@ -65,6 +65,7 @@ class ClusterReport(msgspec.Struct, rename="camel"):
 
 class Report(msgspec.Struct, rename="camel"):
     clusters: dict[str, ClusterReport] = {}
+    pipelines: dict[str, PipelineReport] = {}
     problems: list[str] = []  # manifests that cannot be used, topics without a cluster
 
     @property
@@ -151,6 +152,7 @@ class LocalRuntime:
         self.state_dir = state_dir.resolve()
         self.clusters: dict[str, LocalCluster] = {}
         self.topics: dict[str, list[Resource[TopicSpec]]] = {}
+        self.pipelines = LocalPipelines(self.state_dir)
         self.report = Report()
         self.manifest_problems: list[str] = []
         self._topic_problems: list[str] = []
@@ -198,7 +200,8 @@ class LocalRuntime:
             self._stop.wait(BUSY_S if busy else max(IDLE_S, cost / IDLE_SHARE))
 
     def stop_brokers(self) -> None:
-        """All brokers of all clusters; the active controller last, it hears the others out."""
+        """Pipelines, then all brokers; the active controllers last, they hear the others out."""
+        self.pipelines.stop()
         for cluster in self.clusters.values():
             cluster.close()
             controller = cluster.status.controller if cluster.status else -1
@@ -222,6 +225,10 @@ class LocalRuntime:
             report.clusters[key] = msgspec.structs.replace(
                 said, failures=failures, pids=cluster.platform.pids()
             )
+        report.pipelines = self.pipelines.one_pass(
+            {key: one.status for key, one in report.clusters.items()},
+            {key: one.topics for key, one in report.clusters.items()},
+        )
         self._publish("", None, report)
         return self.report
 
@@ -259,6 +266,9 @@ class LocalRuntime:
                 self.clusters[key] = LocalCluster(resource, self.state_dir)
             self.clusters[key].resource = resource
         self._sort_topics([r for r in resources if r.kind == "Topic"])
+        first = self.paths[0]
+        here = first if first.is_dir() else first.parent
+        self.pipelines.update([r for r in resources if r.kind == "SparkPipeline"], here)
 
     def _check(self, clusters: dict[str, Resource[KafkaClusterSpec]]) -> None:
         """What this machine cannot do, and changes that cannot be."""
@@ -272,12 +282,8 @@ class LocalRuntime:
             if port is not None and not (port.isdecimal() and 0 < int(port) < 60_000):
                 field = f"metadata.annotations[{LOCAL_PORT_ANNOTATION}]"
                 problems.append(Problem(new.source, who, field, f"{port} is not a port"))
-            old = self.clusters[key].resource.spec if key in self.clusters else None
-            problems += [
-                Problem(new.source, who, f"spec.{rule.field}", rule.message)
-                for rule in KINDS["KafkaCluster"].rules
-                if not rule.holds(new.spec, old)
-            ]
+            if key in self.clusters:
+                problems += refused_changes(new, self.clusters[key].resource)
         if problems:
             raise InvalidManifestError(problems)
 
@@ -299,7 +305,11 @@ class LocalRuntime:
         """status.json, if it is news."""
         if part is not None:
             clusters = {**self.report.clusters, **report.clusters, key: part}
-            now = Report({k: v for k, v in clusters.items() if k in self.clusters}, report.problems)
+            now = Report(
+                {k: v for k, v in clusters.items() if k in self.clusters},
+                self.report.pipelines,
+                report.problems,
+            )
         else:
             now = report
         if now != self.report:

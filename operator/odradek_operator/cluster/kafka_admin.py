@@ -28,7 +28,11 @@ from kafka.errors import BrokerResponseError, KafkaError, for_code
 from kafka.net.compat import KafkaNetClient
 
 from odradek_operator.cluster import kafka_sockets
-from odradek_operator.cluster.kafka_requests import RemoveRaftVoterRequest, UnregisterBrokerRequest
+from odradek_operator.cluster.kafka_requests import (
+    AddRaftVoterRequest,
+    RemoveRaftVoterRequest,
+    UnregisterBrokerRequest,
+)
 from odradek_operator.observed import (
     BrokerSetting,
     Kafka,
@@ -100,8 +104,10 @@ class KafkaAdmin:
         with self._asking() as client:
             cluster = client.describe_cluster()
             quorum = client.describe_metadata_quorum()["topics"][0]["partitions"][0]
-            described = [t for t in client.describe_topics() if t["error_code"] == 0]
+            # Asked twice: a move that begins or ends meanwhile is not replicas too many.
             moves = client.list_partition_reassignments()
+            described = [t for t in client.describe_topics() if t["error_code"] == 0]
+            moves = {**moves, **client.list_partition_reassignments()}
             names = [t["name"] for t in described]
             configs = self._topic_configs(client, names, {MIN_ISR, *topic_settings})
             brokers = {b["broker_id"]: b for b in cluster["brokers"]}
@@ -236,6 +242,25 @@ class KafkaAdmin:
         request = UnregisterBrokerRequest(broker_id=broker)
         return self._send(broker, request, "BROKER_ID_NOT_REGISTERED")
 
+    def add_voter(self, broker: int) -> dict[str, str]:
+        """An observer of our engine becomes a voter; it is reached as the other voters are."""
+        with self._asking() as client:
+            quorum = client.describe_metadata_quorum()
+            observers = quorum["topics"][0]["partitions"][0]["observers"]
+            names = [one["name"] for node in quorum.get("nodes", ()) for one in node["listeners"]]
+            where = {b["broker_id"]: b for b in client.describe_cluster()["brokers"]}
+        directories = [o["replica_directory_id"] for o in observers if o["replica_id"] == broker]
+        if not directories or not names or broker not in where:
+            return {f"broker {broker}": "it does not follow the metadata quorum yet"}
+        request = AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+            voter_id=broker,
+            voter_directory_id=directories[0],
+            listeners=[(names[0], where[broker]["host"], where[broker]["port"])],
+        )
+        return self._send(broker, request, "DUPLICATE_VOTER")
+
     def remove_voter(self, broker: int) -> dict[str, str]:
         with self._asking() as client:
             quorum = client.describe_metadata_quorum()
@@ -314,15 +339,19 @@ def _partitions(
         name = topic["name"]
         min_isr = int(configs[name].get(MIN_ISR, {}).get("value") or 1)
         for found in topic["partitions"]:
+            replicas = tuple(found["replica_nodes"])
             move = moves.get(ClientPartition(name, found["partition_index"]), {})
+            removing = frozenset(move.get("removing_replicas", ()))
+            if removing and not removing & set(replicas):
+                move, removing = {}, frozenset()  # it ended before the topic was described
             yield Partition(
                 TopicPartition(name, found["partition_index"]),
                 found["leader_id"],
-                tuple(found["replica_nodes"]),
+                replicas,
                 frozenset(found["isr_nodes"]),
                 min_isr,
-                frozenset(move.get("adding_replicas", ())),
-                frozenset(move.get("removing_replicas", ())),
+                frozenset(move.get("adding_replicas", ())) & set(replicas),
+                removing,
             )
 
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker (64) and RemoveRaftVoter (81) as kafka-python messages; see schemas/."""
+"""UnregisterBroker (64), AddRaftVoter (80), RemoveRaftVoter (81) for kafka-python; see schemas/."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ class UnregisterBrokerRequest(ApiMessage, load_json=SCHEMAS):  # type: ignore[ca
 
 
 class UnregisterBrokerResponse(ApiMessage, load_json=SCHEMAS):  # type: ignore[call-arg,misc]
+    pass
+
+
+class AddRaftVoterRequest(ApiMessage, load_json=SCHEMAS):  # type: ignore[call-arg,misc]
+    pass
+
+
+class AddRaftVoterResponse(ApiMessage, load_json=SCHEMAS):  # type: ignore[call-arg,misc]
     pass
 
 

@@ -27,7 +27,7 @@ DISCOVERY_SETTINGS = frozenset(
     {"controller.quorum.voters", "controller.quorum.bootstrap.servers", FORMAT}
 )
 # What is not a setting of Kafka's but needs a restart like one; these never reach the broker.
-TEMPLATE, IMAGE, RESTART = "@template", "@image", "@restart"
+TEMPLATE, IMAGE, RESTART, SECRETS = "@template", "@image", "@restart", "@secrets"
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Known:
     kept: Mapping[int, str] = field(default_factory=dict)  # volumes of brokers that are gone
     formation: tuple[int, ...] = ()  # the brokers that formed the cluster; empty: none yet
     cluster_id: str = ""
+    secrets: str = ""  # a hash of the Secrets that its pods mount
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def build(
         IMAGE: spec.image or spec.version or "",
         TEMPLATE: _template(spec),
         RESTART: resource.annotations.get(RESTART_ANNOTATION, ""),
+        **({SECRETS: known.secrets} if known.secrets else {}),
     }
     endpoints = site.endpoints(placement.brokers, spec)
     brokers = {
@@ -212,7 +214,9 @@ def _engine(
     if broker in formation:
         voters = ",".join(f"{b}@{endpoints[b].address}" for b in formation if b in endpoints)
         return {**settings, "controller.quorum.voters": voters}
-    servers = ",".join(endpoints[b].address for b in placement.brokers if b != broker)
+    # Those that leave too: when all racks are exchanged, only they know the quorum.
+    others = [b for b in (*placement.brokers, *placement.leaving) if b != broker]
+    servers = ",".join(endpoints[b].address for b in others if b in endpoints)
     return {**settings, "controller.quorum.bootstrap.servers": servers}
 
 

@@ -57,6 +57,12 @@ class AlterBrokerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AddVoter:
+    broker: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveVoter:
     broker: int
     reason: Reason
@@ -135,6 +141,7 @@ Action: TypeAlias = (
     | Elect
     | Reassign
     | AlterBrokerConfig
+    | AddVoter
     | RemoveVoter
     | StopBroker
     | UnregisterBroker

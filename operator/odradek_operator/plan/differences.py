@@ -12,6 +12,7 @@ from odradek_operator.desired.build import (
     DISCOVERY_SETTINGS,
     IMAGE,
     RESTART,
+    SECRETS,
     TEMPLATE,
     DesiredBroker,
     DesiredCluster,
@@ -46,13 +47,15 @@ def restart_reason(
         if not (is_dynamic(name, settings) and desired.settings.get(name) is not None)
     )
     if not static:
-        return None
+        return Reason("VolumeResize", found.wants_restart) if found.wants_restart else None
     if RESTART in static:
         return Reason("RestartRequested", "a restart was asked for")
     if IMAGE in static:
         return Reason("ImageChanged", f"the image becomes {desired.settings[IMAGE] or 'default'}")
     if TEMPLATE in static:
         return Reason("TemplateChanged", "resources or pod template changed")
+    if SECRETS in static:
+        return Reason("CertificateChanged", "a Secret that it mounts changed")
     return Reason("ConfigChanged", f"{listed(static)} changed")
 
 

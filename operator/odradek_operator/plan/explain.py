@@ -1,12 +1,13 @@
 """An action in one line, for `odradek plan`, events and logs: what is done, and why.
 
-restart brokers 0 and 3: brokers 0 and 3: log.cleaner.threads changed
+restart brokers 0 and 3: log.cleaner.threads changed
 """
 
 from __future__ import annotations
 
 from odradek_operator.plan.actions import (
     Action,
+    AddVoter,
     AlterBrokerConfig,
     AlterTopicConfigs,
     CreateTopics,
@@ -27,7 +28,10 @@ from odradek_operator.plan.actions import (
 
 
 def explain(action: Action) -> str:
-    return f"{what(action)}: {action.reason.message}"
+    why = action.reason.message
+    if isinstance(action, Restart):  # its reason names the brokers too: it also stands alone
+        why = why.removeprefix(f"{listed(action.brokers, 'broker')}: ")
+    return f"{what(action)}: {why}"
 
 
 def what(action: Action) -> str:
@@ -43,6 +47,8 @@ def what(action: Action) -> str:
             return f"move {len(moves)} partitions"
         case AlterBrokerConfig():
             return "alter all brokers"
+        case AddVoter(broker):
+            return f"add voter {broker}"
         case RemoveVoter(broker):
             return f"remove voter {broker}"
         case StopBroker(broker):

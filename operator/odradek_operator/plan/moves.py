@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from odradek_operator.desired.build import DesiredCluster
+from odradek_operator.desired.build import VOTERS_MAX, DesiredCluster
 from odradek_operator.observed import Kafka, Observed, Partition, Phase, TopicPartition
 from odradek_operator.plan.actions import (
+    AddVoter,
     Plan,
     Reason,
     Reassign,
@@ -26,6 +27,7 @@ from odradek_operator.plan.actions import (
 from odradek_operator.plan.replicas import Load, choose_replicas, shares_rack
 
 MOVES_MAX = 100  # partitions that move at the same time
+PAIR = 2  # of so many brokers one votes, and the controller insists on it
 EVEN_ENOUGH = 0.1  # brokers within 10 % of each other are not levelled
 
 
@@ -50,7 +52,7 @@ def drain(
     ready = {b for b, found in observed.brokers.items() if found.phase is Phase.READY}
     steady = desired.brokers.keys() <= ready
     if empty and steady and not restarting:
-        plan = (*plan, _take_away(desired, observed, kafka, empty[-1]))  # one voter at a time
+        plan = (*plan, _take_away(desired, observed, kafka, empty))
     return plan
 
 
@@ -88,21 +90,57 @@ def _move_off(
 
 
 def _take_away(
-    desired: DesiredCluster, observed: Observed, kafka: Kafka, broker: int
-) -> RemoveVoter | StopBroker | UnregisterBroker | RemoveBroker | Wait:
-    """A broker without replicas: one step nearer to its end."""
+    desired: DesiredCluster, observed: Observed, kafka: Kafka, empty: list[int]
+) -> AddVoter | RemoveVoter | StopBroker | UnregisterBroker | RemoveBroker | Wait:
+    """The last of the brokers without replicas: one step nearer to its end."""
+    broker = empty[-1]
     say = f"broker {broker} holds no replica and is not wanted any more"
     reason = Reason("ScaleDown", say)
-    if broker in kafka.voters:
-        if kafka.lagging_voters - {broker}:
-            lagging = tuple(sorted(kafka.lagging_voters))
-            return Wait(Reason("QuorumNotHealthy", "voters are not up to date"), lagging)
-        return RemoveVoter(broker, reason)
+    if step := _leave_quorum(desired, kafka, empty, reason):
+        return step
     if observed.brokers[broker].phase is not Phase.STOPPED:
         return StopBroker(broker, reason)
     if broker in kafka.registered:
         return UnregisterBroker(broker, reason)
+    if broker in kafka.voters:
+        say = f"another broker takes the place of broker {broker} in the metadata quorum"
+        return Wait(Reason("QuorumNotFull", say), (broker,))
     return RemoveBroker(broker, desired.spec.storage.deletion_policy == "Delete", reason)
+
+
+def _leave_quorum(
+    desired: DesiredCluster, kafka: Kafka, empty: list[int], reason: Reason
+) -> AddVoter | RemoveVoter | Wait | None:
+    """Before a voter stops. None: it may, or it does not vote.
+
+    Of three voters, our controller replaces one that was unregistered by a broker that stays and
+    does not vote yet, so that there are never fewer than before. Of fewer, none of whom stays, one
+    that stays becomes a voter first. Elsewhere, and with Apache Kafka, voters are removed before
+    they stop, all of them: with two left, each would be half.
+    """
+    voters = [b for b in empty if b in kafka.voters]
+    if not voters:
+        return None
+    if lagging := kafka.lagging_voters - {voters[-1]} - (kafka.voters - kafka.registered.keys()):
+        say = f"voters of the metadata quorum are not up to date: {listed(sorted(lagging))}"
+        return Wait(Reason("QuorumNotHealthy", say), tuple(sorted(lagging)))
+    successors = desired.brokers.keys() - kafka.voters
+    ours = desired.spec.engine == "embedded" and bool(successors)
+    if ours and len(kafka.voters) < VOTERS_MAX and not kafka.voters & desired.brokers.keys():
+        if len(kafka.registered) > PAIR:
+            say = f"nobody who votes about the metadata stays; {reason}"
+            return AddVoter(min(successors), Reason("ScaleDown", say))
+    elif ours and len(kafka.voters) >= VOTERS_MAX:
+        gone = kafka.voters - kafka.registered.keys() - {empty[-1]}
+        if empty[-1] not in kafka.voters or not gone:
+            return None
+        say = f"broker {empty[-1]} votes; it goes when {listed(sorted(gone), 'broker')} is replaced"
+        return Wait(Reason("QuorumNotFull", say), (empty[-1],))
+    if kafka.voters == {voters[-1]}:
+        say = f"broker {voters[-1]} cannot go: it is the only voter of the metadata quorum; with "
+        say += "spec.brokers: 3 there are others, and it can go then"
+        return Wait(Reason("OnlyVoter", say), (voters[-1],))
+    return RemoveVoter(voters[-1], reason)
 
 
 def repair_racks(desired: DesiredCluster, kafka: Kafka) -> Plan:

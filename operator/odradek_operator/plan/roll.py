@@ -107,10 +107,13 @@ def _restart_crashed(view: RollView) -> Restart | None:
 
 
 def _wait_for_brokers(view: RollView) -> Wait | None:
-    for broker in view.brokers.values():
-        if broker.phase is not Phase.READY:
-            say = f"broker {broker.id} is {broker.phase.value}"
-            return Wait(Reason("BrokerNotReady", say), (broker.id,), since=broker.since)
+    away = [b for b in view.brokers.values() if b.phase is not Phase.READY]
+    if away:
+        same = [b for b in away if b.phase is away[0].phase]
+        ids = tuple(b.id for b in same)
+        say = f"{listed(ids, 'broker')} {'are' if len(ids) > 1 else 'is'} {same[0].phase.value}"
+        since = min(b.since for b in same)
+        return Wait(Reason("BrokerNotReady", say), ids, since=since)
     young = [
         b
         for b in view.brokers.values()

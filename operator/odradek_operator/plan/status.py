@@ -15,7 +15,14 @@ from odradek_operator.api.base import Condition
 from odradek_operator.api.kafka_cluster import BrokerStatus, KafkaClusterStatus, RollingStatus
 from odradek_operator.api.topic import TopicStatus
 from odradek_operator.desired.build import DesiredCluster, DesiredTopic
-from odradek_operator.observed import NO_LEADER, Kafka, Observed, Partition, Phase
+from odradek_operator.observed import (
+    NO_LEADER,
+    Kafka,
+    Observed,
+    Partition,
+    Phase,
+    TopicPartition,
+)
 from odradek_operator.plan.actions import Elect, Plan, Reason, Refuse, Restart, Wait, listed
 from odradek_operator.plan.make_plan import roll_view
 from odradek_operator.plan.replicas import shares_rack
@@ -35,7 +42,7 @@ def cluster_status(
         _ready(desired, observed),
         _progressing(plan),
         _degraded(observed, plan),
-        _rack_aware(desired, kafka),
+        _rack_aware(desired, observed),
         _preferred_leaders(observed),
     )
     brokers = _brokers(desired, observed)
@@ -74,12 +81,19 @@ def topic_statuses(
     for partition in observed.kafka.partitions if observed.kafka else ():
         partitions.setdefault(partition.id.topic, []).append(partition)
     refused = {a.subject: a.reason for a in reversed(plan) if isinstance(a, Refuse)}
+    rivals: dict[str, list[str]] = {}
+    for topic in topics:
+        if topic.owner in refused and refused[topic.owner].code == "NameConflict":
+            rivals.setdefault(topic.name, []).append(topic.owner)
     made = {}
     for topic in topics:
         own = partitions.get(topic.name, [])
         old = (before or {}).get(topic.owner)
         generation = (generations or {}).get(topic.owner, 0)
         ready = _topic_ready(topic, observed.kafka, own, refused.get(topic.owner))
+        if topic.owner not in refused and (others := rivals.get(topic.name)):
+            say = f"{ready[2]}; {listed(others)} would have it too, and {_is(others)} refused"
+            ready = ready[0], ready[1], Reason("NameConflict", say)
         found = observed.kafka.topics.get(topic.name) if observed.kafka else None
         made[topic.owner] = TopicStatus(
             observed_generation=generation,
@@ -93,6 +107,10 @@ def topic_statuses(
             dynamic_config=sorted(topic.config),
         )  # fmt: skip
     return made
+
+
+def _is(names: Sequence[str]) -> str:
+    return "are" if len(names) > 1 else "is"
 
 
 Found = tuple[str, str, Reason]  # type, status, reason
@@ -172,9 +190,15 @@ def _degraded(observed: Observed, plan: Plan) -> Found:
     return "Degraded", "False", Reason("AllReplicasInSync", "all replicas are in sync")
 
 
-def _rack_aware(desired: DesiredCluster, kafka: Kafka | None) -> Found:
+def _rack_aware(desired: DesiredCluster, observed: Observed) -> Found:
+    kafka = observed.kafka
     if kafka is None:
         return "RackAware", "Unknown", Reason("NoAnswer", "no broker answers")
+    moved = [b for b in observed.brokers.values() if b.node_rack not in ("", b.rack)]
+    if moved:
+        texts = [f"broker {b.id} of rack {b.rack} runs on a node of {b.node_rack}" for b in moved]
+        say = f"nodes were relabelled: {listed(texts)}"
+        return "RackAware", "False", Reason("NodeInOtherRack", say)
     racks = {b: broker.rack for b, broker in desired.brokers.items()}
     wrong = sorted(b for b, rack in racks.items() if kafka.registered.get(b, rack) != rack)
     if wrong:
@@ -252,6 +276,11 @@ def _brokers(desired: DesiredCluster, observed: Observed) -> list[BrokerStatus]:
     return made
 
 
+def _without_leader(observed: Observed) -> tuple[TopicPartition, ...]:
+    partitions = observed.kafka.partitions if observed.kafka else ()
+    return tuple(p.id for p in partitions if p.leader == NO_LEADER)
+
+
 def _rolling(
     desired: DesiredCluster, observed: Observed, plan: Plan, before: RollingStatus | None
 ) -> RollingStatus | None:
@@ -267,7 +296,7 @@ def _rolling(
     same = before is not None and (before.state, before.brokers, before.partition) == (
         state, list(brokers), partition,
     )  # fmt: skip
-    away = step.unavailable if isinstance(step, Restart) else ()
+    away = step.unavailable if isinstance(step, Restart) else _without_leader(observed)
     return RollingStatus(
         state=state,
         brokers=list(brokers),

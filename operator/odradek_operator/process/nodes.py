@@ -16,11 +16,10 @@ class Nodes:
         self._lock = threading.Lock()
         self._labels: dict[str, dict[str, str]] = {}
 
-    def values(self, label: str) -> list[str]:
-        """The racks, if `label` is spec.racks.topologyKey."""
+    def values(self, label: str) -> dict[str, str]:
+        """Node → rack, if `label` is spec.racks.topologyKey."""
         with self._lock:
-            found = {labels.get(label) for labels in self._labels.values()}
-        return sorted(value for value in found if value)
+            return {node: at[label] for node, at in self._labels.items() if at.get(label)}
 
     def put(self, node: Document) -> bool:
         """Whether that is news."""

@@ -36,6 +36,7 @@ from odradek_operator.process.lease import RENEW_S, Lease
 from odradek_operator.process.metrics import Metrics, serve
 from odradek_operator.process.nodes import Nodes
 from odradek_operator.process.objects import Document, KafkaCluster, Topic, key_of, plain
+from odradek_operator.process.spark import SparkWorker
 from odradek_operator.process.topic_book import TopicBook
 from odradek_operator.process.worker import ClusterWorker, Outcome, Tools
 
@@ -60,6 +61,8 @@ class Options:
     lease_namespace: str | None = None  # None: nobody else is there
     identity: str = "odradek-operator"
     nodes: bool = True  # False: no right to read them; racks are named in the specs
+    spark: str = "off"  # or native, spark-operator: pipelines, and who runs SparkApplications
+    spark_image: str = "odradek/spark:latest"
 
     def image_of(self, spec: KafkaClusterSpec) -> str:
         if spec.image:
@@ -127,6 +130,7 @@ class Operator:
             asyncio.create_task(stop.wait(), name="stop"),
             asyncio.create_task(self._hold_lease(), name="lease"),
             asyncio.create_task(self._resync(), name="resync"),
+            asyncio.create_task(self._pipelines(), name="pipelines"),
         ]
         end_watch = asyncio.Event()
         try:
@@ -201,6 +205,25 @@ class Operator:
                 continue
             for key in gone | self._clusters | self.topics.clusters():
                 self.wake(key)
+
+    async def _pipelines(self) -> None:
+        """SparkPipelines and SparkApplications, one pass after the other."""
+        if self.options.spark == "off":
+            await asyncio.Event().wait()
+        native = self.options.spark == "native"
+        worker = SparkWorker(
+            self._client, self.options.namespaces, self.options.spark_image, native=native
+        )
+        failures = 0
+        while True:
+            try:
+                pause_s = await self._thread(worker.one_pass)
+                failures = 0
+            except (ApiError, httpx2.HTTPError) as error:
+                failures += 1
+                pause_s = _backoff_s(failures)
+                log.warning("pipelines: the API server said no, trying again: %s", error)
+            await asyncio.sleep(pause_s)
 
     def _list(self) -> set[str]:
         """Everything again; the clusters of Topics that have disappeared."""

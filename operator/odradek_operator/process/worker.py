@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -59,7 +59,7 @@ class Tools:
 
     client: Client
     topics: TopicBook
-    racks: Callable[[str], Sequence[str]]  # values of a node label
+    node_racks: Callable[[str], Mapping[str, str]]  # node → its value of a label
     image: Callable[[KafkaClusterSpec], str]
     make_admin: Callable[[], KafkaAdmin] = field(default=lambda: KafkaAdmin(""))
 
@@ -119,13 +119,16 @@ class ClusterWorker:
     ) -> Outcome:
         before = read_status(document, KafkaClusterStatus)
         tools, spec = self._tools, resource.spec
-        platform = KubernetesPlatform(tools.client, resource, before, tools.image, self._applied)
+        node_racks = tools.node_racks(spec.racks.topology_key)
+        platform = KubernetesPlatform(
+            tools.client, resource, before, tools.image, self._applied, node_racks
+        )
         platform.refresh()
         usable = [topic for topic in topics if self._usable(topic, resource)]
         wanted = [build_topic(topic.resource) for topic in usable if topic.resource]
         self._admin.bootstrap = platform.bootstrap()
-        racks = tools.racks(spec.racks.topology_key)
-        seen = look(resource, wanted, racks, platform, _record(before, usable), self._admin)
+        racks = sorted(set(node_racks.values()))
+        seen = look(resource, wanted, racks, platform, record_of(before, usable), self._admin)
         self.broker_count = len(seen.desired.brokers)
         self._hold(usable, seen)
         self._say(document, usable, seen, before, platform.bootstrap())
@@ -259,7 +262,7 @@ class ClusterWorker:
             self._tools.topics.put(document)
 
 
-def _record(status: KafkaClusterStatus, topics: list[TopicObject]) -> Record:
+def record_of(status: KafkaClusterStatus, topics: list[TopicObject]) -> Record:
     managed = {t.status.topic_name: t for t in topics if t.status.managed}
     return Record(
         frozenset(status.dynamic_config),

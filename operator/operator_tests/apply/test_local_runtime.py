@@ -110,6 +110,30 @@ def test_scale_up_and_down(tmp_path: Path) -> None:
         assert local.kafka().live == {0, 1, 2, 3}, "and its volume is used again"
 
 
+def test_all_racks_are_exchanged(tmp_path: Path) -> None:
+    """The three that vote leave, and the three that come vote; one at a time."""
+    with Local(tmp_path, brokers=3) as local:
+        local.topic("orders", partitions=3, replicationFactor=2)
+        local.settle()
+        local.spec["racks"] = {"names": ["d", "e", "f"]}
+        local.settle(180)
+        kafka = local.kafka()
+        assert kafka.registered == {3: "d", 4: "e", 5: "f"}
+        assert kafka.voters == {3, 4, 5}
+        assert not any(line.startswith("refuse") for line in local.done), local.done
+
+
+def test_the_racks_of_two_brokers_are_exchanged(tmp_path: Path) -> None:
+    """One of two votes, and it leaves: another is made a voter before."""
+    with Local(tmp_path, brokers=2) as local:
+        local.settle()
+        local.spec["racks"] = {"names": ["d", "e"]}
+        local.settle(180)
+        kafka = local.kafka()
+        assert kafka.registered == {2: "d", 3: "e"}
+        assert kafka.voters <= {2, 3}
+
+
 def test_a_runtime_that_died_finds_its_brokers(tmp_path: Path) -> None:
     with Local(tmp_path, brokers=3) as local:
         pids = local.settle().pids

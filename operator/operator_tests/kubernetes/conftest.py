@@ -7,6 +7,7 @@ import pytest
 from odradek_e2e.control_plane import ControlPlane
 from odradek_e2e.programs import ProgramsMissingError
 from odradek_operator.api.crd import CRDS
+from odradek_operator.api.kinds import KINDS
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +19,8 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
                 running.kubectl("label", "node", f"node-{zone}", "world=yes")
             running.kubectl("apply", "-f", str(CRDS))
             running.kubectl("wait", "--for=condition=Established", "crd", "--all")
+            for kind in KINDS.values():  # kubectl is patient while a new kind's storage begins
+                running.kubectl("get", kind.plural, "--all-namespaces")
             yield running
     except ProgramsMissingError as error:
         pytest.skip(str(error))

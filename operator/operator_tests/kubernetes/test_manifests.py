@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +39,7 @@ def eventually(look: Callable[[], Any], wanted: Any) -> None:
 
 
 @pytest.fixture
-def placed(kubernetes: ControlPlane, namespace: str) -> tuple[DesiredCluster, str]:
+def placed(kubernetes: ControlPlane, namespace: str) -> Iterator[tuple[DesiredCluster, str]]:
     """A cluster of six in three zones, and the namespace, which refuses careless pods."""
     label = "pod-security.kubernetes.io/enforce=restricted"
     kubernetes.kubectl("label", "namespace", namespace, label)
@@ -55,10 +55,12 @@ def placed(kubernetes: ControlPlane, namespace: str) -> tuple[DesiredCluster, st
     kubernetes.apply(resource)
     path = "jsonpath={.metadata.uid}"
     uid = kubernetes.kubectl("get", "kc", "main", "-n", namespace, "-o", path)
-    for zone in desired.racks:  # the nodes of the fixture are in zone-a, zone-b, zone-c
-        kubernetes.add_node(f"{namespace[:20]}-{zone}", zone=zone)
+    nodes = {zone: f"{namespace[:20]}-{zone}" for zone in desired.racks}
+    for zone, node in nodes.items():  # the nodes of the fixture are in zone-a, zone-b, zone-c
+        kubernetes.add_node(node, zone=zone)
     kubernetes.apply(*objects(desired, uid))
-    return desired, namespace
+    yield desired, namespace
+    kubernetes.kubectl("delete", "node", *nodes.values())  # they would be racks for other tests
 
 
 def test_pods_go_to_the_nodes_of_their_rack(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -16,12 +17,13 @@ from typing import Any, cast
 import pytest
 
 from odradek_e2e.control_plane import ControlPlane, ControlPlaneError, free_port
+from odradek_operator.api.base import RESTART_ANNOTATION
 from odradek_operator.cluster.kafka_admin import KafkaAdmin
 from odradek_operator.main import parse_arguments
 from odradek_operator.process.operator import Operator, Options
 from operator_tests.kubernetes.world import Wire, World, connect
 
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 
 
 class Kafkas:
@@ -195,12 +197,43 @@ def test_the_api_server_restarts(stage: Stage, namespace: str) -> None:
     world.cluster(brokers=3)
     ready(world)
     stage.kubernetes.stop_api_server()
+    stage.kubernetes.forget_the_past()  # the watches are told 410, and list again
     stage.kubernetes.start_api_server()
     world.cluster(brokers=4)
     eventually(lambda: len(world.kafka.up) == 4, world.where)
     ready(world)
     world.topic("after", partitions=1)
     eventually(lambda: "after" in world.kafka.topics)
+    operator.stop()
+    assert operator.error is None
+
+
+def test_an_api_server_that_says_no_now_and_then(stage: Stage, namespace: str) -> None:
+    """Every 29th request is refused, reads and writes alike; nothing is done twice or lost."""
+    requests, codes = itertools.count(1), itertools.cycle([409, 429, 503, 410])
+    refused: list[int] = []
+
+    def refuse(_: object) -> int | None:
+        if next(requests) % 29:
+            return None
+        refused.append(next(codes))
+        return refused[-1]
+
+    operator = stage.start(namespaces=(namespace,))
+    operator.wire.refuse = refuse
+    world = stage.world(namespace)
+    world.cluster(brokers=3)
+    world.topic("orders", partitions=3, replicationFactor=3)
+    ready(world)
+    eventually(lambda: "orders" in world.kafka.topics, world.where)
+    before = set(world.pod_uids())
+    world.cluster({RESTART_ANNOTATION: "now"}, brokers=3)
+    eventually(lambda: not before & set(world.pod_uids()), world.where)
+    ready(world)
+    assert world.kafka.away_max <= 1
+    assert {409, 410, 429, 503} <= set(refused)
+    operator.wire.refuse = lambda _: None
+    eventually(lambda: not world.leftovers(), world.leftovers)
     operator.stop()
     assert operator.error is None
 
@@ -242,7 +275,10 @@ def test_racks_follow_the_nodes(stage: Stage, namespace: str) -> None:
     def racks() -> list[str]:
         return sorted(b.get("rack", "") for b in world.status()["brokers"])
 
-    eventually(lambda: racks() == ["x", "y"], racks)
+    # Both, or both in the one that was seen first: who has a rack keeps it.
+    eventually(lambda: len(racks()) == 2 and "" not in racks(), racks)
+    world.cluster(brokers=4, racks={"topologyKey": label})
+    eventually(lambda: racks() == ["x", "x", "y", "y"], racks)
 
 
 def test_the_program_starts_and_ends(kubernetes: ControlPlane, namespace: str) -> None:

@@ -78,9 +78,10 @@ def test_adopt_and_conflict(world: World) -> None:
     world.topic("rival", name="old", adopt=True)
     world.settle()
     assert world.condition("Ready", "Topic", "rival") == "False NameConflict"
-    assert world.condition("Ready", "Topic", "old") == "True AsDesired"
+    assert world.condition("Ready", "Topic", "old") == "True NameConflict"  # both are told
     delete(world, "topic", "rival")
     world.settle()
+    assert world.condition("Ready", "Topic", "old") == "True AsDesired"
     assert world.get("Topic", "rival") is None
     assert "old" in world.kafka.topics
     events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)

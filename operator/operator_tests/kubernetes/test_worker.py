@@ -1,14 +1,22 @@
 """Passes of the operator on a real API server: what they make, and that they end."""
 
+import contextlib
 import json
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from lightkube.core.exceptions import ApiError
+from lightkube.models.core_v1 import ObjectReference
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Pod
 
 from odradek_e2e.control_plane import ControlPlane
 from odradek_operator.api.base import RESTART_ANNOTATION
+from odradek_operator.cluster.kubernetes import pods
 from odradek_operator.process.worker import ClusterWorker
 from operator_tests.kubernetes.test_manifests import eventually
 from operator_tests.kubernetes.world import Outcome, World
@@ -317,3 +325,149 @@ def test_a_pod_without_room_is_told(world: World) -> None:
     assert world.condition("Ready") == "False BrokersNotReady"
     degraded = next(c for c in world.status()["conditions"] if c["type"] == "Degraded")
     assert "0/3 nodes are available" in degraded["message"]
+
+
+def message(world: World, condition: str) -> str:
+    said = world.status()["conditions"]
+    return str(next(c["message"] for c in said if c["type"] == condition))
+
+
+def bind(world: World, pod: str, node: str) -> None:
+    """What the scheduler would do, if there were volumes to bind."""
+    target = ObjectReference(apiVersion="v1", kind="Node", name=node)
+    binding = Pod.Binding(target, metadata=ObjectMeta(name=pod, namespace=world.namespace))
+    with contextlib.suppress(msgspec.ValidationError):  # the answer is a Status, not a Binding
+        world.own.create(binding, pod, namespace=world.namespace)
+
+
+def test_a_pod_on_a_node_that_does_not_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays Terminating: its volume may be in use there. Told, waited for, never forced."""
+    monkeypatch.setattr(pods, "OVERDUE_S", 0.0)
+    world.cluster(brokers=3)
+    world.settle()
+    bind(world, "main-zone-a-0", "node-a")
+    args = ("delete", "pod", "main-zone-a-0", "-n", world.namespace)
+    world.kubernetes.kubectl(*args, "--wait=false", "--grace-period=1")
+    eventually(lambda: world.one_pass() and world.condition("Degraded"), "True BrokerCrashed")
+    assert "does not end: node node-a does not answer" in message(world, "Degraded")
+    world.cluster({RESTART_ANNOTATION: "now"}, brokers=3)
+    before = uids(world)
+    world.one_pass()
+    world.one_pass()
+    assert uids(world) == before  # nobody else goes meanwhile
+    world.settle()  # the node answers again
+    assert not set(uids(world).values()) & set(before.values())
+
+
+def test_a_relabelled_node_is_told(world: World) -> None:
+    label = f"rack.example/{world.namespace[:40]}"
+    for letter in "abc":
+        world.kubernetes.kubectl("label", "node", f"node-{letter}", f"{label}=r-{letter}")
+    world.cluster(brokers=3, racks={"topologyKey": label})
+    world.settle()
+    assert world.condition("RackAware") == "True RacksApart"
+    bind(world, "main-r-a-0", "node-a")
+    before = uids(world)
+    world.kubernetes.kubectl("label", "node", "node-a", f"{label}=r-b", "--overwrite")
+    eventually(lambda: world.one_pass() and world.condition("RackAware"), "False NodeInOtherRack")
+    assert "broker 0 of rack r-a runs on a node of r-b" in message(world, "RackAware")
+    assert uids(world) == before
+    world.kubernetes.kubectl("label", "node", "node-a", f"{label}=r-a", "--overwrite")
+    eventually(lambda: world.one_pass() and world.condition("RackAware"), "True RacksApart")
+
+
+def test_a_certificate_that_changes_is_rolled_out(world: World) -> None:
+    def secret(text: str) -> None:
+        meta = {"name": "tls", "namespace": world.namespace}
+        made = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+        world.kubernetes.apply({**made, "stringData": {"tls.crt": text}})
+
+    template = {
+        "volumes": [{"name": "tls", "secret": {"secretName": "tls"}}],
+        "volumeMounts": [{"name": "tls", "mountPath": "/etc/tls", "readOnly": True}],
+    }
+    secret("one")
+    world.cluster(brokers=3, podTemplate=template)
+    world.settle()
+    before = uids(world)
+    mounted = found(world, "pod")["main-zone-a-0"]["spec"]["containers"][0]["volumeMounts"]
+    assert {"name": "tls", "mountPath": "/etc/tls", "readOnly": True} in mounted
+    quiet(world)
+    secret("two")
+    world.settle()
+    assert not set(uids(world).values()) & set(before.values())
+    events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)
+    assert "a Secret that it mounts changed" in events
+    before = uids(world)
+    world.wire.refuse = lambda request: 403 if "/secrets/" in request.url.path else None
+    world.one_pass()
+    secret("three")
+    world.settle()
+    assert uids(world) == before  # what may not be seen changes nothing, and that is told
+    events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)
+    assert "Secret tls: whether it changes is not seen" in events
+
+
+def test_more_volumes_and_a_file_system_that_grows_at_a_restart(world: World) -> None:
+    world.cluster(brokers=3)
+    world.settle()
+    before = uids(world)
+    world.cluster(brokers=3, storage={"volumes": 2})
+    world.settle()
+    assert len(found(world, "pvc")) == 6
+    assert (
+        world.kafka.up[1]["log.dirs"] == "/var/lib/odradek/data-0/log,/var/lib/odradek/data-1/log"
+    )
+    assert not set(uids(world).values()) & set(before.values())
+    before = uids(world)
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    pending = {"type": "FileSystemResizePending", "status": "True", "lastTransitionTime": when}
+    claim = "data-1-main-zone-b-0"
+    world.kubernetes.patch_status("pvc", claim, {"conditions": [pending]}, world.namespace)
+    time.sleep(1)  # instants at the API server are whole seconds
+    world.settle()
+    assert {n for n, uid in uids(world).items() if uid != before[n]} == {"main-zone-b-0"}
+    events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)
+    assert f"the file system of {claim} grows at a restart" in events
+
+
+def test_load_balancers_give_every_broker_its_address(world: World) -> None:
+    fixed = [{"id": 2, "host": "kafka-2.example", "port": 30002}]
+    external = {"type": "LoadBalancer", "port": 9095, "brokers": fixed}
+    world.cluster(brokers=3, listeners={"external": external})
+    world.one_pass()
+    world.one_pass()
+    assert not found(world, "pod")  # no address, no broker: it would have to be restarted
+    for letter in "abc":
+        ingress = {"loadBalancer": {"ingress": [{"hostname": f"lb-{letter}.example"}]}}
+        name = f"main-zone-{letter}-0-external"
+        world.kubernetes.patch_status("service", name, ingress, world.namespace)
+    world.settle()
+    told = {b: s["advertised.listeners"].rpartition(",")[2] for b, s in world.kafka.up.items()}
+    assert told == {
+        0: "EXTERNAL://lb-a.example:9095",
+        1: "EXTERNAL://lb-b.example:9095",
+        2: "EXTERNAL://kafka-2.example:30002",
+    }
+    assert len([w for w in world.wire.writes if w.endswith("/eviction")]) == 0
+    quiet(world)
+
+
+def test_a_drain_of_nodes_takes_one_broker_at_a_time(world: World) -> None:
+    """The budget is the API server's own; a restart that it refuses is tried again later."""
+    world.cluster(brokers=3)
+    world.settle()
+    budget = found(world, "pdb")["main-brokers"]["spec"]
+    assert budget["maxUnavailable"] == 1
+    world.wire.refuse = lambda request: 429 if request.url.path.endswith("/eviction") else None
+    before = uids(world)
+    world.cluster({RESTART_ANNOTATION: "now"}, brokers=3)
+    for _ in range(5):
+        world.try_pass()
+    assert uids(world) == before
+    assert "Restarting" in str(world.status()["rolling"])
+    world.wire.refuse = lambda _: None
+    world.settle()
+    assert not set(uids(world).values()) & set(before.values())

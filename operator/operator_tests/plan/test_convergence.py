@@ -27,6 +27,7 @@ from odradek_operator.observed import (
 )
 from odradek_operator.plan.actions import (
     Action,
+    AddVoter,
     CreateTopics,
     Elect,
     GrowTopics,
@@ -104,14 +105,23 @@ class Model:
             events += [("catch up", (id_, r)) for r in behind]
             if p.moving and set(p.target) <= p.isr:
                 events.append(("arrive", id_))
+        gone = self.voters - self.registered.keys()
+        if gone:
+            events.append(("replace", min(gone)))
         if not events:
             return False
         what, about = self.rng.choice(events)
         if what == "up":
             self.brokers[about] = replace(self.brokers[about], phase=Phase.READY)
             self.registered[about] = self.brokers[about].rack
-            if len(self.voters) < 3 and not self.formation[3:]:
-                self.voters.add(about)
+            if not self.voters or (len(self.voters) < 3 and about in self.formation):
+                self.voters.add(about)  # the listed ones form the quorum
+        elif what == "replace":  # the successor comes first
+            others = self.ready() & self.registered.keys() - self.voters
+            if others and len(self.voters) <= 3:
+                self.voters.add(self.rng.choice(sorted(others)))
+            else:
+                self.voters.discard(about)
         elif what == "catch up":
             id_, replica = about
             self._isr(id_, self.partitions[id_].isr | {replica})
@@ -152,6 +162,10 @@ class Model:
             case StopBroker(broker):
                 assert not any(broker in p.replicas for p in self.partitions.values())
                 self._down(broker, Phase.STOPPED)
+                up = self.voters & self.ready()
+                assert len(up) * 2 > len(self.voters), "the quorum is lost with its voter"
+            case AddVoter(broker):
+                self.voters.add(broker)
             case RemoveVoter(broker):
                 self.voters.discard(broker)
                 up = self.voters & self.ready()

@@ -81,6 +81,11 @@ TABLE = [
         "wait: broker 0 is starting",
     ),
     (
+        "two brokers that start are named both",
+        broken(broken(view("1"), 0, Phase.STARTING), 3, Phase.STARTING),
+        "wait: brokers 0 and 3 are starting",
+    ),
+    (
         "a broker that crashes with the new settings: the others stay as they are",
         broken(view("1"), 0, Phase.CRASHED),
         "wait: broker 0 is crashed",

@@ -88,6 +88,42 @@ def test_a_roll_says_what_it_waits_for_and_since_when() -> None:
     assert still.rolling.since == instant(NOW + 5)
 
 
+def test_a_topic_with_one_replica_is_named_as_long_as_it_is_away() -> None:
+    existing = {b.id: b.rack for b in SIX.brokers.values()}
+    changed = cluster(Known(existing, {}, SIX.formation, "id"), brokers=6, config={"x.y": 4})
+    lonely = P("lonely-0: 1 | 1 min=1")
+    began = status(changed, running(SIX, lonely))
+    assert began.rolling is not None
+    assert (began.rolling.brokers, began.rolling.unavailable) == ([1], ["lonely-0"])
+    away = with_phase(running(SIX, replace(lonely, leader=-1)), Phase.STARTING, 1)
+    waits = status(changed, away, began)
+    assert waits.rolling is not None
+    assert (waits.rolling.state, waits.rolling.unavailable) == ("Waiting", ["lonely-0"])
+
+
+def test_a_node_that_was_relabelled() -> None:
+    observed = running(SIX, *TOPIC)
+    moved = replace(observed.brokers[3], node_rack="b")
+    said = status(SIX, replace(observed, brokers={**observed.brokers, 3: moved}))
+    (found,) = [c for c in said.conditions if c.type == "RackAware"]
+    assert (found.status, found.reason) == ("False", "NodeInOtherRack")
+    assert found.message == ("nodes were relabelled: broker 3 of rack a runs on a node of b")
+
+
+def test_both_who_want_a_topic_are_told() -> None:
+    observed = replace(running(SIX, *TOPIC), managed_topics={"orders": "default/orders"})
+    wanted = [topic("orders"), replace(topic("orders"), owner="default/rival")]
+    plan = make_plan(SIX, observed, wanted)
+    said = topic_statuses(wanted, observed, plan, observed.managed_topics)
+    both = {k: s.conditions[0] for k, s in said.items()}
+    assert both["default/rival"].status == "False"
+    assert both["default/rival"].message == "topic orders is also wanted by default/orders"
+    assert both["default/orders"].status == "True"
+    assert both["default/orders"].message == (
+        "the topic is as it should be; default/rival would have it too, and is refused"
+    )
+
+
 def test_topics() -> None:
     observed = running(SIX, *TOPIC)
     wanted = topic("orders", adopt=True)

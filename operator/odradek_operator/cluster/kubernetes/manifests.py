@@ -135,6 +135,7 @@ def _pod_template(desired: DesiredCluster, rack: Rack, config: str, image: str) 
     volumes = [
         {"name": "config", "configMap": {"name": config}},
         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        *pod.volumes,
     ]
     made: Object = {
         "serviceAccountName": desired.name,
@@ -214,6 +215,7 @@ def _container(spec: KafkaClusterSpec, image: str) -> Object:
             {"name": "config", "mountPath": CONFIG_DIR, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
             *data,
+            *spec.pod_template.volume_mounts,
         ],
     }
 

@@ -23,7 +23,7 @@ from lightkube import Client, codecs
 from lightkube.core.exceptions import ApiError
 from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import StatefulSet
-from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod
+from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod, Secret
 from lightkube.types import CascadeType, PatchType
 
 from odradek_operator.api.base import API_VERSION, Resource, quantity_bytes
@@ -43,8 +43,9 @@ from odradek_operator.cluster.kubernetes.state import (
     config_names,
     name_of,
     read_state,
+    secret_names,
 )
-from odradek_operator.desired.build import DesiredCluster, Endpoint, Known
+from odradek_operator.desired.build import SECRETS, DesiredCluster, Endpoint, Known
 from odradek_operator.observed import ObservedBroker
 
 FORBIDDEN, NOT_FOUND, CONFLICT, INVALID, TOO_MANY = 403, 404, 409, 422, 429
@@ -62,10 +63,12 @@ class KubernetesPlatform:
         status: KafkaClusterStatus,
         image: Callable[[KafkaClusterSpec], str],
         applied: dict[tuple[str, str], str] | None = None,
+        node_racks: Mapping[str, str] | None = None,
     ) -> None:
         """`status`: the last one; who formed the cluster is written down there.
 
         `applied`: fingerprints of what the API server made of our objects, kept over passes.
+        `node_racks`: which node is in which rack now, as far as that is known.
         """
         self.resource = resource
         self.state = ClusterState(resource.name)
@@ -73,6 +76,8 @@ class KubernetesPlatform:
         self._status = status
         self._image = image
         self._applied: dict[tuple[str, str], str] = {} if applied is None else applied
+        self._node_racks = node_racks or {}
+        self._secrets = ""
         self._existing: Mapping[int, str] = {}  # before this pass
         self.problems: list[str] = []  # of this pass: what Kubernetes would not do
         self._changed: set[tuple[str, str]] = set()  # what was applied in this pass
@@ -84,6 +89,7 @@ class KubernetesPlatform:
         self.state = read_state(self._client, *place, existing)
         self._restarts = []
         self._existing = self.known().existing
+        self._secrets = self._look_at_secrets()
 
     # -- what is known and seen --------------------------------------------------------------------
 
@@ -94,13 +100,32 @@ class KubernetesPlatform:
             kept={b: r.name for r in racks for b in r.removed},
             formation=tuple(self._status.formation) or self.state.formation,
             cluster_id=self.state.cluster_id or _cluster_id(self.resource.uid),
+            secrets=self._secrets,
         )
 
     def observe(self) -> Mapping[int, ObservedBroker]:
         racks = self.state.racks.values()
         now = time.time()
-        seen = (found for rack in racks for found in self.state.observe(rack, now))
+        seen = (f for rack in racks for f in self.state.observe(rack, now, self._node_racks))
         return {found.id: found for found in seen if found.id in self._existing}
+
+    def _look_at_secrets(self) -> str:
+        """A hash of the Secrets that the pods mount; of one that may not be read, what it was."""
+        versions = []
+        for name in secret_names(self.resource.spec.pod_template.volumes):
+            try:
+                found = self._client.get(Secret, name, namespace=self.resource.namespace)
+            except ApiError as error:
+                if error.status.code not in (FORBIDDEN, NOT_FOUND):
+                    raise
+                say = f"Secret {name}: whether it changes is not seen: {error.status.message}"
+                self.problems.append(say)
+                return self.state.template_setting(SECRETS)
+            versions.append((name, found.data))
+        if not versions:
+            return ""
+        content = msgspec.json.encode(versions, order="deterministic")
+        return hashlib.sha256(content).hexdigest()[:12]
 
     def endpoints(
         self, brokers: Mapping[int, str], spec: KafkaClusterSpec
@@ -150,6 +175,26 @@ class KubernetesPlatform:
 
     def write_down(self, desired: DesiredCluster) -> None:
         """Everything around the pods as it should be; who runs and who restarts is not changed."""
+        objects = self._objects(desired)
+        self._grow_claims(desired)
+        for wanted in objects:
+            self._apply(wanted)
+        self._label_claims()
+        self._sweep({(one["kind"], one["metadata"]["name"]) for one in objects})
+
+    def differences(self, desired: DesiredCluster) -> list[str]:
+        """What `write_down` would make or change, "make Service main-brokers"; for a dry run."""
+        said = []
+        for wanted in self._objects(desired):
+            key = wanted["kind"], wanted["metadata"]["name"]
+            found = self.state.objects.get(key)
+            if found is None:
+                said.append(f"make {' '.join(key)}")
+            elif _applied(found) != _digest(wanted) and not contains(found.to_dict(), wanted):
+                said.append(f"change {' '.join(key)}")
+        return said
+
+    def _objects(self, desired: DesiredCluster) -> list[Object]:
         files = {
             self.state.pod_of(broker.id): properties_text(broker.settings)
             for broker in desired.brokers.values()
@@ -158,12 +203,7 @@ class KubernetesPlatform:
         files |= {p: before[p] for p in map(self.state.pod_of, desired.leaving) if p in before}
         owner = owner_reference("KafkaCluster", API_VERSION, desired.name, self.resource.uid)
         image = self._image(desired.spec)
-        objects = manifests(desired, self.state.racks, files, owner, image)
-        self._grow_claims(desired)
-        for wanted in objects:
-            self._apply(wanted)
-        self._label_claims()
-        self._sweep({(one["kind"], one["metadata"]["name"]) for one in objects})
+        return manifests(desired, self.state.racks, files, owner, image)
 
     def start(self, broker: int, settings: Mapping[str, str] | None) -> None:  # noqa: ARG002
         """Its StatefulSet makes the pod, with the settings that were written down."""
@@ -234,7 +274,7 @@ class KubernetesPlatform:
 
     def _apply(self, wanted: Object) -> None:
         key = wanted["kind"], wanted["metadata"]["name"]
-        digest = hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
+        digest = _digest(wanted)
         metadata = wanted["metadata"]
         annotations = {**metadata.get("annotations", {}), names.APPLIED_ANNOTATION: digest}
         marked = {**wanted, "metadata": {**metadata, "annotations": annotations}}
@@ -243,8 +283,7 @@ class KubernetesPlatform:
             if found.metadata.deletionTimestamp is not None:
                 return  # it is made again when it has gone
             # Contained as we write it, or as the API server spelled it last (1024Mi is 1Gi).
-            applied = (found.metadata.annotations or {}).get(names.APPLIED_ANNOTATION)
-            same = applied == digest and self._applied.get(key) == _fingerprint(found)
+            same = _applied(found) == digest and self._applied.get(key) == _fingerprint(found)
             if same or contains(found.to_dict(), marked):
                 return
             if key[0] == "StatefulSet" and not _same_claims(found, wanted):
@@ -342,6 +381,15 @@ def _cluster_id(uid: str) -> str:
     """A new cluster is called by the uid of its resource, in Kafka's spelling."""
     text = urlsafe_b64encode(UUID(uid).bytes).decode().rstrip("=")
     return "A" + text[1:] if text.startswith("-") else text  # Kafka's never begin so
+
+
+def _digest(wanted: Object) -> str:
+    return hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
+
+
+def _applied(found: Any) -> str:
+    """The digest of what was applied last."""
+    return str((found.metadata.annotations or {}).get(names.APPLIED_ANNOTATION, ""))
 
 
 def _same_claims(found: StatefulSet, wanted: Object) -> bool:

@@ -98,7 +98,9 @@ class ClusterState:
 
     # -- brokers -----------------------------------------------------------------------------------
 
-    def observe(self, rack: Rack, now: float) -> Iterable[ObservedBroker]:
+    def observe(
+        self, rack: Rack, now: float, node_racks: Mapping[str, str]
+    ) -> Iterable[ObservedBroker]:
         for ordinal, broker in enumerate(rack.ids):
             if broker in rack.removed:
                 continue
@@ -112,13 +114,44 @@ class ClusterState:
             if phase is Phase.STARTING and not self._config_of(pod):
                 # Made from a template that was replaced in the same moment; nothing mends it.
                 phase, detail = Phase.CRASHED, "the ConfigMap of its pod is gone"
-            yield ObservedBroker(broker, rack.name, phase, since, self.started_with(pod), detail)
+            node = (pod.spec.nodeName if pod.spec else None) or ""
+            yield ObservedBroker(
+                broker,
+                rack.name,
+                phase,
+                since,
+                self.started_with(pod),
+                detail,
+                node_rack=node_racks.get(node, "") if rack.name else "",
+                wants_restart=self._half_grown(pod),
+            )
+
+    def _half_grown(self, pod: Pod) -> str:
+        """Some volumes get their larger file system only when the pod comes anew."""
+        assert pod.metadata is not None
+        for name, claim in self.claims.items():
+            for c in (claim.status.conditions if claim.status else None) or ():
+                pending = c.type == "FileSystemResizePending" and c.status == "True"
+                own = name.removeprefix("data-").partition("-")[2] == name_of(pod)
+                made, since = pod.metadata.creationTimestamp, c.lastTransitionTime
+                if pending and own and made and since and made <= since:
+                    return f"the file system of {name} grows at a restart"
+        return ""
 
     def started_with(self, pod: Pod) -> dict[str, str]:
         """The settings of a pod: its file, and what else would need a restart."""
         special = _annotations(pod).get(names.SETTINGS_ANNOTATION, "{}")
         text = self._config_of(pod).get(f"{name_of(pod)}.properties", "")
         return read_properties(text) | msgspec.json.decode(special, type=dict[str, str])
+
+    def template_setting(self, name: str) -> str:
+        """What the pods were last told of an @-setting."""
+        for one in self.sets.values():
+            template = one.spec.template if one.spec else None
+            special = _annotations(template).get(names.SETTINGS_ANNOTATION, "{}")
+            if found := msgspec.json.decode(special, type=dict[str, str]).get(name):
+                return found
+        return ""
 
 
 def read_state(
@@ -150,6 +183,18 @@ def config_names(pod: Any) -> list[str]:
     """The ConfigMaps that a pod, or a pod's template, mounts."""
     volumes = (pod.spec.volumes if pod and pod.spec else None) or ()
     return [v.configMap.name for v in volumes if v.configMap is not None and v.configMap.name]
+
+
+def secret_names(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The Secrets among a pod's volumes, also those of projected ones."""
+    found = set()
+    for volume in volumes:
+        if name := (volume.get("secret") or {}).get("secretName"):
+            found.add(str(name))
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if name := (source.get("secret") or {}).get("name"):
+                found.add(str(name))
+    return sorted(found)
 
 
 # -- racks -----------------------------------------------------------------------------------------
@@ -208,4 +253,4 @@ def name_of(found: Any) -> str:
 
 
 def _annotations(found: Any) -> dict[str, str]:
-    return (found.metadata.annotations if found.metadata else None) or {}
+    return (found.metadata.annotations if found and found.metadata else None) or {}

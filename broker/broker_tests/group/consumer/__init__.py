@@ -1,0 +1,1 @@
+"""Tests of odradek_broker.group.consumer."""

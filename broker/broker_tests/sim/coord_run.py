@@ -1,0 +1,203 @@
+"""One run of a cluster with a coordinator: the cluster's faults, and clients of a ledger.
+
+The phases are those of `cluster_run.py`; its topic is the coordinator's internal topic, so faults
+chase its leaders and the operator moves it about. A client finds the coordinator as the metadata
+of the newest leader epoch says, asks, and takes no answer within its patience for "unknown".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from broker_tests.sim.cluster_node import ClusterNode
+from broker_tests.sim.cluster_run import TOPIC, ClusterRun, Outcome
+from broker_tests.sim.coord_ledger import LedgerChecker, LedgerShard
+from broker_tests.sim.coord_node import CoordNode
+from broker_tests.sim.faults import Fault
+from broker_tests.sim.raft_run import CALM_CONFIG
+from broker_tests.sim.world import SimulationError
+from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import TopicPartition
+
+Asked = Callable[[], Coroutine[Any, Any, int]]
+
+KEYS = 5
+PATIENCE_MS = 400
+WRITE_TIMEOUT_MS = 250.0
+
+
+class LedgerClient:
+    """Does one thing at a time with its key: add, look, or wait for somebody to add."""
+
+    def __init__(self, run: CoordRun, key: str) -> None:
+        self.run = run
+        self.key = key
+        self.done = 0
+        self._known = 0
+        self._rng = run.world.rng(f"client-{key}")
+        self._number = 0  # of what is under way; an answer to something older is not heard
+
+    def start(self) -> None:
+        self.run.world.after(self._rng.randint(1, 60), self._next)
+
+    def _next(self) -> None:
+        self._number += 1
+        led = self.run.coordinator_of(self.key)
+        if led is None or self.run.resting:
+            self.run.world.after(self._rng.randint(5, 40), self._next)
+            return
+        node, service = led
+        drawn = self._rng.random()
+        if drawn < 0.6:
+            action, how = self._add, "add"
+        elif drawn < 0.85:
+            action, how = self._look, "look"
+        else:
+            action, how = self._wait, "wait"
+        asked = partial(action, service)
+        self.run.world.after_on(
+            node.node_id, self._rng.randint(0, 8), self._begin, node, asked, how, self._number
+        )
+        self.run.world.after(PATIENCE_MS, self._give_up, self._number)
+
+    def _begin(self, node: CoordNode, asked: Asked, how: str, number: int) -> None:
+        node.loop.create_task(self._ask(asked, how, number))
+
+    async def _ask(self, asked: Asked, how: str, number: int) -> None:
+        """Runs at the broker; the answer takes a moment, or is lost on the way."""
+        world = self.run.world
+        count: int | None = None
+        try:
+            count = await asked()
+        except KafkaError as error:
+            if error.code is ErrorCode.unknown_member_id:  # somebody was told of another count
+                count, how = int(error.message or 0), "refusal"
+        except (SimulationError, AssertionError) as error:
+            self.run.cluster.fail(str(error))
+            return
+        if self._rng.random() > 0.05:
+            world.after(self._rng.randint(0, 8), self._heard, count, how, number)
+
+    def _heard(self, count: int | None, how: str, number: int) -> None:
+        if number != self._number:
+            return
+        if count is not None and how != "refusal":
+            self.run.world.record(f"{self.key} {how} {count}")
+            wrong = self.run.ledger.hears(self.key, count, how)
+            if wrong is not None:
+                self.run.cluster.fail(wrong)
+            self._known = count
+            self.done += 1
+        elif count is not None:
+            self._known = count  # decided by what may still be lost: no promise
+        self.run.world.after(self._rng.randint(1, 40), self._next)
+        self._number += 1
+
+    def _give_up(self, number: int) -> None:
+        if number == self._number:
+            self._next()
+
+    async def _add(self, service: CoordinatorService[LedgerShard]) -> int:
+        self.run.ledger.asks(self.key)
+        known = self._known
+        return await service.write(
+            service.partition_of(self.key), lambda shard, now: shard.add(self.key, known, now)
+        )
+
+    async def _look(self, service: CoordinatorService[LedgerShard]) -> int:
+        return await service.read(
+            service.partition_of(self.key), lambda shard, now: shard.look(self.key, now)
+        )
+
+    async def _wait(self, service: CoordinatorService[LedgerShard]) -> int:
+        self.run.ledger.asks(self.key)
+        return await service.write(
+            service.partition_of(self.key),
+            lambda shard, now: shard.wait(self.key, now),
+            parks=True,
+        )
+
+
+class CoordRun(ClusterRun):
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        faults: tuple[Fault, ...] | None = None,
+        keep_trace: bool = False,
+    ) -> None:
+        self.services: dict[int, CoordinatorService[LedgerShard]] = {}
+        self._newest: dict[int, int] = {}  # leader epochs
+        super().__init__(f"coord-{seed}", faults=faults, keep_trace=keep_trace)
+        self.ledger = LedgerChecker()
+        self.resting = False  # clients ask nothing, so that replicas can become equal
+        self.clients = [LedgerClient(self, f"key-{number}") for number in range(KEYS)]
+
+    def _make_node(self, node_id: int, **options: Any) -> ClusterNode:
+        return CoordNode(self.world, node_id, CALM_CONFIG, serve=self._serve, **options)
+
+    def _serve(self, node: CoordNode) -> None:
+        service: CoordinatorService[LedgerShard] = CoordinatorService(
+            TOPIC,
+            lambda _: LedgerShard(),
+            node.partitions,
+            node.clock,
+            node.loop,
+            default_partitions=self.partition_count,
+            write_timeout_ms=WRITE_TIMEOUT_MS,
+        )
+        self.services[node.node_id] = service
+        service.start()
+        node.metadata.subscribe(service.metadata_changed)
+
+    def coordinator_of(self, key: str) -> tuple[CoordNode, CoordinatorService[LedgerShard]] | None:
+        """Whoever leads in the newest epoch; nobody goes back to one that was replaced."""
+        found: tuple[CoordNode, CoordinatorService[LedgerShard]] | None = None
+        for node_id, service in self.services.items():
+            node = self.nodes[node_id]
+            if not self.world.hosts[node_id].up or not getattr(node, "_ready", False):
+                continue
+            index = service.partition_of(key)
+            partition = node.partition(TopicPartition(TOPIC, index))
+            if partition is None or partition.leading is None:
+                continue
+            if partition.leader_epoch >= self._newest.get(index, -1):
+                self._newest[index] = partition.leader_epoch
+                assert isinstance(node, CoordNode)
+                found = node, service
+        return found
+
+    # ------------------------------------------------------------ phases
+
+    def _produce(self) -> None:
+        for client in self.clients:
+            client.start()
+
+    def _consume(self) -> None:
+        """Clients read what the coordinator says, not its log."""
+
+    def _unsettled(self) -> str | None:
+        self.resting = True
+        return super()._unsettled()
+
+    def _last_writes(self) -> None:
+        """Everybody is served again, and nothing that was told is missing."""
+        self.resting = False
+        before = [client.done for client in self.clients]
+        for _ in range(20):
+            self._pass(200)
+            if all(c.done > done + 1 for c, done in zip(self.clients, before, strict=True)):
+                return
+        raise SimulationError("a client is not served after the heal")
+
+    def run(self) -> Outcome:
+        outcome = super().run()
+        outcome.acknowledged = self.ledger.answers
+        return outcome
+
+
+def run_coord_seed(seed: int | str, *, keep_trace: bool = False) -> Outcome:
+    return CoordRun(seed, keep_trace=keep_trace).run()

@@ -1,0 +1,128 @@
+"""One run of a cluster with a consumer group: the cluster's faults, members that come and go.
+
+The cluster's topic is the group coordinator's (`__consumer_offsets`), as in `coord_run.py`; the
+promises are those of `group_client.py`. After the heal every member gets its partitions again.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from broker_tests.sim import cluster_run
+from broker_tests.sim.cluster_node import ClusterNode
+from broker_tests.sim.cluster_run import TOPIC, ClusterRun, Outcome
+from broker_tests.sim.coord_node import CoordNode
+from broker_tests.sim.faults import Fault
+from broker_tests.sim.group_client import GROUP, GroupChecker, Member
+from broker_tests.sim.raft_run import CALM_CONFIG
+from broker_tests.sim.txn_run import FIRST_CLIENT_HOST, ClientHost
+from broker_tests.sim.world import SimulationError
+from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.service import GroupService
+from odradek_broker.group.shard import GroupShard
+from odradek_broker.model.ids import LeaderEpoch, TopicPartition
+from odradek_broker.runtime.settings import Settings
+
+MEMBERS = 3
+COMMIT_TIMEOUT_MS = 500.0
+SETTINGS = {
+    **cluster_run.SETTINGS,
+    "group.min.session.timeout.ms": "100",
+    "group.initial.rebalance.delay.ms": "60",
+}
+SETTLE_MS = 8_000
+
+
+class GroupRun(ClusterRun):
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        faults: tuple[Fault, ...] | None = None,
+        keep_trace: bool = False,
+    ) -> None:
+        self._services: dict[int, GroupService] = {}
+        self._newest: LeaderEpoch = -1
+        super().__init__(f"group-{seed}", faults=faults, keep_trace=keep_trace)
+        self.checker = GroupChecker(self.cluster.fail)
+        self.resting = False
+        self.members = []
+        for number in range(MEMBERS):
+            host = FIRST_CLIENT_HOST + number
+            self.world.add(host, ClientHost())
+            self.members.append(Member(self, number, host))
+
+    def _add_nodes(self, node_ids: tuple[int, ...]) -> None:
+        self._settings = Settings(SETTINGS)
+        super()._add_nodes(node_ids)
+
+    def _make_node(self, node_id: int, **options: Any) -> ClusterNode:
+        return CoordNode(self.world, node_id, CALM_CONFIG, serve=self._serve, **options)
+
+    def _serve(self, node: CoordNode) -> None:
+        config = GroupConfig.of(self._settings)
+        rng = Random(node.controller_rng.getrandbits(64))
+        coordinator: CoordinatorService[GroupShard] = CoordinatorService(
+            TOPIC,
+            lambda _: GroupShard(lambda: config, rng),
+            node.partitions,
+            node.clock,
+            node.loop,
+            default_partitions=self.partition_count,
+            write_timeout_ms=COMMIT_TIMEOUT_MS,
+        )
+        self._services[node.node_id] = GroupService(coordinator, self._settings)
+        coordinator.start()
+        node.metadata.subscribe(coordinator.metadata_changed)
+
+    def coordinator(self) -> tuple[CoordNode, GroupService] | None:
+        """Whoever leads in the newest epoch; nobody goes back to one that was replaced."""
+        found: tuple[CoordNode, GroupService] | None = None
+        for node_id, service in self._services.items():
+            node = self.nodes[node_id]
+            if not self.world.hosts[node_id].up or not getattr(node, "_ready", False):
+                continue
+            index = service.coordinator.partition_of(GROUP)
+            partition = node.partition(TopicPartition(TOPIC, index))
+            if partition is None or partition.leading is None:
+                continue
+            if partition.leader_epoch >= self._newest:
+                self._newest = partition.leader_epoch
+                assert isinstance(node, CoordNode)
+                found = node, service
+        return found
+
+    # ------------------------------------------------------------ phases
+
+    def _produce(self) -> None:
+        for number, member in enumerate(self.members):
+            self.world.start(FIRST_CLIENT_HOST + number)
+            member.start()
+
+    def _consume(self) -> None:
+        """Members do."""
+
+    def _unsettled(self) -> str | None:
+        self.resting = True
+        return super()._unsettled()
+
+    def _last_writes(self) -> None:
+        self.resting = False
+        before = [member.rounds for member in self.members]
+        for _ in range(SETTLE_MS // 200):
+            self._pass(200)
+            if all(m.rounds > n for m, n in zip(self.members, before, strict=True)):
+                return
+        raise SimulationError("a member gets nothing after the heal")
+
+    def run(self) -> Outcome:
+        outcome = super().run()
+        outcome.acknowledged = self.checker.commits
+        outcome.reads = self.checker.fetches
+        return outcome
+
+
+def run_group_seed(seed: int | str, *, keep_trace: bool = False) -> Outcome:
+    return GroupRun(seed, keep_trace=keep_trace).run()

@@ -1,0 +1,50 @@
+"""Transactions in simulated clusters: clean seeds pass, planted bugs are found."""
+
+import pytest
+
+from broker_tests.sim.mutants import Mutant
+from broker_tests.sim.txn_mutants import TXN_MUTANTS, TXN_SEEDS_MAX
+from broker_tests.sim.txn_run import TxnRun, run_txn_seed
+
+SEEDS = 18
+PART = 9
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+def test_transactions_are_whole_or_not_there(first: int) -> None:
+    commits = reads = 0
+    for seed in range(first, first + PART):
+        outcome = run_txn_seed(seed)
+        assert outcome.failure is None, f"seed {seed}: {outcome.failure}"
+        commits += outcome.acknowledged
+        reads += outcome.reads
+    # A simulation in which nothing happens finds nothing.
+    assert commits > 4 * PART
+    assert reads > 6 * PART
+
+
+def test_without_faults_producers_commit_again_and_again() -> None:
+    run = TxnRun(6, faults=())
+    run._operates = run._restless = False
+    outcome = run.run()
+    assert outcome.failure is None
+    assert outcome.acknowledged > 15
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    first, second = run_txn_seed(3, keep_trace=True), run_txn_seed(3)
+    assert len(first.trace) > 200
+    assert first.trace_hash == second.trace_hash
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("mutant", "known"), TXN_MUTANTS, ids=lambda one: getattr(one, "name", ""))
+def test_planted_bug_is_found(mutant: Mutant, known: int) -> None:
+    """By the seed that found it last time; if the code has changed since, by one nearby."""
+    seeds = [known, *(seed for seed in range(TXN_SEEDS_MAX) if seed != known)]
+    with mutant.planted():
+        for seed in seeds:
+            if run_txn_seed(seed).failure is not None:
+                return
+    pytest.fail(f"{mutant.name} was not found in {TXN_SEEDS_MAX} seeds")

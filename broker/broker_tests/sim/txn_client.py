@@ -1,0 +1,235 @@
+"""Transactional producers of the simulation, and what is known about their transactions.
+
+A producer writes a few records to some partitions and commits or aborts, as a client of transaction
+version 2 does: sequences start at 0 with each epoch, a request without an answer is sent again, the
+epoch for the next transaction comes with the answer to EndTxn. Now and then
+
+    a copy of a request     (Produce, EndTxn) arrives some hundred milliseconds later once more
+    another instance        of the same transactional id begins before the first one commits
+
+The outcome of a transaction is committed or aborted when a coordinator has said so, else unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker_tests.sim.coord_loop import SimLoop
+from broker_tests.sim.txn_node import TxnNode
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import ProducerId, TopicPartition
+from odradek_broker.wire.records import Record, build_batch
+
+if TYPE_CHECKING:
+    from broker_tests.sim.txn_run import TxnRun
+
+T = TypeVar("T")
+ANSWER_MS_MAX = 900
+TRANSACTION_TIMEOUT_MS = 2_500
+ATTEMPTS = 12
+LOST_ANSWERS = 0.05
+
+RETRIED = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.request_timed_out,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+
+
+class Outcome(Enum):
+    UNKNOWN = "unknown"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass
+class Transaction:
+    name: str
+    values: list[tuple[TopicPartition, str]] = field(default_factory=list)  # acknowledged
+    outcome: Outcome = Outcome.UNKNOWN
+    asked_to_commit: bool = False
+
+
+class RefusedError(Exception):
+    """The transaction cannot go on: abort it, or begin anew as another instance."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+class TxnClient:
+    def __init__(self, run: TxnRun, number: int, host: int) -> None:
+        self.run = run
+        self.id = f"tx-{number}"
+        self.committed = 0
+        self._rng = run.world.rng(f"client-{number}")
+        self._loop = SimLoop(run.world, host, run.world.rng(f"client-loop-{number}"))
+        self._producer: tuple[ProducerId, int] | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+        self._transactions = 0
+
+    def start(self) -> None:
+        self._loop.create_task(self._main())
+
+    async def _main(self) -> None:
+        while True:
+            await asyncio.sleep(self._rng.randint(5, 60) / 1000)
+            if self.run.resting:
+                continue
+            try:
+                if self._producer is None:
+                    self._take(await self._init())
+                await self._transaction()
+            except RefusedError:
+                self._producer = None
+
+    def _take(self, producer: tuple[ProducerId, int]) -> None:
+        if producer != self._producer:
+            self._sequences.clear()
+        self._producer = producer
+
+    # ------------------------------------------------------------ requests
+
+    async def _rpc(self, node: TxnNode, request: Callable[[], Awaitable[T]]) -> T:
+        """TimeoutError if there is no answer; it may have been carried out, or will be."""
+        world, answer = self.run.world, self._loop.create_future()
+
+        async def serve() -> None:
+            result: Any = None
+            error: KafkaError | None = None
+            try:
+                result = await request()
+            except KafkaError as refused:
+                error = refused
+            if self._rng.random() > LOST_ANSWERS:
+                world.after(self._rng.randint(0, 6), tell, result, error)
+
+        def tell(result: Any, error: KafkaError | None) -> None:
+            if answer.done():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+        def begin() -> None:
+            if node.transactions is not None:
+                node.loop.create_task(serve())
+
+        world.after_on(node.node_id, self._rng.randint(0, 6), begin)
+        if self._rng.random() < self.run.duplicates:
+            world.after_on(node.node_id, self._rng.randint(80, 700), begin)
+        async with asyncio.timeout(ANSWER_MS_MAX / 1000):
+            result: T = await answer
+        return result
+
+    async def _ask(
+        self, find: Callable[[], TxnNode | None], request: Callable[[TxnNode], Awaitable[T]]
+    ) -> T:
+        """Again and again while that may help. RefusedError with the code, or TIMED_OUT."""
+        for _ in range(ATTEMPTS):
+            node = find()
+            if node is not None:
+                try:
+                    return await self._rpc(node, lambda node=node: request(node))
+                except TimeoutError:
+                    pass
+                except KafkaError as error:
+                    if error.code not in RETRIED:
+                        raise RefusedError(error.code) from error
+            await asyncio.sleep(self._rng.randint(10, 60) / 1000)
+        raise RefusedError(ErrorCode.request_timed_out)
+
+    async def _init(self) -> tuple[ProducerId, int]:
+        async def request(node: TxnNode) -> tuple[ProducerId, int]:
+            assert node.transactions is not None
+            step = await node.transactions.init_producer_id(self.id, TRANSACTION_TIMEOUT_MS, None)
+            if step.error is not ErrorCode.none:
+                raise KafkaError(step.error)
+            return step.producer_id, step.producer_epoch
+
+        return await self._ask(lambda: self.run.coordinator(self.id), request)
+
+    async def _send(self, name: TopicPartition, value: str) -> None:
+        assert self._producer is not None
+        sequence = self._sequences.get(name, 0)
+        batch = build_batch(
+            [Record(0, self.run.world.now_ms, None, value.encode())],
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            base_sequence=sequence,
+            transactional=True,
+        )
+
+        async def request(node: TxnNode) -> None:
+            code = await node.produce(self.id, name, bytearray(batch))
+            if code is not ErrorCode.none:
+                raise KafkaError(code)
+
+        await self._ask(lambda: self.run.leader(name), request)
+        self._sequences[name] = sequence + 1
+
+    async def _end(self, producer: tuple[ProducerId, int], *, commit: bool) -> Any:
+        async def request(node: TxnNode) -> Any:
+            assert node.transactions is not None
+            return await node.transactions.end_txn(self.id, *producer, commit=commit, version=2)
+
+        return await self._ask(lambda: self.run.coordinator(self.id), request)
+
+    # ------------------------------------------------------------ one transaction
+
+    async def _transaction(self) -> None:
+        rng = self._rng
+        assert self._producer is not None
+        self._transactions += 1
+        one = Transaction(f"{self.id}/{self._transactions}")
+        self.run.history.append(one)
+        names = rng.sample(self.run.data, rng.randint(1, len(self.run.data)))
+        commit = rng.random() < 0.7
+        try:
+            for number, name in enumerate(names * rng.choice((1, 1, 2))):
+                value = f"{one.name}/{number}"
+                await self._send(name, value)
+                one.values.append((name, value))
+        except RefusedError as error:
+            if error.code is ErrorCode.invalid_txn_state:
+                self.run.cluster.fail(f"{one.name}: a record of an open transaction is refused")
+            if error.code is not ErrorCode.transaction_abortable:
+                raise
+            commit = False
+        if rng.random() < 0.1:
+            await self._succeeded(one)
+            return
+        one.asked_to_commit = commit
+        step = await self._end(self._producer, commit=commit)
+        one.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+        self.run.world.record(f"{one.name} {one.outcome.value}")
+        self.committed += commit
+        self._take((step.producer_id, step.producer_epoch))
+
+    async def _succeeded(self, one: Transaction) -> None:
+        """Another instance begins; the first one must not be able to commit any more."""
+        assert self._producer is not None
+        zombie = self._producer
+        self._take(await self._init())
+        one.outcome = Outcome.ABORTED
+        self.run.world.record(f"{one.name} succeeded by {self._producer}")
+        try:
+            await self._end(zombie, commit=True)
+        except RefusedError:
+            return
+        self.run.cluster.fail(f"{one.name} was committed by {zombie} after {self._producer} began")

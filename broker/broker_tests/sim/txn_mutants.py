@@ -1,0 +1,83 @@
+"""Planted bugs of transactions: each replaces one function by a wrong one, in test code only.
+
+Next to each stands a seed that finds it, so that the quick suite need not search.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_tests.sim.coord_mutants import _answers_at_once
+from broker_tests.sim.mutants import Mutant
+from odradek_broker.coordinator.host import ShardHost
+from odradek_broker.handlers.produce import ProduceCall
+from odradek_broker.log.log import Log
+from odradek_broker.log.producer_state import ProducerState
+from odradek_broker.model.errors import ErrorCode
+from odradek_broker.model.ids import Offset, ProducerId
+from odradek_broker.partition.partition import Partition
+from odradek_broker.partition.verification import Verifications
+from odradek_broker.txn import transitions
+from odradek_broker.txn.service import TransactionCoordinator
+
+
+def _nothing(*_: Any, **__: Any) -> None: ...
+
+
+def _high_watermark(partition: Partition, read_committed: bool) -> Offset:
+    """Readers of committed records see open transactions."""
+    return partition.high_watermark
+
+
+def _nobody_aborted(*_: Any) -> list[Any]:
+    return []
+
+
+def _writes_unverified(
+    call: ProduceCall, partition: Partition, index: int, records: memoryview, now_ms: int
+) -> None:
+    """The coordinator is not asked: it does not know that the partition is in the transaction."""
+    number = len(call._results)
+    call._results.append(call._write(partition, index, records, now_ms, number))
+
+
+def _any_epoch(current: Any, producer_id: ProducerId, producer_epoch: int) -> Any:
+    """Whoever knows the transactional id may end its transaction."""
+    assert current is not None
+    return current
+
+
+def _marker_refuses_all(waiting: Verifications, producer_id: ProducerId, epoch: int) -> None:
+    """Also batches of the transaction after the one that ends. (The simulation found this.)"""
+    for key in [key for key in waiting._waiting if key[0] == producer_id]:
+        waiting._refuse(key, ErrorCode.invalid_txn_state)
+
+
+def _any_marker(*_: Any, **__: Any) -> bool:
+    """Also one that comes late, from a coordinator of before or for a transaction of before."""
+    return False
+
+
+TXN_SEEDS_MAX = 60
+
+TXN_MUTANTS: tuple[tuple[Mutant, int], ...] = (
+    (Mutant("end-told-before-it-is-committed", ((ShardHost, "settle", _answers_at_once),)), 1),
+    (Mutant("markers-lost-after-a-crash", ((TransactionCoordinator, "_on_active", _nothing),)), 1),
+    (
+        Mutant(
+            "last-stable-offset-ignored", ((Partition, "last_fetchable_offset", _high_watermark),)
+        ),
+        0,
+    ),
+    (Mutant("aborted-transactions-not-listed", ((Log, "aborted_in", _nobody_aborted),)), 0),
+    (
+        Mutant(
+            "partitions-not-verified",
+            ((ProduceCall, "_append_in_transaction", _writes_unverified),),
+        ),
+        0,
+    ),
+    (Mutant("producer-epoch-ignored", ((transitions, "check_producer", _any_epoch),)), 2),
+    (Mutant("late-markers-accepted", ((ProducerState, "check_marker", _any_marker),)), 7),
+    (Mutant("marker-refuses-the-next", ((Verifications, "end", _marker_refuses_all),)), 0),
+)

@@ -1,0 +1,165 @@
+"""One shard with its log: decide, append, replay, answer when committed. Pure.
+
+The log is a port (`AppendLog`), so that the service drives a host with a partition and futures,
+and the simulator with a log of its own:
+
+    host.settle(result, reply, now)    records appended and replayed; `reply` is called once they
+                                       are committed, at once if nothing is uncommitted
+    host.committed(high_watermark)     the log says what is committed by now
+    host.fail(error)                   the partition moved away: all who wait are told
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Producer, Result, Ticket
+from odradek_broker.coordinator.shard import S
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import NO_PRODUCER_ID, Offset
+from odradek_broker.wire.record_batch import HEADER_BYTES
+from odradek_broker.wire.records import Record, build_batch
+
+T = TypeVar("T")
+
+Reply = Callable[[Any], None]  # gets the response, or a KafkaError
+
+# What a record takes besides its key and value, at most: lengths, deltas, header count.
+RECORD_OVERHEAD_BYTES = 32
+
+
+class AppendLog(Protocol):
+    @property
+    def batch_bytes_max(self) -> int: ...
+
+    def append(self, batch: bytearray) -> Offset:
+        """The last offset of what was queued. Raises KafkaError, and nothing was."""
+
+
+class ReloadNeeded(Exception):  # noqa: N818  (not an error of anybody: the next step)
+    """Records could not be appended, and what is in no record has changed already."""
+
+    def __init__(self, cause: KafkaError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class ShardHost(Generic[S]):
+    """Invariants: `_waiting` ascends by offset, and all of it is at or past what is committed;
+    a ticket in `_parked` was given out by the shard and not answered yet."""
+
+    def __init__(self, shard: S, log: AppendLog, *, codec: int = 0) -> None:
+        self.shard = shard
+        self.last_offset: Offset = -1  # of what the shard knows
+        self.high_watermark: Offset = 0  # all below is committed
+        self._log = log
+        self._codec = codec
+        self._waiting: deque[tuple[Offset, list[tuple[Reply, Any]]]] = deque()
+        self._parked: dict[Ticket, Reply] = {}
+
+    @property
+    def all_committed(self) -> bool:
+        return self.last_offset < self.high_watermark
+
+    def settle(
+        self,
+        result: Result[T],
+        reply: Reply | None,
+        now: Moment,
+        producer: Producer | None = None,
+    ) -> bool:
+        """Makes a decision so; True if there are answers that wait for the high watermark.
+
+        Raises KafkaError if nothing was appended and all is as before the decision, and
+        ReloadNeeded if nothing was appended and the shard is not as before.
+        """
+        if result.records:
+            try:
+                self._append(result, now, producer)
+            except KafkaError as error:
+                if result.volatile:
+                    raise ReloadNeeded(error) from error
+                raise
+        answers: list[tuple[Reply, Any]] = []
+        if reply is not None:
+            if isinstance(result.response, Ticket):
+                # First: the decision that parks a request may answer it too (the last to join).
+                self._parked[result.response] = reply
+            else:
+                answers.append((reply, result.response))
+        for ticket, answer in result.answers:
+            parked = self._parked.pop(ticket, None)
+            if parked is not None:
+                answers.append((parked, answer))
+        if not answers:
+            return False
+        if self.all_committed:
+            _give(answers)
+            return False
+        self._waiting.append((self.last_offset, answers))
+        return True
+
+    def _append(self, result: Result[T], now: Moment, producer: Producer | None) -> None:
+        for records in self._batches(result):
+            batch = build_batch(
+                [Record(n, now.wall_ms, key, value) for n, (key, value) in enumerate(records)],
+                codec=self._codec,
+                producer_id=producer.id if producer else NO_PRODUCER_ID,
+                producer_epoch=producer.epoch if producer else -1,
+                transactional=producer is not None,
+            )
+            if len(batch) > self._log.batch_bytes_max:
+                raise KafkaError(ErrorCode.message_too_large, f"a batch of {len(batch)} bytes")
+            last = self._log.append(bytearray(batch))
+            first = last - len(records) + 1
+            self.last_offset = last
+            producer_id = producer.id if producer else NO_PRODUCER_ID
+            for number, record in enumerate(records):
+                self.shard.replay(first + number, producer_id, record)
+
+    def _batches(self, result: Result[T]) -> Iterator[Sequence[CoordinatorRecord]]:
+        if result.atomic:
+            yield result.records
+            return
+        batch: list[CoordinatorRecord] = []
+        size = HEADER_BYTES
+        for record in result.records:
+            more = len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_BYTES
+            if batch and size + more > self._log.batch_bytes_max:
+                yield batch
+                batch, size = [], HEADER_BYTES
+            batch.append(record)
+            size += more
+        yield batch
+
+    def appended(self, last_offset: Offset, reply: Reply, answer: Any) -> bool:
+        """Something that is no record of the shard was appended (a marker); as `settle`."""
+        self.last_offset = last_offset
+        if self.all_committed:
+            reply(answer)
+            return False
+        self._waiting.append((last_offset, [(reply, answer)]))
+        return True
+
+    def committed(self, high_watermark: Offset) -> None:
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        waiting = self._waiting
+        while waiting and waiting[0][0] < self.high_watermark:
+            _give(waiting.popleft()[1])
+
+    def refuse_waiting(self, error: KafkaError) -> None:
+        """Nobody knows when what they wait for is committed. The state stays: it is in the log."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, answers in waiting:
+            _give([(reply, error) for reply, _ in answers])
+
+    def fail(self, error: KafkaError) -> None:
+        """All who wait or are parked are told; the host is not used any more."""
+        self.refuse_waiting(error)
+        parked, self._parked = self._parked, {}
+        _give([(reply, error) for reply in parked.values()])
+
+
+def _give(answers: Sequence[tuple[Reply, Any]]) -> None:
+    for reply, answer in answers:
+        reply(answer)

@@ -1,0 +1,73 @@
+"""A member of a classic group: what it said when it joined, and what it waits for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from odradek_broker.coordinator.result import Ticket
+from odradek_broker.wire.struct import Struct
+
+
+class Protocol(NamedTuple):
+    """A way to assign partitions that a member supports, and what it wants to say in it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(slots=True)
+class Member:
+    """`join_ticket` and `sync_ticket` are requests of the member that wait; at most one is set."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Sequence[Protocol]
+    assignment: bytes = b""
+    is_new: bool = False  # joined, and has not heard of a generation yet
+    join_ticket: Ticket | None = None
+    sync_ticket: Ticket | None = None
+    join_version: int = field(default=0)  # of the request that waits
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it says in this protocol; empty if it does not support it."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
+
+    def supports(self, protocol: str) -> bool:
+        return any(name == protocol for name, _ in self.protocols)
+
+    def vote(self, candidates: set[str]) -> str:
+        """The candidate that it likes best: the first in its own order."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def as_record(self, protocol: str | None, assignment: bytes) -> Struct:
+        return Struct(
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=assignment,
+        )
+
+    @classmethod
+    def from_record(cls, record: Struct, protocol: str | None) -> "Member":
+        rebalance_timeout_ms = record.rebalance_timeout or record.session_timeout
+        return cls(
+            member_id=record.member_id,
+            group_instance_id=record.group_instance_id,
+            client_id=record.client_id,
+            client_host=record.client_host,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            session_timeout_ms=record.session_timeout,
+            protocols=(Protocol(protocol or "", record.subscription),),
+            assignment=record.assignment,
+        )

@@ -1,0 +1,106 @@
+"""SyncGroup, Heartbeat and LeaveGroup of a classic group. Pure."""
+
+from collections.abc import Mapping
+
+from odradek_broker.coordinator.result import Ticket
+from odradek_broker.group.classic_group import ClassicGroup
+from odradek_broker.group.states import GroupState
+from odradek_broker.group.turn import Turn
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire.struct import Struct
+
+
+def sync(
+    group: ClassicGroup,
+    turn: Turn,
+    member_id: str,
+    group_instance_id: str | None,
+    generation: int,
+    protocol_type: str | None,
+    protocol_name: str | None,
+    assignments: Mapping[str, bytes],
+) -> Struct | Ticket:
+    """The member's assignment, or a ticket for it. Raises KafkaError.
+
+    What the leader brings is written; until it is, nothing has changed, so that an assignment
+    that is too large for the log leaves the group as it was.
+    """
+    if group.state is GroupState.DEAD:
+        raise KafkaError(ErrorCode.coordinator_not_available)
+    member = group.validate_member(member_id, group_instance_id)
+    if generation != group.generation:
+        raise KafkaError(ErrorCode.illegal_generation)
+    if (protocol_type is not None and protocol_type != group.protocol_type) or (
+        protocol_name is not None and protocol_name != group.protocol
+    ):
+        raise KafkaError(ErrorCode.inconsistent_group_protocol)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.rebalance_in_progress)
+    group.pending_sync.discard(member_id)
+    if group.state is GroupState.STABLE:
+        group.alive(turn, member)
+        return sync_response(group, member.assignment)
+    group.alive(turn, member)
+    if member.sync_ticket is not None:
+        turn.answer(member.sync_ticket, Struct(error_code=ErrorCode.unknown_member_id))
+    if member_id != group.leader:
+        member.sync_ticket = Ticket()
+        return member.sync_ticket
+    member.sync_ticket = None
+    turn.records.append(group.metadata_record(turn.now.wall_ms, assignments))
+    for other in group.members.values():
+        if other.sync_ticket is not None:
+            assignment = assignments.get(other.member_id, b"")
+            turn.answer(other.sync_ticket, sync_response(group, assignment))
+    return sync_response(group, assignments.get(member_id, b""))
+
+
+def sync_response(group: ClassicGroup, assignment: bytes) -> Struct:
+    return Struct(
+        error_code=ErrorCode.none,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=assignment,
+    )
+
+
+def heartbeat(
+    group: ClassicGroup,
+    turn: Turn,
+    member_id: str,
+    group_instance_id: str | None,
+    generation: int,
+) -> ErrorCode:
+    """What the member has to do; raises KafkaError if it is none (any more)."""
+    if group.state is GroupState.DEAD:
+        raise KafkaError(ErrorCode.coordinator_not_available)
+    member = group.validate_member(member_id, group_instance_id)
+    if generation != group.generation:
+        raise KafkaError(ErrorCode.illegal_generation)
+    group.alive(turn, member)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def leave(
+    group: ClassicGroup, turn: Turn, member_id: str, group_instance_id: str | None
+) -> ErrorCode:
+    """What becomes of one member of a LeaveGroup request."""
+    if group_instance_id is not None:
+        holder = group.static.get(group_instance_id)
+        if holder is None:
+            return ErrorCode.unknown_member_id
+        if member_id and holder != member_id:
+            return ErrorCode.fenced_instance_id
+        member_id = holder
+    if member_id in group.pending:
+        group.pending.remove(member_id)
+        turn.timers.cancel(("session", group.group_id, member_id))
+        group.complete_join_if_all_joined(turn)
+        return ErrorCode.none
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.unknown_member_id
+    group.remove(turn, member)
+    return ErrorCode.none

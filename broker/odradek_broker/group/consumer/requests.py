@@ -1,0 +1,250 @@
+"""Consumer groups in the group shard: its requests, its records, its timers. Pure.
+
+`plug_in` gives a shard what it needs for this kind of group.
+"""
+
+from dataclasses import replace
+
+from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Result
+from odradek_broker.group.classic_group import ClassicGroup, join_error
+from odradek_broker.group.classic_join import Join
+from odradek_broker.group.consumer import classic, convert, heartbeat
+from odradek_broker.group.consumer import records as rec
+from odradek_broker.group.consumer.context import Context, Decision, Draft, TimerKind
+from odradek_broker.group.consumer.describe import describe as described
+from odradek_broker.group.consumer.describe import unknown
+from odradek_broker.group.consumer.group import ConsumerGroup
+from odradek_broker.group.consumer.member import LEAVE_GROUP_MEMBER_EPOCH, MemberState
+from odradek_broker.group.consumer.subscription import regexes_resolved
+from odradek_broker.group.consumer.target import maybe_assign
+from odradek_broker.group.shard import GroupShard
+from odradek_broker.group.turn import TimerKey, Turn
+from odradek_broker.metadata.records import ResourceType
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import Offset, ProducerId
+from odradek_broker.wire.struct import Struct
+
+TIMER_NAMES = {kind: f"consumer-{kind.value}" for kind in TimerKind}
+DOWNGRADED_TIMER = "consumer-downgraded"
+
+
+def context(shard: GroupShard, turn: Turn, group_id: str) -> Context:
+    config = turn.config.consumer
+    own = shard.image.config(ResourceType.GROUP, group_id)
+    if own:
+        config = replace(
+            config,
+            session_timeout_ms=int(
+                own.get("consumer.session.timeout.ms", config.session_timeout_ms)
+            ),
+            heartbeat_interval_ms=int(
+                own.get("consumer.heartbeat.interval.ms", config.heartbeat_interval_ms)
+            ),
+            assignment_interval_ms=int(
+                own.get("consumer.assignment.interval.ms", config.assignment_interval_ms)
+            ),
+        )
+    return Context(shard.image, config, turn.now.wall_ms, lambda: str(turn.new_uuid()))
+
+
+def take_up(turn: Turn, group_id: str, decision: Decision) -> None:
+    """What was decided becomes part of the turn: records to write, timers to set."""
+    turn.records.extend(CoordinatorRecord(*rec.encode(record)) for record in decision.records)
+    for timer in decision.timers:
+        key: TimerKey = (TIMER_NAMES[timer.kind], group_id, timer.member_id)
+        if timer.delay_ms is None:
+            turn.timers.cancel(key)
+        elif not timer.if_absent or key not in turn.timers:
+            turn.set_timer(key, timer.delay_ms)
+
+
+def _consumer_group(shard: GroupShard, group_id: str) -> ConsumerGroup:
+    group = shard.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        kind = "not found" if group is None else "is not a consumer group"
+        raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} {kind}.")
+    return group
+
+
+# --- the consumer protocol --------------------------------------------------------------------
+
+
+def group_heartbeat(
+    shard: GroupShard, now: Moment, request: Struct, version: int, client_id: str, host: str
+) -> Result[tuple[Struct, frozenset[str]]]:
+    """The answer, and the expressions that are to be resolved."""
+    turn = shard.turn(now)
+    group_id = request.group_id
+    ctx = context(shard, turn, group_id)
+    heartbeat.validate(request, version, ctx.config.assignors)
+    if request.member_epoch < 0:
+        group = _consumer_group(shard, group_id)
+        decision = heartbeat.leave(group, request, ctx)
+        if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+            _remove(turn, group, [decision.response.member_id], decision, ctx)
+        else:
+            take_up(turn, group_id, decision)
+        return turn.result((decision.response, frozenset()), volatile=True)
+    existing = shard.groups.get(group_id)
+    if isinstance(existing, ConsumerGroup):
+        draft = Draft(existing)
+    elif request.member_epoch > 0:
+        raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+    elif existing is None:
+        draft = Draft(ConsumerGroup(group_id))
+    else:
+        assert isinstance(existing, ClassicGroup)
+        draft = convert.upgraded(existing, ctx)
+    decision = heartbeat.heartbeat(draft, request, client_id, host, ctx)
+    if isinstance(existing, ClassicGroup):
+        turn.records.extend(existing.tombstones())
+        decision.timers[:0] = convert.part_with_classic(existing, turn)
+    take_up(turn, group_id, decision)
+    answer = decision.response, decision.resolve
+    return turn.result(answer, volatile=isinstance(existing, ClassicGroup))
+
+
+def resolved(
+    shard: GroupShard, now: Moment, group_id: str, matched: dict[str, tuple[str, ...]], at: Offset
+) -> Result[None]:
+    """A thread has matched expressions against the topics of the metadata at offset `at`."""
+    group = shard.groups.get(group_id)
+    turn = shard.turn(now)
+    if isinstance(group, ConsumerGroup):
+        group.resolving -= matched.keys()
+        decision = regexes_resolved(group, matched, at, context(shard, turn, group_id))
+        take_up(turn, group_id, decision)
+    return turn.result(None, volatile=False)
+
+
+def describe(shard: GroupShard, group_id: str, default_assignor: str) -> Struct:
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return described(group, shard.image, default_assignor)
+    kind = "not found" if group is None else "is not a consumer group"
+    return unknown(group_id, f"Group {group_id} {kind}.")
+
+
+def _remove(
+    turn: Turn, group: ConsumerGroup, leaving: list[str], decision: Decision, ctx: Context
+) -> None:
+    """`decision` fences them; if only classic members are left, the group becomes a classic one."""
+    if not convert.may_downgrade(group, leaving, ctx):
+        take_up(turn, group.group_id, decision)
+        return
+    tombstones, classic_group = convert.downgraded(group, leaving, ctx)
+    for member_id in group.members:
+        for name in TIMER_NAMES.values():
+            turn.timers.cancel((name, group.group_id, member_id))
+    turn.timers.cancel((TIMER_NAMES[TimerKind.ASSIGNMENT], group.group_id, ""))
+    turn.records.extend(CoordinatorRecord(*rec.encode(record)) for record in tombstones)
+    turn.records.append(classic_group)
+    # When the record is replayed the classic group is there, and can begin its rebalance.
+    turn.set_timer((DOWNGRADED_TIMER, group.group_id), 1)
+
+
+# --- members that speak the classic protocol --------------------------------------------------
+
+
+def classic_join(
+    shard: GroupShard, now: Moment, group: ConsumerGroup, request: Join
+) -> Result[Struct]:
+    turn = shard.turn(now)
+    try:
+        decision = classic.join(group, request, context(shard, turn, group.group_id))
+    except KafkaError as error:
+        return Result((), join_error(request.member_id, error.code))
+    take_up(turn, group.group_id, decision)
+    return turn.result(decision.response, volatile=False)
+
+
+def classic_sync(
+    shard: GroupShard, now: Moment, group: ConsumerGroup, request: Struct
+) -> Result[Struct]:
+    turn = shard.turn(now)
+    decision = classic.sync(
+        group,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        request.protocol_type,
+        request.protocol_name,
+        context(shard, turn, group.group_id),
+    )
+    take_up(turn, group.group_id, decision)
+    return turn.result(decision.response, volatile=True)
+
+
+def classic_heartbeat(
+    shard: GroupShard, now: Moment, group: ConsumerGroup, request: Struct
+) -> Result[ErrorCode]:
+    turn = shard.turn(now)
+    decision = classic.heartbeat(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    take_up(turn, group.group_id, decision)
+    return turn.result(decision.response, volatile=True)
+
+
+def classic_leave(
+    shard: GroupShard, now: Moment, group: ConsumerGroup, members: list[tuple[str, str | None]]
+) -> Result[list[ErrorCode]]:
+    turn = shard.turn(now)
+    decision, codes = classic.leave(group, members, context(shard, turn, group.group_id))
+    take_up(turn, group.group_id, decision)
+    return turn.result(codes, volatile=True)
+
+
+# --- records and timers -----------------------------------------------------------------------
+
+
+def replay(
+    shard: GroupShard, _offset: Offset, _producer_id: ProducerId, record: CoordinatorRecord
+) -> None:
+    read = rec.decode(record.key, record.value)
+    group = shard.groups.get(read.group_id)
+    if read.type == rec.GROUP_EPOCH and read.value is None:
+        if isinstance(group, ConsumerGroup):
+            del shard.groups[read.group_id]
+            shard.keep_or_forget(read.group_id)
+        return
+    if not isinstance(group, ConsumerGroup):
+        if read.value is None:
+            return  # the end of something that compaction has taken already
+        group = shard.groups[read.group_id] = ConsumerGroup(read.group_id)
+    group.replay(read)
+
+
+def due(shard: GroupShard, turn: Turn, key: TimerKey) -> None:
+    name, group_id = key[0], key[1]
+    group = shard.groups.get(group_id)
+    if name == DOWNGRADED_TIMER:
+        if isinstance(group, ClassicGroup) and group.members:
+            for classic_member in group.members.values():
+                group.alive(turn, classic_member)
+            group.prepare_rebalance(turn)
+        return
+    if not isinstance(group, ConsumerGroup):
+        return
+    ctx = context(shard, turn, group_id)
+    if name == TIMER_NAMES[TimerKind.ASSIGNMENT]:
+        draft = Draft(group)
+        timers = maybe_assign(draft, ctx)
+        take_up(turn, group_id, Decision(None, draft.records, timers))
+        return
+    member = group.members.get(key[2])
+    if member is None:
+        return
+    if name == TIMER_NAMES[TimerKind.REBALANCE] and (
+        member.state is not MemberState.UNREVOKED_PARTITIONS
+    ):
+        return
+    decision = heartbeat.fence(group, [member.member_id], ctx)
+    _remove(turn, group, [member.member_id], decision, ctx)
+
+
+def plug_in() -> None:
+    for number in rec.TYPES:
+        GroupShard.replayers[number] = replay
+    for name in (*TIMER_NAMES.values(), DOWNGRADED_TIMER):
+        GroupShard.timers_due[name] = due

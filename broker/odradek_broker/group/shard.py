@@ -1,0 +1,197 @@
+"""All groups and offsets of one partition of `__consumer_offsets`. Pure.
+
+`replayers` maps the type of a record's key to what replays it, and `timers_due` the first part of
+a timer's key to what is then done: a new kind of group adds its own to both.
+"""
+
+import logging
+from collections.abc import Callable
+from random import Random
+
+from odradek_broker.coordinator.record_schema import version_of
+from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, Moment, Result
+from odradek_broker.coordinator.timers import Timers
+from odradek_broker.group import records
+from odradek_broker.group.classic_group import ClassicGroup
+from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.group import Group
+from odradek_broker.group.metrics import GroupMetrics
+from odradek_broker.group.offset_expiry import expire_offsets, topic_deleted
+from odradek_broker.group.offsets import OffsetTable
+from odradek_broker.group.states import GroupEvent, next_state
+from odradek_broker.group.turn import TimerKey, Turn
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import LeaderEpoch, Offset, ProducerId
+from odradek_broker.wire.errors import DecodeError
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_TIMER: TimerKey = ("expiry",)
+
+Replayer = Callable[["GroupShard", Offset, ProducerId, CoordinatorRecord], None]
+Due = Callable[["GroupShard", Turn, TimerKey], None]
+
+
+class GroupShard:
+    """Invariant: every group that has a committed offset is in `groups`."""
+
+    def __init__(
+        self,
+        config: Callable[[], GroupConfig],
+        rng: Random,
+        metrics: GroupMetrics | None = None,
+    ) -> None:
+        self._config = config
+        self._rng = rng
+        self._metrics = metrics or GroupMetrics()
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetTable()
+        self.timers: Timers[TimerKey] = Timers()
+        self.image: MetadataImage = EMPTY_IMAGE
+
+    def turn(self, now: Moment) -> Turn:
+        return Turn(now, self._config(), self.timers, self._rng, self._metrics)
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    def classic(self, group_id: str, *, unknown: ErrorCode) -> ClassicGroup:
+        """KafkaError(unknown) if there is no such group, or it is not a classic one."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(unknown)
+        return group
+
+    def forget_if_unused(self, group_id: str) -> None:
+        """A group of which no record is left, and nobody is about to join."""
+        group = self.groups.get(group_id)
+        if (
+            isinstance(group, ClassicGroup)
+            and group.is_empty
+            and group.generation == 0
+            and not group.pending
+            and not self.offsets.of_group(group_id)
+        ):
+            del self.groups[group_id]
+
+    # --- the Shard protocol -----------------------------------------------------------------------
+
+    def replay(self, offset: Offset, producer_id: ProducerId, record: CoordinatorRecord) -> None:
+        try:
+            replayer = self.replayers.get(version_of(record.key))
+            if replayer is None:
+                logger.warning("record at offset %d of an unknown type is skipped", offset)
+                return
+            replayer(self, offset, producer_id, record)
+        except DecodeError as error:
+            logger.error("record at offset %d is skipped: %s", offset, error)
+
+    def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
+        for group_id in self.offsets.end_transaction(producer_id, committed=committed):
+            self.keep_or_forget(group_id)
+
+    def loaded(self, leader_epoch: LeaderEpoch, image: MetadataImage, now: Moment) -> Result[None]:  # noqa: ARG002
+        self.image = image
+        turn = self.turn(now)
+        turn.set_timer(EXPIRY_TIMER, turn.config.offsets_retention_check_ms)
+        for group in self.groups.values():
+            group.loaded(turn)
+        return turn.result(None, volatile=True)
+
+    def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
+        """Nothing here depends on it."""
+
+    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> Result[None]:
+        self.image = delta.after
+        if not delta.deleted_topics:
+            return NOTHING
+        turn = self.turn(now)
+        for topic in delta.deleted_topics.values():
+            topic_deleted(self, turn, topic.name)  # also if there is a new one of that name
+        return turn.result(None, volatile=False, atomic=False)
+
+    def next_deadline_ms(self) -> float:
+        return self.timers.next_deadline_ms()
+
+    def expire(self, now: Moment) -> Result[None]:
+        turn = self.turn(now)
+        while (key := self.timers.pop_due(now.monotonic_ms)) is not None:
+            self.timers_due[key[0]](self, turn, key)
+        return turn.result(None, volatile=True, atomic=False)
+
+    def validate(self) -> None:
+        """Assert every invariant; for tests, after each step."""
+        self.offsets.validate()
+        assert set(self.offsets.groups()) <= self.groups.keys()
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                group.validate()
+
+    # --- replaying --------------------------------------------------------------------------------
+
+    def _replay_offset(
+        self, offset: Offset, producer_id: ProducerId, record: CoordinatorRecord
+    ) -> None:
+        key = records.OFFSET_COMMIT_KEY.read(record.key)
+        value = None if record.value is None else records.offset_of(record.value)
+        self.offsets.replay(offset, producer_id, key.group, (key.topic, key.partition), value)
+        self.keep_or_forget(key.group)
+
+    def keep_or_forget(self, group_id: str) -> None:
+        if group_id in self.groups:
+            self.forget_if_unused(group_id)
+        elif self.offsets.of_group(group_id):
+            # Somebody keeps offsets here without being a member.
+            self.groups[group_id] = ClassicGroup(group_id)
+
+    def _replay_group_metadata(
+        self,
+        _offset: Offset,
+        _producer_id: ProducerId,
+        record: CoordinatorRecord,
+    ) -> None:
+        group_id = records.GROUP_METADATA_KEY.read(record.key).group
+        group = self.groups.get(group_id)
+        if record.value is None:
+            if isinstance(group, ClassicGroup):
+                del self.groups[group_id]
+                group.state = next_state(group.state, GroupEvent.DELETED)
+                self.keep_or_forget(group_id)
+            return
+        value = records.GROUP_METADATA_VALUE.read(record.value)
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[group_id] = ClassicGroup(group_id)
+        group.replay_metadata(value)
+
+    # --- timers -----------------------------------------------------------------------------------
+
+    def _group_due(self, turn: Turn, key: TimerKey) -> None:
+        """("session", group, member), ("join", group) or ("sync", group)."""
+        group = self.groups.get(key[1])
+        if not isinstance(group, ClassicGroup):
+            return
+        match key[0]:
+            case "session":
+                group.session_due(turn, key[2])
+                self.forget_if_unused(key[1])
+            case "join":
+                group.join_due(turn)
+            case _:
+                group.sync_due(turn)
+
+    def _expiry_due(self, turn: Turn, key: TimerKey) -> None:  # noqa: ARG002
+        turn.set_timer(EXPIRY_TIMER, turn.config.offsets_retention_check_ms)
+        expire_offsets(self, turn)
+
+    replayers: dict[int, Replayer] = {  # noqa: RUF012  (filled by new kinds of groups)
+        records.LEGACY_OFFSET_COMMIT_TYPE: _replay_offset,
+        records.OFFSET_COMMIT_TYPE: _replay_offset,
+        records.GROUP_METADATA_TYPE: _replay_group_metadata,
+    }
+    timers_due: dict[str, Due] = {  # noqa: RUF012
+        "session": _group_due,
+        "join": _group_due,
+        "sync": _group_due,
+        EXPIRY_TIMER[0]: _expiry_due,
+    }

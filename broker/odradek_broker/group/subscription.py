@@ -1,0 +1,27 @@
+"""Which topics a member of a consumer group subscribes to, from the bytes that it sent.
+
+The format is the clients' own (ConsumerProtocolSubscription): version int16, then an array of
+topic names; what newer versions add comes behind that.
+"""
+
+from struct import error
+
+from odradek_broker.wire.errors import DecodeError
+from odradek_broker.wire.primitives import ITEMS_MAX, int32, legacy_text
+
+
+def topics_of(metadata: bytes) -> set[str] | None:
+    """None if this cannot be read: another protocol, or rubbish."""
+    view = memoryview(metadata)
+    try:
+        (count,) = int32(view, 2)
+        if not 0 <= count <= min(ITEMS_MAX, len(view)):
+            return None
+        topics = set()
+        at = 6
+        for _ in range(count):
+            topic, at = legacy_text(view, at)
+            topics.add(topic)
+    except (error, DecodeError, UnicodeDecodeError):
+        return None
+    return topics

@@ -1,0 +1,57 @@
+"""One decision under way: what it may look at, what it wants written and said."""
+
+from random import Random
+from typing import TypeVar
+from uuid import UUID
+
+from odradek_broker.coordinator.result import (
+    Answer,
+    CoordinatorRecord,
+    Moment,
+    Result,
+    Ticket,
+)
+from odradek_broker.coordinator.timers import Timers
+from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.metrics import GroupMetrics
+
+T = TypeVar("T")
+
+# What is due: ("session", group id, member id), ("join", group id), ("sync", group id), …
+TimerKey = tuple[str, ...]
+
+
+class Turn:
+    """Collects records and answers; `result` makes the Result of them."""
+
+    __slots__ = ("answers", "config", "metrics", "now", "records", "rng", "timers")
+
+    def __init__(
+        self,
+        now: Moment,
+        config: GroupConfig,
+        timers: Timers[TimerKey],
+        rng: Random,
+        metrics: GroupMetrics,
+    ) -> None:
+        self.metrics = metrics
+        self.now = now
+        self.config = config
+        self.timers = timers
+        self.rng = rng
+        self.records: list[CoordinatorRecord] = []
+        self.answers: list[Answer] = []
+
+    def answer(self, ticket: Ticket, response: object) -> None:
+        """To a request that was parked."""
+        self.answers.append((ticket, response))
+
+    def set_timer(self, key: TimerKey, delay_ms: float) -> None:
+        """Never due at once: what is due sets timers, and would go on for ever."""
+        self.timers.set(key, self.now.monotonic_ms + max(delay_ms, 1.0))
+
+    def new_uuid(self) -> UUID:
+        return UUID(int=self.rng.getrandbits(128), version=4)
+
+    def result(self, response: T | Ticket, *, volatile: bool, atomic: bool = True) -> Result[T]:
+        return Result(self.records, response, self.answers, volatile=volatile, atomic=atomic)

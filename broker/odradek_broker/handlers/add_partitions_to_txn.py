@@ -1,0 +1,115 @@
+"""AddPartitionsToTxn (24), v0–5: a transaction has records in these partitions from now on.
+
+    v0–3  from a client, for one transaction. All partitions or none: if one is unknown, the others
+          are OPERATION_NOT_ATTEMPTED.
+    v4–5  between brokers, for many transactions; verify_only asks which are in it already. A
+          partition that is not is TRANSACTION_ABORTABLE. v5 adds with an epoch per transaction.
+
+PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v2.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from odradek_broker.handlers.context import BrokerContext, RequestContext
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import TopicPartition
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 24
+VERSIONS = range(0, 6)
+
+BATCHED_SINCE = 4
+FENCED_SINCE = 2
+EPOCH_BUMP_SINCE = 5
+
+Results = Mapping[TopicPartition, ErrorCode]
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    if ctx.api_version >= BATCHED_SINCE:
+        return await batched(ctx.broker, request, ctx.api_version)
+    partitions = _partitions(request.v3_and_below_topics)
+    results = await _add_for_client(ctx, request, partitions)
+    return Struct(results_by_topic_v3_and_below=_by_topic(results))
+
+
+async def batched(broker: BrokerContext, request: Struct, version: int) -> Struct:
+    """The form between brokers; this broker calls it directly for its own partitions."""
+    answers = await asyncio.gather(
+        *(_transaction(broker, transaction, version) for transaction in request.transactions)
+    )
+    return Struct(error_code=ErrorCode.none, results_by_transaction=answers)
+
+
+async def _transaction(broker: BrokerContext, asked: Struct, version: int) -> Struct:
+    partitions = _partitions(asked.topics)
+    producer = asked.producer_id, asked.producer_epoch
+    results: Results
+    try:
+        if not asked.transactional_id:
+            raise KafkaError(ErrorCode.invalid_request)
+        if asked.verify_only:
+            results = await broker.transactions.verify_partitions(
+                asked.transactional_id, *producer, partitions
+            )
+        else:
+            await broker.transactions.add_partitions(
+                asked.transactional_id,
+                *producer,
+                partitions,
+                version=2 if version >= EPOCH_BUMP_SINCE else 0,
+            )
+            results = dict.fromkeys(partitions, ErrorCode.none)
+    except KafkaError as error:
+        results = dict.fromkeys(partitions, error.code)
+    return Struct(transactional_id=asked.transactional_id, topic_results=_by_topic(results))
+
+
+async def _add_for_client(
+    ctx: RequestContext, request: Struct, partitions: list[TopicPartition]
+) -> Results:
+    topics = ctx.broker.metadata.image.topics
+    unknown = {
+        partition
+        for partition in partitions
+        if partition.topic not in topics
+        or partition.partition not in topics[partition.topic].partitions
+    }
+    if unknown:
+        return {
+            partition: ErrorCode.unknown_topic_or_partition
+            if partition in unknown
+            else ErrorCode.operation_not_attempted
+            for partition in partitions
+        }
+    code = ErrorCode.none
+    try:
+        if not request.v3_and_below_transactional_id:
+            raise KafkaError(ErrorCode.invalid_request)
+        await ctx.broker.transactions.add_partitions(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            partitions,
+            version=0,
+        )
+    except KafkaError as error:
+        code = error.code
+        if code is ErrorCode.producer_fenced and ctx.api_version < FENCED_SINCE:
+            code = ErrorCode.invalid_producer_epoch
+    return dict.fromkeys(partitions, code)
+
+
+def _partitions(topics: Iterable[Struct]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _by_topic(results: Results) -> list[Struct]:
+    topics: dict[str, list[Struct]] = {}
+    for (topic, index), code in results.items():
+        result = Struct(partition_index=index, partition_error_code=code)
+        topics.setdefault(topic, []).append(result)
+    return [
+        Struct(name=name, results_by_partition=partitions) for name, partitions in topics.items()
+    ]

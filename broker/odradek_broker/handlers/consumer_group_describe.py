@@ -1,0 +1,29 @@
+"""ConsumerGroupDescribe (69), v0–1: epochs, members, what they have and shall have.
+
+GROUP_ID_NOT_FOUND for classic groups too: clients then ask with DescribeGroups.
+"""
+
+from odradek_broker.group.consumer.describe import unknown
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.handlers.describe_groups import GROUP_OPERATIONS
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 69
+VERSIONS = range(0, 2)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    groups = []
+    for group_id in request.group_ids:
+        if not group_id:
+            groups.append(unknown(group_id, "", ErrorCode.invalid_group_id))
+            continue
+        try:
+            group = await ctx.broker.consumer_groups.describe(group_id)
+        except KafkaError as error:
+            group = unknown(group_id, error.message or "", error.code)
+        if request.include_authorized_operations:
+            group.authorized_operations = GROUP_OPERATIONS
+        groups.append(group)
+    return Struct(groups=groups)

@@ -1,0 +1,35 @@
+"""DescribeGroups (15), v0–6: state, members and assignments of classic groups.
+
+A group that is not known is `Dead`; from v6 on also GROUP_ID_NOT_FOUND.
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import KafkaError
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 15
+VERSIONS = range(0, 7)
+
+# AclOperation READ, DELETE and DESCRIBE, and of newer Kafka the two about configs: all that one
+# can do with a group, where there is no authorizer.
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    groups = []
+    for group_id in request.groups:
+        try:
+            group = await ctx.broker.groups.describe(group_id, ctx.api_version)
+        except KafkaError as error:
+            group = Struct(
+                error_code=error.code,
+                group_id=group_id,
+                group_state="",
+                protocol_type="",
+                protocol_data="",
+                members=[],
+            )
+        if request.include_authorized_operations:
+            group.authorized_operations = GROUP_OPERATIONS
+        groups.append(group)
+    return Struct(groups=groups)

@@ -1,0 +1,55 @@
+"""DescribeProducers (61), v0: which producers a partition's leader remembers, and whose
+transaction is open there since which offset. `kafka-transactions find-hanging` asks this."""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.log.producer_state import ProducerEntry
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 61
+VERSIONS = range(0, 1)
+
+
+def handle(ctx: RequestContext, request: Struct) -> Struct:
+    return Struct(
+        topics=[
+            Struct(
+                name=topic.name,
+                partitions=[_describe(ctx, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(ctx: RequestContext, topic: str, index: int) -> Struct:
+    try:
+        partition = ctx.broker.partitions.get(topic, index)
+        partition.led_here()
+    except KafkaError as error:
+        return Struct(
+            partition_index=index,
+            error_code=error.code,
+            error_message=error.message,
+            active_producers=[],
+        )
+    return Struct(
+        partition_index=index,
+        error_code=ErrorCode.none,
+        error_message=None,
+        active_producers=[
+            _producer(producer_id, entry)
+            for producer_id, entry in partition.log.producers.entries.items()
+        ],
+    )
+
+
+def _producer(producer_id: int, entry: ProducerEntry) -> Struct:
+    return Struct(
+        producer_id=producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )

@@ -1,0 +1,15 @@
+"""Heartbeat (12), v0–4: a member is alive, and hears whether it has to join again."""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import KafkaError
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 12
+VERSIONS = range(0, 5)
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    try:
+        return Struct(error_code=await ctx.broker.groups.heartbeat(request))
+    except KafkaError as error:
+        return Struct(error_code=error.code)

@@ -1,0 +1,23 @@
+"""SyncGroup (14), v0–5: the leader brings the assignment, every member gets its part.
+
+Answered when the assignment is written and committed. From v5 on the member has to name the
+protocol that it was told of (KIP-559).
+"""
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.wire.struct import Struct
+
+API_KEY = 14
+VERSIONS = range(0, 6)
+
+PROTOCOL_SINCE = 5
+
+
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    if ctx.api_version >= PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
+        return Struct(error_code=ErrorCode.inconsistent_group_protocol, assignment=b"")
+    try:
+        return await ctx.broker.groups.sync(request)
+    except KafkaError as error:
+        return Struct(error_code=error.code, assignment=b"")

@@ -1,0 +1,86 @@
+"""Requests of the coordinator to other brokers, and to this one as if it were another.
+
+`Batches` collects what goes to the same broker while a request to it is under way: one request
+at a time and broker, however many transactions end at once.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, TypeVar
+
+from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.wire.peer import Peer, PeerUnavailable
+from odradek_broker.wire.struct import Struct
+
+T = TypeVar("T")
+
+# Items of one request, so that it stays far below the largest frame.
+BATCH_MAX = 1000
+
+
+class BrokerCalls:
+    """A connection to each broker, made when needed; one broker is this one."""
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        listener: str,
+        image: Callable[[], MetadataImage],
+        local: Mapping[int, Callable[[Struct], Awaitable[Struct]]],
+        connect: Callable[[str, int], Peer],
+    ) -> None:
+        self._node_id = node_id
+        self._listener = listener
+        self._image = image
+        self._local = local
+        self._connect = connect
+        self._peers: dict[BrokerId, Peer] = {}
+
+    async def call(
+        self, broker_id: BrokerId, api_key: int, version: int, request: Struct, timeout_ms: float
+    ) -> Struct:
+        """PeerUnavailable if there is no answer; the request may have been carried out."""
+        if broker_id == self._node_id:
+            return await self._local[api_key](request)
+        broker = self._image().brokers.get(broker_id)
+        endpoint = broker.endpoints.get(self._listener) if broker is not None else None
+        if endpoint is None:
+            raise PeerUnavailable(f"broker {broker_id} is not known")
+        peer = self._peers.get(broker_id)
+        if peer is None or (peer.host, peer.port) != (endpoint.host, endpoint.port):
+            if peer is not None:
+                peer.close()
+            peer = self._peers[broker_id] = self._connect(endpoint.host, endpoint.port)
+        return await peer.call(api_key, version, request, timeout_ms)
+
+    def close(self) -> None:
+        for peer in self._peers.values():
+            peer.close()
+
+
+class Batches(Generic[T]):
+    def __init__(self, send: Callable[[BrokerId, list[T]], Awaitable[None]]) -> None:
+        self._send = send
+        self._queues: dict[BrokerId, list[T]] = defaultdict(list)
+        self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
+
+    def put(self, broker_id: BrokerId, item: T) -> None:
+        self._queues[broker_id].append(item)
+        if broker_id not in self._tasks:
+            self._tasks[broker_id] = asyncio.create_task(self._drain(broker_id))
+
+    async def _drain(self, broker_id: BrokerId) -> None:
+        try:
+            queue = self._queues[broker_id]
+            while queue:
+                items = queue[:BATCH_MAX]
+                del queue[:BATCH_MAX]
+                await self._send(broker_id, items)
+        finally:
+            del self._tasks[broker_id]
+
+    def close(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()

@@ -1,0 +1,139 @@
+"""The clients of `odradek local demo`: a writer and a reader of one topic, and what they saw.
+
+Records are numbered orders, `{"order": 17, "customer": "c3"}`, sent at a steady rate with acks=all;
+each number is sent once. So what was lost or came twice shows at the end, whoever reads the topic.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+PER_SECOND = 500
+CUSTOMERS = 20
+FLUSH_S = 60.0
+SILENCE_S = 10.0  # a reader that hears nothing for so long has everything that it will get
+
+
+def order(number: int) -> bytes:
+    return json.dumps({"order": number, "customer": f"c{number % CUSTOMERS}"}).encode()
+
+
+def number_of(value: bytes) -> int:
+    return int(json.loads(value)["order"])
+
+
+@dataclass
+class Seen:
+    sent: int = 0
+    acked: dict[int, float] = field(default_factory=dict)  # number → when, in seconds
+    errors: list[str] = field(default_factory=list)
+    read: Counter[int] = field(default_factory=Counter)
+    latencies_ms: list[float] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        """Acknowledged, and nobody could read it."""
+        return len(self.acked.keys() - self.read.keys())
+
+    @property
+    def duplicated(self) -> int:
+        return sum(count - 1 for count in self.read.values())
+
+    @property
+    def unanswered(self) -> int:
+        return self.sent - len(self.acked) - len(self.errors)
+
+    @property
+    def longest_silence_s(self) -> float:
+        """The longest time without an acknowledgement."""
+        return max((b - a for a, b in pairwise(sorted(self.acked.values()))), default=0.0)
+
+    def percentile_ms(self, percent: int) -> float:
+        ordered = sorted(self.latencies_ms) or [0.0]
+        return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+class Clients:
+    """A writer and a reader, each in its thread; librdkafka with its default retries."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.bootstrap, self.topic, self.partitions = bootstrap, topic, partitions
+        self.seen = Seen()
+        self._written, self._stop = threading.Event(), threading.Event()
+        self._threads = [
+            threading.Thread(target=target, daemon=True) for target in (self._write, self._read)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self) -> Seen:
+        """No more writes; the reader gets until it has everything that was acknowledged."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        return self.seen
+
+    def _write(self) -> None:
+        from confluent_kafka import Producer
+
+        from odradek_cli.client import settings
+
+        more: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "linger_ms": 5}
+        producer = Producer(settings(self.bootstrap, **more))
+        seen, began = self.seen, time.monotonic()
+
+        def answered(number: int, at: float, error: KafkaError | None, _: Message) -> None:
+            now = time.monotonic()
+            if error is None:
+                seen.acked[number] = now
+                seen.latencies_ms.append(1000 * (now - at))
+            else:
+                seen.errors.append(error.str())
+
+        while not self._stop.is_set():
+            while seen.sent < (time.monotonic() - began) * PER_SECOND:
+                number, now = seen.sent, time.monotonic()
+                producer.produce(
+                    self.topic,
+                    order(number),
+                    partition=number % self.partitions,
+                    on_delivery=partial(answered, number, now),
+                )
+                seen.sent += 1
+            producer.poll(0.005)
+        producer.flush(FLUSH_S)
+        self._written.set()
+
+    def _read(self) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        from odradek_cli.client import settings
+
+        more: dict[str, Any] = {"group_id": "demo", "enable_auto_commit": False}
+        consumer = Consumer(settings(self.bootstrap, **more))
+        consumer.assign([TopicPartition(self.topic, p, 0) for p in range(self.partitions)])
+        heard = time.monotonic()
+        while not self._has_all() and time.monotonic() - heard < SILENCE_S:
+            for message in consumer.consume(1_000, timeout=0.2):
+                value = message.value() if message.error() is None else None
+                if value is not None:
+                    self.seen.read[number_of(bytes(value))] += 1
+                    heard = time.monotonic()
+            if not self._written.is_set():
+                heard = time.monotonic()  # more will come
+        consumer.close()
+
+    def _has_all(self) -> bool:
+        return self._written.is_set() and not self.seen.lost

@@ -1,0 +1,324 @@
+"""`odradek pipeline`: a SparkPipeline on this machine, with Spark as local[*].
+
+    odradek pipeline run -f examples/pipelines/web-activity      until Ctrl-C, with a live table
+    odradek pipeline plan -f …      what would be read, done and written; nothing is started
+    odradek pipeline status -f …    what a running one says
+
+Clusters are found where `odradek local up` of the same manifests runs them, or by --bootstrap.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek_cli.errors import CliError
+from odradek_cli.local import Manifests, State, state_directory
+from odradek_cli.options import AsJson, parse_pairs
+from odradek_cli.output import print_json, print_table, remarks
+
+if TYPE_CHECKING:
+    from odradek_operator.api.base import Resource
+    from odradek_operator.apply.local_pipelines import PipelineReport
+    from odradek_operator.cluster.local.pipelines import LocalPipeline
+    from odradek_pipeline.job import Job
+    from odradek_pipeline.spec import SparkPipelineSpec
+    from odradek_pipeline.status import JobStatus
+
+app = typer.Typer(help="Run data pipelines on Spark.", no_args_is_help=True)
+
+LOOK_S = 0.5
+COLUMNS = ["pipeline", "query", "state", ">batch", ">in/s", ">done/s", ">batch ms", ">lag",
+           "last checkpoint", ">restarts"]  # fmt: skip
+
+Name = Annotated[str | None, typer.Option("--name", help="Which one, if there are several.")]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option("--bootstrap", "-b", envvar="ODRADEK_BOOTSTRAP", metavar="HOST:PORT[,…]",
+                 help="Brokers of the pipeline's cluster; default: the local runtime's."),
+]  # fmt: skip
+Clusters = Annotated[
+    list[str] | None,
+    typer.Option("--cluster", metavar="NAME=HOST:PORT",
+                 help="Brokers of another cluster that it names. May be repeated."),
+]  # fmt: skip
+
+
+@app.command()
+def run(
+    files: Manifests,
+    name: Name = None,
+    bootstrap: Bootstrap = None,
+    cluster: Clusters = None,
+    state: State = None,
+) -> None:
+    """Run a pipeline until it ends or Ctrl-C; it goes on from its checkpoint the next time."""
+    from odradek_operator.cluster.local.pipelines import LocalPipeline, spark_missing
+
+    if missing := spark_missing():
+        raise CliError(missing)
+    resource, job = _job(files, name, bootstrap, cluster, state)
+    process = LocalPipeline(_directory(files, state, resource), job.spec.restart_policy)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    remarks().print(f"Starting Spark for {resource.key}; its output is in {process.output}")
+    process.start(job)
+    screen = Screen()
+    try:
+        while process.ended is None and not stop.wait(LOOK_S):
+            screen.show(resource.key, process, process.look(time.monotonic()))
+    finally:
+        screen.show(resource.key, process, process.status())
+        screen.close()
+        if process.pid is not None:
+            remarks().print("Stopping …")
+        process.stop()
+    _conclude(resource.key, process, interrupted=stop.is_set())
+
+
+@app.command()
+def plan(
+    files: Manifests,
+    name: Name = None,
+    bootstrap: Bootstrap = None,
+    cluster: Clusters = None,
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a pipeline reads, does and writes, and what it promises; start nothing."""
+    import msgspec
+
+    resource, job = _job(files, name, bootstrap, cluster, state)
+    if as_json:
+        print_json(msgspec.to_builtins(job))
+        return
+    print(f"SparkPipeline {resource.key}, mode {job.spec.mode}")
+    for line in describe(job, str(_directory(files, state, resource) / "checkpoint")):
+        print(f"  {line}")
+
+
+@app.command()
+def status(
+    files: Manifests, name: Name = None, state: State = None, as_json: AsJson = False
+) -> None:
+    """Show what pipelines that run here say of themselves."""
+    import msgspec
+
+    from odradek_operator.apply.local_pipelines import PipelineReport
+    from odradek_operator.cluster.local.pipelines import LocalPipeline
+
+    found: dict[str, PipelineReport] = {}
+    for resource in _pipelines(files, name):
+        where = _directory(files, state, resource)
+        said = LocalPipeline(where, resource.spec.restart_policy).status()
+        if said is not None:
+            found[resource.key] = PipelineReport(pid=said.pid, status=said)
+    if not found:
+        raise CliError("no pipeline of these manifests has run here")
+    if as_json:
+        print_json({key: msgspec.to_builtins(one.status) for key, one in found.items()})
+        return
+    print_table(COLUMNS, [row for key, one in found.items() for row in pipeline_rows(key, one)])
+    for key, one in found.items():
+        assert one.status is not None
+        if one.status.message:
+            print(f"{key}: {one.status.field or 'failed'}: {one.status.message}")
+
+
+@app.command()
+def demo(
+    bootstrap: Annotated[
+        str, typer.Option("--bootstrap", "-b", envvar="ODRADEK_BOOTSTRAP", metavar="HOST:PORT[,…]")
+    ],
+    seconds: Annotated[float, typer.Option(help="How long visits are produced.")] = 20.0,
+    rate: Annotated[float, typer.Option(help="Visits per second.")] = 200.0,
+) -> None:
+    """Count visits in windows while they are produced, and compare the counts with the visits."""
+    import tempfile
+
+    from odradek_cli.pipeline_demo import WindowedCounts
+
+    with tempfile.TemporaryDirectory(prefix="odradek-pipeline-") as directory:
+        remarks().print("Starting Spark …")
+        with WindowedCounts(bootstrap, Path(directory), rate) as counts:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                counts.look()
+                time.sleep(LOOK_S)
+            verdict = counts.finish()
+    print(verdict)
+    if not verdict.equal:
+        raise typer.Exit(1)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _pipelines(files: list[Path], name: str | None) -> list[Resource[SparkPipelineSpec]]:
+    from odradek_operator.api.base import InvalidManifestError
+    from odradek_operator.api.parse import load
+
+    try:
+        resources = load(files)
+    except InvalidManifestError as refused:
+        raise CliError(str(refused)) from None
+    found = [r for r in resources if r.kind == "SparkPipeline" and name in (None, r.name)]
+    if not found:
+        raise CliError(
+            f"there is no SparkPipeline {name or ''} in the manifests".replace("  ", " ")
+        )
+    return found
+
+
+def _job(
+    files: list[Path],
+    name: str | None,
+    bootstrap: str | None,
+    others: list[str] | None,
+    state: Path | None,
+) -> tuple[Resource[SparkPipelineSpec], Job]:
+    """The one pipeline that is meant, with the addresses of its clusters."""
+    from odradek_operator.apply.local_runtime import read_report
+    from odradek_pipeline.job import Job, cluster_key, clusters_of
+
+    found = _pipelines(files, name)
+    if len(found) > 1:
+        raise CliError(f"which one? --name {' or '.join(r.name for r in found)}")
+    resource = found[0]
+    spec, namespace = resource.spec, resource.namespace
+    report = read_report(state_directory(files, state))
+    addresses = {
+        key: one.status.bootstrap_servers
+        for key, one in (report.clusters if report else {}).items()
+    }
+    for given, where in parse_pairs("--cluster", others or ()).items():
+        addresses[given if "/" in given else f"{namespace}/{given}"] = where
+    if bootstrap is not None and spec.cluster is not None:
+        addresses[cluster_key(spec.cluster, namespace)] = bootstrap
+    missing = sorted(key for key in clusters_of(spec, namespace) if not addresses.get(key))
+    if missing:
+        raise CliError(
+            f"KafkaCluster {missing[0]} does not run here: start it with `odradek local up`, "
+            f"or say where it is with --bootstrap or --cluster {missing[0]}=HOST:PORT"
+        )
+    first = files[0].resolve()
+    directory = first if first.is_dir() else first.parent
+    return resource, Job(name=resource.name, namespace=namespace, spec=spec,
+                         clusters=addresses, directory=str(directory))  # fmt: skip
+
+
+def _directory(
+    files: list[Path], state: Path | None, resource: Resource[SparkPipelineSpec]
+) -> Path:
+    """The same as the local runtime's: both go on from one checkpoint."""
+    base = state_directory(files, state)
+    return base / f"pipeline.{resource.namespace}.{resource.name}"
+
+
+def describe(job: Job, checkpoint: str) -> list[str]:
+    spec = job.spec
+    lines = []
+    for source in spec.sources:
+        if source.files is not None:
+            what = f"files of {job.path(source.files.path)}"
+        elif source.rate is not None:
+            what = f"{source.rate.rows_per_second} rows a second"
+        else:
+            what = f"topics {source.topic_pattern or ', '.join(source.topics)} from {source.from_}"
+        lines.append(f"read {source.name}: {what} as {source.format.type}")
+    for number, step in enumerate(spec.steps):
+        what = step.sql or f"{step.function}() of {step.python or 'code'}"
+        lines.append(f"then {step.name or f'step_{number + 1}'}: {' '.join(what.split())}")
+    bad = f"go to topic {spec.dead_letter.topic}" if spec.dead_letter else "stop the pipeline"
+    if any(source.format.type in ("json", "csv", "avro") for source in spec.sources):
+        lines.append(f"records that do not parse {bad}")
+    lines.append(f"write {_sink(job)}")
+    if spec.mode != "batch":
+        lines.append(f"checkpoint {job.path(spec.checkpoint or checkpoint)}")
+    return lines
+
+
+def _sink(job: Job) -> str:
+    sink = job.spec.sink
+    if sink.topic is not None:
+        return (
+            f"topic {sink.topic.name}: at least once, no gap; a repeated batch may be there twice"
+        )
+    if sink.table is not None:
+        return f"table {job.path(sink.table.path)}: exactly once"
+    if sink.mirror is not None:
+        return f"the same topics, with prefix {sink.mirror.prefix!r}: at least once, in order"
+    return "to the console"
+
+
+def _conclude(key: str, process: LocalPipeline, *, interrupted: bool) -> None:
+    said = process.status()
+    if said is not None and said.state == "Failed":
+        where = f"{said.field}: " if said.field else ""
+        raise CliError(f"SparkPipeline {key}: {where}{said.message}; see {process.output}")
+    if process.ended not in (0, None) and not interrupted:
+        raise CliError(f"SparkPipeline {key} ended with exit code {process.ended}:\n"
+                       f"{process.last_words()}")  # fmt: skip
+    remarks().print(f"{key}: {'stopped' if interrupted else 'done'}.")
+
+
+class Screen:
+    """A live table on a terminal; elsewhere a line whenever a batch is done."""
+
+    def __init__(self) -> None:
+        from rich.live import Live
+
+        self._console = remarks()
+        self._live = Live(console=self._console, refresh_per_second=4)
+        self._said: Any = None
+        if self._console.is_terminal:
+            self._live.start()
+
+    def close(self) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def show(self, key: str, process: LocalPipeline, said: JobStatus | None) -> None:
+        from odradek_operator.apply.local_pipelines import PipelineReport
+
+        report = PipelineReport(pid=process.pid, restarts=process.restarts, status=said)
+        rows = pipeline_rows(key, report)
+        if self._console.is_terminal:
+            self._live.update(_table(rows))
+        elif rows != self._said:
+            self._said = rows
+            for row in rows:
+                self._console.print("  ".join(filter(None, row)), markup=False, soft_wrap=True)
+
+
+def _table(rows: list[list[str]]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in COLUMNS:
+        right = column.startswith(">")
+        table.add_column(column.lstrip(">"), justify="right" if right else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def pipeline_rows(key: str, report: PipelineReport) -> list[list[str]]:
+    """A row per query; one that says why, if there is none yet."""
+    said = report.status
+    if said is None or not said.queries:
+        state = report.waits or (said.state if said else "Starting")
+        return [[key, "", state, *[""] * 6, str(report.restarts)]]
+    return [
+        [
+            key, name, said.state, str(q.batch), f"{q.input_rate:,.0f}", f"{q.process_rate:,.0f}",
+            str(q.batch_ms), f"{sum(q.lag.values()):,}", q.checkpoint, str(report.restarts),
+        ]
+        for name, q in said.queries.items()
+    ]  # fmt: skip

@@ -1,0 +1,127 @@
+"""The SparkPipelines of a local runtime: each starts when its clusters and topics are ready.
+
+One look per pass: what is new is started, what changed is restarted from its checkpoint, what is
+gone is stopped. What a pipeline waits for is said in its report.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from odradek_operator.api.base import Resource
+from odradek_operator.api.kafka_cluster import KafkaClusterStatus
+from odradek_operator.api.topic import TopicStatus
+from odradek_operator.cluster.local.pipelines import LocalPipeline, spark_missing
+from odradek_pipeline.job import Job, cluster_key, clusters_of
+from odradek_pipeline.spec import ClusterRef, SparkPipelineSpec
+from odradek_pipeline.status import JobStatus
+
+Pipeline = Resource[SparkPipelineSpec]
+
+
+class PipelineReport(msgspec.Struct, rename="camel"):
+    waits: str = ""  # for what; empty if it is or was at work
+    pid: int | None = None
+    restarts: int = 0
+    status: JobStatus | None = None
+
+
+class LocalPipelines:
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self._wanted: dict[str, tuple[Pipeline, Path]] = {}
+        self._running: dict[str, tuple[Pipeline, LocalPipeline]] = {}
+
+    def update(self, pipelines: list[Pipeline], directory: Path) -> None:
+        """`directory`: where the manifests are; paths in a spec begin there."""
+        self._wanted = {p.key: (p, directory) for p in pipelines}
+        for key, (before, process) in list(self._running.items()):
+            now = self._wanted.get(key)
+            if now is None or now[0].spec != before.spec or now[0].spec.suspend:
+                process.stop()
+                del self._running[key]
+
+    def one_pass(
+        self,
+        clusters: Mapping[str, KafkaClusterStatus],
+        topics: Mapping[str, Mapping[str, TopicStatus]],
+    ) -> dict[str, PipelineReport]:
+        return {
+            key: self._one(key, pipeline, directory, clusters, topics)
+            for key, (pipeline, directory) in self._wanted.items()
+        }
+
+    def _one(
+        self,
+        key: str,
+        pipeline: Pipeline,
+        directory: Path,
+        clusters: Mapping[str, KafkaClusterStatus],
+        topics: Mapping[str, Mapping[str, TopicStatus]],
+    ) -> PipelineReport:
+        if key not in self._running:
+            if waits := spark_missing() or waits_for(pipeline, clusters, topics):
+                return PipelineReport(waits=waits)
+            addresses = {name: status.bootstrap_servers for name, status in clusters.items()}
+            where = self._state_dir / f"pipeline.{pipeline.namespace}.{pipeline.name}"
+            process = LocalPipeline(where, pipeline.spec.restart_policy)
+            process.start(
+                Job(
+                    name=pipeline.name,
+                    namespace=pipeline.namespace,
+                    spec=pipeline.spec,
+                    clusters=addresses,
+                    directory=str(directory),
+                )
+            )
+            self._running[key] = (pipeline, process)
+        process = self._running[key][1]
+        status = process.look(time.monotonic())
+        return PipelineReport(pid=process.pid, restarts=process.restarts, status=status)
+
+    def stop(self) -> None:
+        for _, process in self._running.values():
+            process.stop()
+        self._running.clear()
+
+
+def waits_for(
+    pipeline: Pipeline,
+    clusters: Mapping[str, KafkaClusterStatus],
+    topics: Mapping[str, Mapping[str, TopicStatus]],
+) -> str:
+    """Why a pipeline does not start yet: a sentence; empty if it may. Pure.
+
+    `topics`: by cluster, the Topics that the manifests declare; the driver looks for others.
+    """
+    spec = pipeline.spec
+    if spec.suspend:
+        return "it is suspended"
+    for key in sorted(clusters_of(spec, pipeline.namespace)):
+        if key not in clusters:
+            return f"there is no KafkaCluster {key}"
+        ready = {c.type: c.status for c in clusters[key].conditions}.get("Ready")
+        if ready != "True" or not clusters[key].bootstrap_servers:
+            return f"KafkaCluster {key} is not ready"
+    for ref, name in _topics(spec):
+        if ref is None:
+            continue
+        declared = topics.get(cluster_key(ref, pipeline.namespace), {})
+        for status in declared.values():
+            ready = {c.type: c.status for c in status.conditions}.get("Ready")
+            if status.topic_name == name and ready != "True":
+                return f"topic {name} is not ready"
+    return ""
+
+
+def _topics(spec: SparkPipelineSpec) -> list[tuple[ClusterRef | None, str]]:
+    found = [(s.cluster or spec.cluster, t) for s in spec.sources for t in s.topics]
+    if spec.sink.topic is not None:
+        found.append((spec.sink.cluster or spec.cluster, spec.sink.topic.name))
+    if spec.dead_letter is not None:
+        found.append((spec.cluster, spec.dead_letter.topic))
+    return found

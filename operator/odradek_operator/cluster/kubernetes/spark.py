@@ -1,0 +1,291 @@
+"""A SparkApplication to the objects that run it, where no other operator does. Pure.
+
+    ServiceAccount, Role, RoleBinding  page-views-driver   the driver makes its executors
+    Pod          page-views-driver     spark-submit in client mode
+    ConfigMap    page-views-executor   the template of executors' pods
+    Service      page-views-driver     headless: where executors find the driver
+    Service      page-views-ui-svc     Spark's own pages, as kubeflow names it
+
+The image has to know the arguments `driver` and `executor`, as Spark's own images do, and ours.
+Plain SparkApplications of users run the same way: type, mainClass, mainApplicationFile, arguments,
+sparkConf, hadoopConf, deps, driver, executor, dynamicAllocation, volumes, imagePullSecrets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+Object = dict[str, Any]
+Application = Mapping[str, Any]
+
+APP_LABEL = "sparkoperator.k8s.io/app-name"
+ROLE_LABEL = "spark-role"
+SUBMISSION = "sparkoperator.k8s.io/submission-id"
+MASTER = "k8s://https://kubernetes.default.svc"
+DRIVER_PORT, BLOCKS_PORT, UI_PORT = 7078, 7079, 4040
+TEMPLATE_DIR, TEMPLATE_FILE = "/etc/odradek/executor", "pod.json"
+USER_ID = 10001
+POD_SECURITY = {"runAsNonRoot": True, "runAsUser": USER_ID, "fsGroup": USER_ID,
+                "seccompProfile": {"type": "RuntimeDefault"}}  # fmt: skip
+CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+OVERHEAD = {"Python": 0.4, "R": 0.4}  # of the JVM's memory, as Spark reckons; others 0.1
+OVERHEAD_MIN_MB = 384
+_MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
+
+
+def driver_name(name: str) -> str:
+    return f"{name}-driver"
+
+
+def ui_service_name(name: str) -> str:
+    return f"{name}-ui-svc"
+
+
+def objects(application: Application, submission: str) -> list[Object]:
+    """Everything but the pod, in the order in which it is made; the pod is the last."""
+    name, spec = application["metadata"]["name"], application["spec"]
+    made = []
+    if (spec.get("driver") or {}).get("serviceAccount", driver_name(name)) == driver_name(name):
+        made += _account(application)
+    return [*made, _template_config(application), _driver_service(application),
+            _ui_service(application),
+            driver_pod(application, submission)]  # fmt: skip
+
+
+def driver_pod(application: Application, submission: str) -> Object:
+    name, spec = application["metadata"]["name"], application["spec"]
+    driver = spec.get("driver") or {}
+    pod: Object = {
+        "restartPolicy": "Never",
+        "serviceAccountName": driver.get("serviceAccount") or driver_name(name),
+        "containers": [_container(application)],
+        "volumes": [
+            *spec.get("volumes", ()),
+            {"name": "spark-local", "emptyDir": {}},
+            {"name": "spark-executor", "configMap": {"name": f"{name}-executor"}},
+        ],
+        "securityContext": POD_SECURITY,
+    }
+    for field in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "hostAliases",
+                  "terminationGracePeriodSeconds"):  # fmt: skip
+        if driver.get(field):
+            pod[field] = driver[field]
+    if spec.get("imagePullSecrets"):
+        pod["imagePullSecrets"] = [{"name": one} for one in spec["imagePullSecrets"]]
+    made = _object(application, "v1", "Pod", driver_name(name), "driver")
+    made["metadata"]["labels"] |= driver.get("labels") or {}
+    annotations = {**(driver.get("annotations") or {}), SUBMISSION: submission}
+    made["metadata"]["annotations"] = annotations
+    return {**made, "spec": pod}
+
+
+def _container(application: Application) -> Object:
+    spec = application["spec"]
+    driver = spec.get("driver") or {}
+    memory = f"{memory_mb(driver, spec.get('type', ''))}Mi"
+    requests: Object = {"cpu": str(driver.get("coreRequest") or driver.get("cores") or 1),
+                        "memory": memory}  # fmt: skip
+    limits: Object = {"memory": memory}
+    if driver.get("coreLimit"):
+        limits["cpu"] = str(driver["coreLimit"])
+    mounts = [
+        *driver.get("volumeMounts", ()),
+        {"name": "spark-local", "mountPath": "/tmp/spark"},
+        {"name": "spark-executor", "mountPath": TEMPLATE_DIR, "readOnly": True},
+    ]
+    made = {
+        "name": "spark-kubernetes-driver",
+        "image": driver.get("image") or spec.get("image"),
+        "imagePullPolicy": spec.get("imagePullPolicy", "IfNotPresent"),
+        "args": ["driver", *submit_arguments(application)],
+        "env": [
+            _field("SPARK_DRIVER_BIND_ADDRESS", "status.podIP"),
+            _field("ODRADEK_POD_NAME", "metadata.name"),
+            _field("ODRADEK_POD_NAMESPACE", "metadata.namespace"),
+            {"name": "SPARK_LOCAL_DIRS", "value": "/tmp/spark"},
+            *driver.get("env", ()),
+        ],
+        "ports": [
+            {"name": "driver", "containerPort": DRIVER_PORT},
+            {"name": "blocks", "containerPort": BLOCKS_PORT},
+            {"name": "ui", "containerPort": UI_PORT},
+        ],
+        "resources": {"requests": requests, "limits": limits},
+        "volumeMounts": mounts,
+    }
+    if driver.get("envFrom"):
+        made["envFrom"] = driver["envFrom"]
+    made["securityContext"] = driver.get("securityContext") or CONTAINER_SECURITY
+    return made
+
+
+def memory_mb(pod: Mapping[str, Any], kind: str) -> int:
+    """What the container gets: the JVM's memory and, beside it, Python and all the rest."""
+    heap = _megabytes(str(pod.get("memory") or "1g"))
+    if pod.get("memoryOverhead"):
+        return heap + _megabytes(str(pod["memoryOverhead"]))
+    return heap + max(OVERHEAD_MIN_MB, round(heap * OVERHEAD.get(kind, 0.1)))
+
+
+def _megabytes(text: str) -> int:
+    text = text.lower().removesuffix("b").removesuffix("i")
+    return round(float(text[:-1]) * _MB[text[-1]]) if text[-1] in _MB else round(int(text) / 2**20)
+
+
+def submit_arguments(application: Application) -> list[str]:
+    """What follows `spark-submit --deploy-mode client`."""
+    spec = application["spec"]
+    arguments = ["--master", MASTER, "--name", application["metadata"]["name"]]
+    if spec.get("mainClass"):
+        arguments += ["--class", spec["mainClass"]]
+    for key, value in sorted(configuration(application).items()):
+        arguments += ["--conf", f"{key}={value}"]
+    return [*arguments, spec["mainApplicationFile"], *map(str, spec.get("arguments", ()))]
+
+
+def configuration(application: Application) -> dict[str, str]:
+    metadata, spec = application["metadata"], application["spec"]
+    name, namespace = metadata["name"], metadata["namespace"]
+    driver, executor = spec.get("driver") or {}, spec.get("executor") or {}
+    made: dict[str, Any] = {
+        "spark.kubernetes.namespace": namespace,
+        "spark.kubernetes.container.image": executor.get("image") or spec.get("image"),
+        "spark.kubernetes.container.image.pullPolicy": spec.get("imagePullPolicy", "IfNotPresent"),
+        "spark.kubernetes.driver.pod.name": driver_name(name),
+        "spark.kubernetes.executor.podNamePrefix": name,
+        "spark.driver.host": f"{driver_name(name)}.{namespace}.svc",
+        "spark.driver.port": DRIVER_PORT,
+        "spark.driver.blockManager.port": BLOCKS_PORT,
+        "spark.ui.port": UI_PORT,
+        "spark.driver.memory": driver.get("memory") or "1g",
+        "spark.executor.memory": executor.get("memory") or "1g",
+        "spark.executor.cores": executor.get("cores") or 1,
+        "spark.executor.instances": executor.get("instances") or 1,
+    }
+    if executor.get("memoryOverhead"):
+        made["spark.executor.memoryOverhead"] = executor["memoryOverhead"]
+    if executor.get("coreLimit"):
+        made["spark.kubernetes.executor.limit.cores"] = executor["coreLimit"]
+    if spec.get("imagePullSecrets"):
+        secrets = ",".join(spec["imagePullSecrets"])
+        made["spark.kubernetes.container.image.pullSecrets"] = secrets
+    made["spark.kubernetes.executor.podTemplateFile"] = f"{TEMPLATE_DIR}/{TEMPLATE_FILE}"
+    made |= _dependencies(spec.get("deps") or {})
+    if (allocation := spec.get("dynamicAllocation") or {}).get("enabled"):
+        made |= _allocation(allocation)
+    made |= {f"spark.hadoop.{key}": value for key, value in (spec.get("hadoopConf") or {}).items()}
+    made |= spec.get("sparkConf") or {}
+    return {key: str(value) for key, value in made.items()}
+
+
+def executor_template(application: Application) -> Object:
+    """What Spark lays its executors' pods over: all that its settings cannot say.
+
+    With Kubernetes' restricted Pod Security, Spark's own pods would be refused.
+    """
+    spec = application["spec"]
+    executor = spec.get("executor") or {}
+    mounts = executor.get("volumeMounts") or []
+    mounted = {mount["name"] for mount in mounts}
+    container: Object = {
+        "name": "spark-kubernetes-executor",
+        "securityContext": executor.get("securityContext") or CONTAINER_SECURITY,
+    }
+    for field in ("env", "envFrom", "volumeMounts"):
+        if executor.get(field):
+            container[field] = executor[field]
+    pod: Object = {"securityContext": POD_SECURITY, "containers": [container]}
+    if volumes := [one for one in spec.get("volumes", ()) if one["name"] in mounted]:
+        pod["volumes"] = volumes
+    for field in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        if executor.get(field):
+            pod[field] = executor[field]
+    labels = {**(executor.get("labels") or {}), APP_LABEL: application["metadata"]["name"]}
+    metadata: Object = {"labels": labels}
+    if executor.get("annotations"):
+        metadata["annotations"] = executor["annotations"]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
+
+
+def _template_config(application: Application) -> Object:
+    text = json.dumps(executor_template(application), indent=1, sort_keys=True)
+    name = f"{application['metadata']['name']}-executor"
+    made = _object(application, "v1", "ConfigMap", name, "executor")
+    return {**made, "data": {TEMPLATE_FILE: text}}
+
+
+def _dependencies(deps: Mapping[str, Any]) -> dict[str, str]:
+    keys = {"jars": "spark.jars", "files": "spark.files", "pyFiles": "spark.submit.pyFiles",
+            "packages": "spark.jars.packages", "repositories": "spark.jars.repositories",
+            "excludePackages": "spark.jars.excludes"}  # fmt: skip
+    return {key: ",".join(deps[field]) for field, key in keys.items() if deps.get(field)}
+
+
+def _allocation(allocation: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {"spark.dynamicAllocation.enabled": "true",
+                            "spark.dynamicAllocation.shuffleTracking.enabled": "true"}  # fmt: skip
+    for name in ("initialExecutors", "minExecutors", "maxExecutors"):
+        if allocation.get(name) is not None:
+            made[f"spark.dynamicAllocation.{name}"] = allocation[name]
+    return made
+
+
+# -- what is around the pod ------------------------------------------------------------------------
+
+
+def _object(application: Application, version: str, kind: str, name: str, role: str) -> Object:
+    metadata = application["metadata"]
+    labels = {APP_LABEL: metadata["name"], ROLE_LABEL: role,
+              "app.kubernetes.io/managed-by": "odradek-operator"}  # fmt: skip
+    owner = {"apiVersion": application["apiVersion"], "kind": application["kind"],
+             "name": metadata["name"], "uid": metadata.get("uid", ""), "controller": True,
+             "blockOwnerDeletion": True}  # fmt: skip
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": metadata["namespace"], "labels": labels,
+                     "ownerReferences": [owner]},
+    }  # fmt: skip
+
+
+def _account(application: Application) -> list[Object]:
+    """A driver may make, see and delete pods and what belongs to them, in its own namespace."""
+    name = driver_name(application["metadata"]["name"])
+    verbs = ["get", "list", "watch", "create", "patch", "delete", "deletecollection"]
+    resources = ["pods", "configmaps", "services", "persistentvolumeclaims"]
+    role = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": name,
+               "namespace": application["metadata"]["namespace"]}  # fmt: skip
+    return [
+        _object(application, "v1", "ServiceAccount", name, "driver"),
+        {**_object(application, f"{role}/v1", "Role", name, "driver"),
+         "rules": [{"apiGroups": [""], "resources": resources, "verbs": verbs}]},
+        {**_object(application, f"{role}/v1", "RoleBinding", name, "driver"),
+         "roleRef": {"apiGroup": role, "kind": "Role", "name": name}, "subjects": [subject]},
+    ]  # fmt: skip
+
+
+def _driver_service(application: Application) -> Object:
+    """Executors connect before the driver is ready in anybody's eyes."""
+    name = application["metadata"]["name"]
+    ports = [{"name": "driver", "port": DRIVER_PORT}, {"name": "blocks", "port": BLOCKS_PORT}]
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": _selector(name),
+            "ports": ports}  # fmt: skip
+    return {**_object(application, "v1", "Service", driver_name(name), "driver"), "spec": spec}
+
+
+def _ui_service(application: Application) -> Object:
+    name = application["metadata"]["name"]
+    ports = [{"name": "ui", "port": UI_PORT, "targetPort": "ui"}]
+    made = _object(application, "v1", "Service", ui_service_name(name), "driver")
+    return {**made, "spec": {"selector": _selector(name), "ports": ports}}
+
+
+def _selector(name: str) -> dict[str, str]:
+    return {APP_LABEL: name, ROLE_LABEL: "driver"}
+
+
+def _field(name: str, path: str) -> Object:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -1,0 +1,1 @@
+"""Jobs: the parts put together, started, followed and ended."""

@@ -1,0 +1,35 @@
+"""A job to DataFrames: sources, what of them parses, steps. The heart of it, on one screen."""
+
+from __future__ import annotations
+
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from odradek_pipeline.job import Job
+from odradek_spark.sources.look import sink_topics, source_partitions
+from odradek_spark.sources.read import read
+from odradek_spark.transforms.parse import REASON, bad, good, good_or_fail
+from odradek_spark.transforms.records import dead_letters
+from odradek_spark.transforms.steps import run_steps, watermark_and_dedup
+
+
+def build(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame | None]:
+    """What goes to the sink, and what goes to the dead letters, if the job has any."""
+    partitions = [source_partitions(job, n) for n in range(len(job.spec.sources))]
+    sink_topics(job, {name: n for found in partitions for name, n in found.items()})
+    views: dict[str, DataFrame] = {}
+    letters: list[DataFrame] = []
+    for number, source in enumerate(job.spec.sources):
+        frame = read(spark, job, number, partitions[number])
+        if REASON in frame.columns:
+            if job.spec.dead_letter is not None:
+                letters.append(dead_letters(bad(frame), job.key))
+                frame = good(frame)
+            else:
+                frame = good_or_fail(frame)
+        at = f"spec.sources[{number}]"
+        views[source.name] = watermark_and_dedup(at, frame, source.watermark, source.dedup)
+    result = run_steps(spark, job.spec.steps, views, Path(job.directory))
+    return result, reduce(DataFrame.unionByName, letters) if letters else None

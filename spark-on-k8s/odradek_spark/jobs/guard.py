@@ -1,0 +1,91 @@
+"""A checkpoint and a table belong to one pipeline: a mark in each says to which.
+
+Why: Spark takes any checkpoint for its own. That of another pipeline makes it skip records or fail
+with a stack trace; a new checkpoint over an old table makes it drop batches in silence, because
+the table's log already has batches of those numbers.
+
+    <checkpoint>/odradek.json    {"pipeline": "default/page-views", "id": "8f…", "sources": […]}
+    <table>/_odradek.json        {"pipeline": "default/page-views", "checkpoint": "8f…"}
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any, Protocol
+
+from odradek_pipeline.job import Job, SpecError
+
+CHECKPOINT_MARK, TABLE_MARK = "odradek.json", "_odradek.json"
+
+
+class Files(Protocol):
+    def read(self, path: str) -> str | None: ...
+    def write(self, path: str, text: str) -> None: ...
+    def names(self, path: str) -> list[str]: ...
+
+
+def guard(files: Files, job: Job, new_id: str | None = None) -> None:
+    """Marks what is new, refuses what is another's; `new_id` is for tests."""
+    checkpoint = job.checkpoint_location
+    mark = files.read(f"{checkpoint}/{CHECKPOINT_MARK}")
+    if mark is None:
+        if names := files.names(checkpoint):
+            said = f"{checkpoint} holds {names[0]}, which is not ours: take an empty directory"
+            raise SpecError("spec.checkpoint", said)
+        identity = new_id or uuid.uuid4().hex
+    else:
+        identity = _check(checkpoint, json.loads(mark), job)
+    if job.spec.sink.table is not None:
+        _guard_table(files, job, identity)
+    if mark is None:
+        known = {"pipeline": job.key, "id": identity, "sources": sources(job)}
+        files.write(f"{checkpoint}/{CHECKPOINT_MARK}", json.dumps(known))
+
+
+def sources(job: Job) -> list[str]:
+    """What Spark's checkpoint counts by: the sources, in their order."""
+    found = []
+    for source in job.spec.sources:
+        if source.files is not None:
+            found.append(f"files {job.path(source.files.path)}")
+        elif source.rate is not None:
+            found.append("rate")
+        else:
+            found.append(f"topics {source.topic_pattern or ','.join(sorted(source.topics))}")
+    return found
+
+
+def _check(checkpoint: str, mark: dict[str, Any], job: Job) -> str:
+    if mark["pipeline"] != job.key:
+        said = f"{checkpoint} is the checkpoint of {mark['pipeline']}, this is {job.key}"
+        raise SpecError("spec.checkpoint", said)
+    before, now = mark["sources"], sources(job)
+    if before != now:
+        said = (f"the checkpoint at {checkpoint} was made for {'; '.join(before)}, "
+                f"not for {'; '.join(now)}: a new spec.checkpoint begins anew")  # fmt: skip
+        raise SpecError("spec.sources", said)
+    return str(mark["id"])
+
+
+def _guard_table(files: Files, job: Job, identity: str) -> None:
+    assert job.spec.sink.table is not None
+    path = job.path(job.spec.sink.table.path)
+    text = files.read(f"{path}/{TABLE_MARK}")
+    if text is None:
+        if names := files.names(path):
+            said = f"{path} holds {names[0]}, which is not this pipeline's: take an empty directory"
+            raise SpecError("spec.sink.table.path", said)
+        known = {"pipeline": job.key, "checkpoint": identity}
+        files.write(f"{path}/{TABLE_MARK}", json.dumps(known))
+        return
+    mark = json.loads(text)
+    if mark["pipeline"] != job.key:
+        said = f"{path} is the table of {mark['pipeline']}"
+        raise SpecError("spec.sink.table.path", said)
+    if mark["checkpoint"] != identity:
+        said = (
+            f"{path} was written with another checkpoint; with this one Spark would leave out "
+            "batches whose numbers it has already: take a new path too, or the old checkpoint"
+        )
+        raise SpecError("spec.sink.table.path", said)

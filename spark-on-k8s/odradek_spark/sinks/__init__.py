@@ -1,0 +1,1 @@
+"""Where results go. Each sink's docstring names its guarantee."""

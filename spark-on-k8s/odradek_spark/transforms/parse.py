@@ -1,0 +1,115 @@
+"""Values to columns; what does not parse keeps its bytes and gets a reason.
+
+In: `value` (binary or text) beside anything else. Out: the schema's columns, what was beside the
+value under names with an underscore, and two columns for `good` and `bad` to tell them apart:
+
+    __reason   null, or why the record did not parse: "page is missing"
+    __value    the value as it came
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import StructType
+
+from odradek_pipeline.job import SpecError
+from odradek_pipeline.spec import Format
+from odradek_spark.schemas import CORRUPT, columns, first_line, required, with_corrupt
+
+REASON, VALUE = "__reason", "__value"
+HIDDEN = "__"  # columns that begin so are ours and never leave
+PARSED = ("json", "csv", "avro")
+
+
+def parse(at: str, records: DataFrame, form: Format) -> DataFrame:
+    """Values by their format; `at` is the field of the spec that holds the format."""
+    beside = [f.col(name).alias(f"_{name}") for name in records.columns if name != "value"]
+    if form.type == "text":
+        return records.select(f.col("value").cast("string").alias("value"), *beside)
+    assert form.type in PARSED, form.type
+    assert form.schema is not None
+    options = {name: str(value) for name, value in form.options.items()}
+    text = f.col("value").cast("string")
+    if form.type == "avro":
+        parsed, schema = _avro(at, records, form.schema, options)
+    else:
+        schema = columns(f"{at}.schema", form.schema)
+        options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        header = options.pop("header", "false").lower() == "true"
+        if form.type == "json":
+            parsed = f.from_json(text, with_corrupt(schema), options)
+        else:
+            if header:  # files: their first line says nothing that the schema does not say
+                named = options.get("sep", ",").join(schema.names)
+                records = records.where(f.trim(text) != named)
+            parsed = f.from_csv(text, _ddl(with_corrupt(schema)), options)
+    made = records.select(parsed.alias("__parsed"), f.col("value").alias(VALUE), *beside)
+    reason = _reason(form.type, schema)
+    fields = [f.col(f"__parsed.`{name}`").alias(name) for name in schema.names]
+    kept = [f.col(f"_{name}") for name in records.columns if name != "value"]
+    return made.select(*fields, *kept, f.col(VALUE), reason.alias(REASON))
+
+
+def bad(parsed: DataFrame) -> DataFrame:
+    return parsed.where(f.col(REASON).isNotNull())
+
+
+def good(parsed: DataFrame) -> DataFrame:
+    return _public(parsed.where(f.col(REASON).isNull()))
+
+
+def good_or_fail(parsed: DataFrame) -> DataFrame:
+    """The first record that does not parse ends the query, and is named."""
+    where = [f.lit("a record does not parse: "), f.col(REASON)]
+    if "_offset" in parsed.columns:
+        where = [f.col("_topic"), f.lit("-"), f.col("_partition").cast("string"),
+                 f.lit(" offset "), f.col("_offset").cast("string"),
+                 f.lit(" does not parse: "), f.col(REASON)]  # fmt: skip
+    elif "_file" in parsed.columns:
+        where = [f.lit("a line of "), f.col("_file"), f.lit(" does not parse: "), f.col(REASON)]
+    fail = f.raise_error(f.concat(f.lit("ODRADEK "), *where)).cast("boolean")
+    passes = f.when(f.col(REASON).isNull(), f.lit(True)).otherwise(fail)
+    return _public(parsed.where(passes))
+
+
+def _public(parsed: DataFrame) -> DataFrame:
+    return parsed.select(*(name for name in parsed.columns if not name.startswith(HIDDEN)))
+
+
+def _reason(kind: str, schema: StructType) -> Column:
+    """The first thing that is wrong; null if nothing is."""
+    reason = f.when(f.col(VALUE).isNull(), f.lit("the value is null"))
+    if kind == "avro":
+        # Spark makes a row of nulls of what is not Avro; a record of nulls says as much.
+        empty = f.col("__parsed").isNull()
+        nulls = [f.col(f"__parsed.`{name}`").isNull() for name in schema.names]
+        broken = empty | reduce(and_, nulls)
+        reason = reason.when(broken, f.lit("it is not Avro of the schema"))
+    else:
+        broken = f.col("__parsed").isNull() | f.col(f"__parsed.{CORRUPT}").isNotNull()
+        reason = reason.when(broken, f.lit(f"it is not {kind.upper()} of the schema"))
+    for name in required(schema):
+        reason = reason.when(f.col(f"__parsed.`{name}`").isNull(), f.lit(f"{name} is missing"))
+    return reason
+
+
+def _avro(
+    at: str, records: DataFrame, schema: str, options: dict[str, str]
+) -> tuple[Column, StructType]:
+    parsed = from_avro(f.col("value"), schema, {**options, "mode": "PERMISSIVE"})
+    try:
+        found = records.select(parsed.alias("parsed")).schema["parsed"].dataType
+    except Exception as error:
+        raise SpecError(f"{at}.schema", first_line(error)) from None
+    if not isinstance(found, StructType):
+        raise SpecError(f"{at}.schema", "the Avro schema has to be a record")
+    return parsed, found
+
+
+def _ddl(schema: StructType) -> str:
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)

@@ -1,0 +1,170 @@
+"""Jobs against a real broker, in one Spark session: guarantees, dead letters, replay, refusals."""
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek_pipeline.job import SpecError
+from odradek_pipeline.status import JobStatus
+from spark_tests.pipelines import Pipelines, headers
+
+pytestmark = pytest.mark.spark
+
+JSON = {"type": "json", "schema": "id INT NOT NULL, at TIMESTAMP"}
+AT = "2026-11-16T12:00:00Z"
+
+
+def run(spark: Any, pipelines: Pipelines, name: str = "test", **spec: Any) -> JobStatus:
+    from odradek_spark.jobs.run import JobRun
+
+    job = JobRun(pipelines.job(name, **spec))
+    code = job.run_in(spark)
+    assert (code == 0) == (job.status.state == "Completed"), job.status
+    return job.status
+
+
+def rows(numbers: Any) -> list[dict[str, Any]]:
+    return [{"id": n, "at": AT} for n in numbers]
+
+
+def table(spark: Any, path: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.parquet(str(path)).collect())
+
+
+def test_a_topic_becomes_a_table_and_bad_records_become_dead_letters(
+    spark: Any, pipelines: Pipelines
+) -> None:
+    """The table goes on from its checkpoint, and belongs to it."""
+    topic, dead = pipelines.topic(), pipelines.topic(1)
+    pipelines.produce(topic, rows(range(50)))
+    pipelines.produce(topic, [b"{", {"id": None}], key=b"k", headers=[("own", b"1")])
+    spec: Any = {
+        "sources": [{"topics": [topic], "format": JSON, "maxOffsetsPerTrigger": 20}],
+        "deadLetter": {"topic": dead},
+        "sink": {"table": {"path": "table"}},
+    }
+    said = run(spark, pipelines, **spec)
+    assert said.queries["main"].batch >= 2, "batches were not limited"
+    assert said.queries["main"].lag == {topic: 0}
+    assert said.queries["main"].rows == 52
+    written = json.loads((pipelines.directory / "status.json").read_text())
+    assert written["state"] == "Completed"
+    letters = {bytes(m.value()): headers(m) for m in pipelines.records(dead)}
+    assert letters.keys() == {b"{", b'{"id": null}'}
+    assert letters[b"{"]["odradek.error"] == b"it is not JSON of the schema"
+    assert letters[b'{"id": null}']["odradek.error"] == b"id is missing"
+    assert letters[b"{"]["odradek.topic"] == topic.encode()
+    assert letters[b"{"]["own"] == b"1"
+
+    pipelines.produce(topic, rows(range(50, 60)))
+    run(spark, pipelines, **spec)
+    assert table(spark, pipelines.directory / "table") == list(range(60))
+    assert len(pipelines.records(dead)) == 2
+
+    with pytest.raises(SpecError, match=r"spec\.sink\.table\.path: .* another checkpoint"):
+        run(spark, pipelines, **spec, checkpoint="new")
+    with pytest.raises(SpecError, match=r"spec\.checkpoint: .* of default/test"):
+        run(spark, pipelines, "another", **spec)
+
+
+def test_without_dead_letters_a_bad_record_stops_the_pipeline(
+    spark: Any, pipelines: Pipelines
+) -> None:
+    topic = pipelines.topic(1)
+    pipelines.produce(topic, [*rows([1]), b"{"])
+    said = run(
+        spark, pipelines,
+        sources=[{"topics": [topic], "format": JSON}], sink={"table": {"path": "table"}},
+    )  # fmt: skip
+    assert said.state == "Failed"
+    assert said.field == "spec.sources.format"
+    assert f"{topic}-0 offset 1 does not parse: it is not JSON" in said.message
+
+
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [
+        ({"from": "offsets", "offsets": {"TOPIC": {"0": 7}}}, [7, 8, 9]),
+        ({"from": "timestamp", "timestamp": "FIFTH"}, [5, 6, 7, 8, 9]),
+        ({"from": "offsets", "offsets": {"TOPIC": {"0": 2}}, "until": {"TOPIC": {"0": 4}}}, [2, 3]),
+    ],
+    ids=["offsets", "timestamp", "batch"],
+)
+def test_replay(spark: Any, pipelines: Pipelines, begin: Any, expected: list[int]) -> None:
+    topic = pipelines.topic(1)
+    first_s = int(time.time()) - 100
+    for n in range(10):
+        pipelines.produce(topic, rows([n]), timestamp=1000 * (first_s + n))
+    fifth = datetime.fromtimestamp(first_s + 5, UTC).isoformat()
+    begin = json.loads(json.dumps(begin).replace("TOPIC", topic).replace("FIFTH", fifth))
+    mode = "batch" if "until" in begin else "availableNow"
+    run(
+        spark, pipelines, mode=mode,
+        sources=[{"topics": [topic], "format": JSON, **begin}], sink={"table": {"path": "table"}},
+    )  # fmt: skip
+    assert table(spark, pipelines.directory / "table") == expected
+
+
+def test_duplicates_are_dropped_by_the_id_in_the_header(spark: Any, pipelines: Pipelines) -> None:
+    """A topic sink may write a batch twice; a reader that drops by odradek.id sees each once."""
+    first, second = pipelines.topic(1), pipelines.topic(1)
+    pipelines.produce(first, rows(range(20)))
+    spec: Any = {
+        "sources": [{"topics": [first], "format": JSON}],
+        "sink": {"topic": {"name": second, "key": "id", "id": "id"}},
+    }
+    run(spark, pipelines, **spec, checkpoint="one")
+    run(spark, pipelines, **spec, checkpoint="two")  # as if the batch were done again
+    assert len(pipelines.records(second)) == 40
+    assert headers(pipelines.records(second)[0])["odradek.id"] == b"0"
+    run(
+        spark, pipelines, checkpoint="three",
+        sources=[{"topics": [second]}],
+        steps=[
+            {"sql": "SELECT timestamp, CAST(filter(headers, h -> h.key = 'odradek.id')[0].value "
+                    "AS STRING) AS key, CAST(CAST(key AS STRING) AS INT) AS id FROM source",
+             "watermark": {"column": "timestamp", "delay": "1 hour"}, "dedup": {"by": ["key"]}},
+        ],
+        sink={"table": {"path": "table"}},
+    )  # fmt: skip
+    assert table(spark, pipelines.directory / "table") == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sources": [{"topics": ["nobody"]}]}, r"spec\.sources\[0\]\.topics\[0\]: there is no to"),
+        ({"sink": {"topic": {"name": "nobody"}}}, r"spec\.sink\.topic\.name: there is no topic"),
+        ({"sink": {"topic": {"name": "TOPIX"}}}, r"did you mean TOPIC\?"),
+        ({"kafka": {"bootstrapServers": "127.0.0.1:1"}}, r"spec\.kafka\.bootstrapServers: no brok"),
+        ({"sources": [{"topics": ["TOPIC"], "from": "offsets", "offsets": {"TOPIC": {"9": 0}}}]},
+         r"spec\.sources\[0\]\.offsets\.TOPIC\.9: TOPIC has 2 partitions"),
+        ({"sources": [{"topics": ["TOPIC"], "format": JSON,
+                       "watermark": {"column": "when", "delay": "1 hour"}}]},
+         r"spec\.sources\[0\]\.watermark\.column: there is no column when"),
+        ({"steps": [{"sql": "SELECT count(*) AS n FROM source"}]},
+         r"spec\.steps: .*not supported.*watermark"),
+        ({"sources": [{"files": {"path": "nowhere"}, "format": {"type": "text"}}]},
+         r"spec\.sources\[0\]\.files\.path: there is no directory"),
+        ({"sink": {"table": {"path": "t", "partitionBy": ["day"]}}},
+         r"spec\.sink\.table\.partitionBy: there is no column day"),
+        ({"sink": {"topic": {"name": "TOPIC"}}, "kafka": {"bootstrapServers": "BOOTSTRAP",
+          "config": {"sasl.password": "${env:ODRADEK_NO_SUCH}"}}},
+         r"kafka\.config\[sasl\.password\]: there is no environment variable ODRADEK_NO_SUCH"),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_field(
+    spark: Any, pipelines: Pipelines, change: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("odradek_spark.sources.look.LOOK_S", 2.0)
+    topic = pipelines.topic()
+    spec: Any = {"sources": [{"topics": ["TOPIC"], "format": JSON}],
+                 "sink": {"topic": {"name": "TOPIC"}}, **change}  # fmt: skip
+    text = json.dumps(spec).replace("TOPIC", topic).replace("TOPIX", f"{topic}x")
+    text = text.replace("BOOTSTRAP", pipelines.bootstrap)
+    with pytest.raises(SpecError, match=words.replace("TOPIC", topic)):
+        run(spark, pipelines, **json.loads(text))

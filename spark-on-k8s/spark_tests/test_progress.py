@@ -1,0 +1,41 @@
+"""Spark's reports to the few numbers that are shown."""
+
+from odradek_pipeline.status import QueryProgress
+from odradek_spark.jobs.progress import explain_failure, lag, progress
+
+REPORT = {
+    "batchId": 3,
+    "timestamp": "2026-11-16T12:00:00.000Z",
+    "numInputRows": 10,
+    "inputRowsPerSecond": 5.04,
+    "processedRowsPerSecond": "NaN",
+    "durationMs": {"triggerExecution": 250},
+    "stateOperators": [{"numRowsTotal": 7, "numRowsDroppedByWatermark": 2}],
+    "sources": [{"endOffset": {"a": {"0": 5}}, "latestOffset": {"a": {"0": 9, "1": 1}}}],
+}
+
+
+def test_a_report() -> None:
+    first = progress(REPORT, None)
+    assert first == QueryProgress(
+        batch=3, input_rate=5.0, process_rate=0.0, batch_ms=250, rows=10, lag={"a": 5},
+        checkpoint="2026-11-16T12:00:00.000Z", state_rows=7, late_rows=2,
+    )  # fmt: skip
+    assert progress(REPORT, first).rows == 10
+    again = progress({**REPORT, "batchId": 4, "timestamp": "2026-11-16T12:00:01.000Z"}, first)
+    assert (again.rows, again.late_rows) == (20, 4)
+
+
+def test_lag_of_sources_that_are_no_topics() -> None:
+    assert lag([{"endOffset": {"logOffset": 3}, "latestOffset": None}, {"endOffset": 5}]) == {}
+    assert lag([{"endOffset": '{"a": {"0": 1}}', "latestOffset": '{"a": {"0": 3}}'}]) == {"a": 2}
+
+
+def test_failures_name_a_field() -> None:
+    ours = "Job aborted\nCaused by: [USER_RAISED_EXCEPTION] ODRADEK t-0 offset 7 does not parse: no"
+    assert explain_failure(ours) == (
+        "spec.sources.format",
+        "t-0 offset 7 does not parse: no; spec.deadLetter would keep such records apart",
+    )
+    field, said = explain_failure("x\nCaused by: org.a.B: UnknownTopicOrPartition\n\tat c")
+    assert (field, said) == ("spec.sources.topics", "org.a.B: UnknownTopicOrPartition")

@@ -1,0 +1,119 @@
+"""Specs that are refused: by the field's name, before Spark is even there."""
+
+import json
+from typing import Any
+
+import pytest
+
+from odradek_pipeline.job import Job, SpecError, read_job
+from odradek_pipeline.rules import timestamp_ms
+
+GOOD: dict[str, Any] = {
+    "kafka": {"bootstrapServers": "localhost:9092"},
+    "sources": [{"topics": ["visits"]}],
+    "sink": {"topic": {"name": "out", "value": "raw"}},
+}
+JSON = {"type": "json", "schema": "a INT"}
+
+
+def read(**changes: Any) -> Job:
+    return read_job(json.dumps({"name": "x", "spec": {**GOOD, **changes}}).encode())
+
+
+def source(**fields: Any) -> dict[str, Any]:
+    return {"sources": [{"topics": ["visits"], **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"sources": []}, "spec.sources", "length >= 1"),
+        ({"sink": {}}, "spec.sink", "exactly one of"),
+        ({"sink": {"console": {}, "table": {"path": "x"}}}, "spec.sink", "exactly one of"),
+        ({"sources": [{"topics": ["a"], "rate": {}}]}, "spec.sources", "exactly one of"),
+        ({"sorces": []}, "spec", "sorces"),
+        (source(format={"type": "json"}), "spec.sources[0].format.schema", "needs one"),
+        (source(format={"type": "parquet"}), "spec.sources[0].format.type", "not parquet"),
+        (source(format={"type": "avro", "schema": "a INT"}), "spec.sources[0].format.schema",
+         "JSON"),
+        (source(format={"type": "raw", "schema": "a INT"}), "spec.sources[0].format.schema",
+         "already"),
+        (source(**{"from": "offsets"}), "spec.sources[0].offsets", "needs them"),
+        (source(offsets={"visits": {"0": 1}}), "spec.sources[0].offsets", "from is earliest"),
+        (source(**{"from": "offsets"}, offsets={"visits": {"0": "x"}}),
+         "spec.sources[0].offsets.visits.0", "not an offset"),
+        (source(**{"from": "timestamp"}), "spec.sources[0].timestamp", "needs one"),
+        (source(**{"from": "timestamp"}, timestamp="noon"), "spec.sources[0].timestamp",
+         "is not a time"),
+        (source(until={"visits": {"0": 5}}), "spec.sources[0].until", "mode: batch"),
+        (source(dedup={"by": ["a"]}), "spec.sources[0].dedup", "watermark"),
+        (source(watermark={"column": "at", "delay": "soon"}),
+         "spec.sources[0].watermark.delay", "matching regex"),
+        ({"sources": [{"topicPattern": "("}]}, "spec.sources[0].topicPattern", "regular"),
+        ({"steps": [{}]}, "spec.steps[0]", "exactly one"),
+        ({"steps": [{"sql": "SELECT 1", "python": "a.py"}]}, "spec.steps[0]", "exactly one"),
+        ({"steps": [{"code": "def f(:"}]}, "spec.steps[0].code", "is not Python"),
+        ({"steps": [{"python": "a.py", "inputs": ["nobody"]}]}, "spec.steps[0].inputs",
+         "no view nobody"),
+        ({"steps": [{"name": "source", "sql": "SELECT 1"}]}, "spec.steps[0].name", "another"),
+        ({"sources": [{"name": "a", "topics": ["a"]}, {"name": "b", "topics": ["b"]}]},
+         "spec.steps", "two sources"),
+        ({"sink": {"table": {"path": "x"}, "outputMode": "complete"}}, "spec.sink.outputMode",
+         "appended"),
+        ({"sink": {"mirror": {}}, "steps": [{"sql": "SELECT 1"}]}, "spec.sink.mirror", "steps"),
+        ({"sink": {"mirror": {}}, **source(format=JSON)}, "spec.sources[0].format.type", "raw"),
+        ({"deadLetter": {"topic": "dead"}}, "spec.deadLetter", "can fail to parse"),
+        ({"deadLetter": {"topic": "visits"}, **source(format=JSON)}, "spec.sources[0].topics",
+         "read again"),
+        ({"mode": "batch", "checkpoint": "x"}, "spec.checkpoint", "availableNow"),
+        ({"mode": "availableNow", "trigger": "1 minute"}, "spec.trigger", "runs once"),
+        ({"kafka": {}}, "spec.cluster", "needs a KafkaCluster"),
+        ({"restartPolicy": {"retries": -1}}, "spec.restartPolicy.retries", ">= 0"),
+    ],
+)  # fmt: skip
+def test_a_wrong_spec_is_refused_by_its_field(
+    changes: dict[str, Any], field: str, words: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        read(**changes)
+    assert refused.value.field == field
+    assert words in refused.value.message
+
+
+def test_what_is_left_out_has_defaults() -> None:
+    spec = read().spec
+    assert (spec.mode, spec.sources[0].from_, spec.sources[0].name) == (
+        "streaming", "earliest", "source")  # fmt: skip
+    assert spec.restart_policy.type == "OnFailure"
+
+
+def test_paths_begin_at_the_manifest() -> None:
+    job = read_job(json.dumps({"name": "x", "spec": GOOD, "directory": "/there"}).encode())
+    assert job.path("table") == "/there/table"
+    assert job.path("s3a://bucket/table") == "s3a://bucket/table"
+    assert job.path("/abs") == "/abs"
+
+
+def test_addresses_come_from_the_nearest_place() -> None:
+    document = {
+        "name": "x",
+        "namespace": "team",
+        "spec": {**GOOD, "kafka": {}, "cluster": {"name": "main"},
+                 "sink": {"cluster": {"name": "other", "namespace": "far"},
+                          "topic": {"name": "out"}}},
+        "clusters": {"team/main": "main:9092", "far/other": "other:9092"},
+    }  # fmt: skip
+    job = read_job(json.dumps(document).encode())
+    source, sink = job.spec.sources[0], job.spec.sink
+    assert job.bootstrap("sources[0]", source.cluster, source.kafka) == "main:9092"
+    assert job.bootstrap("sink", sink.cluster, sink.kafka) == "other:9092"
+    with pytest.raises(SpecError, match=r"spec\.sink\.cluster: the addresses of .* far/other"):
+        read_job(json.dumps(document | {"clusters": {"team/main": "m:1"}}).encode()).bootstrap(
+            "sink", sink.cluster, sink.kafka
+        )
+
+
+def test_times() -> None:
+    assert timestamp_ms("1970-01-01T00:00:01Z") == 1000
+    assert timestamp_ms("1970-01-01T00:00:01") == 1000
+    assert timestamp_ms("1970-01-01T01:00:01+01:00") == 1000
