@@ -61,13 +61,13 @@ def test_an_image_has_all_that_its_package_imports_and_nothing_else(image: Image
 def imported(image: Image) -> set[str]:
     """Top-level modules of others, also those that are imported late."""
     found = set()
-    for path in image.source.rglob("*.py"):
+    for path in (path for package in image.packages for path in package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 found |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module.partition(".")[0])
-    return found - sys.stdlib_module_names - {image.package}
+    return found - sys.stdlib_module_names - {package.name for package in image.packages}
 
 
 def _normal(name: str) -> str:
@@ -99,7 +99,8 @@ def test_the_dockerfile_makes_the_same_image(image: Image) -> None:
     text = build.DOCKERFILE.read_text()
     (stage,) = re.findall(rf"^FROM run(?:-java)? AS {image.name}\n((?:.+\n)+)", text, re.M)
     assert f"ENTRYPOINT {json.dumps(image.entrypoint)}" in stage
-    assert f"COPY {image.source.relative_to(build.ROOT)} /opt/odradek/{image.package}" in text
+    for package in image.packages:
+        assert f"COPY {package.relative_to(build.ROOT)} /opt/odradek/{package.name}" in text
     assert f"USER {USER_ID}:{USER_ID}" in text
     for name, value in ENVIRONMENT.items():
         assert name == "PATH" or f"{name}={value}" in text, name  # Docker sets the path itself

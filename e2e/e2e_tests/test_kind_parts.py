@@ -34,6 +34,7 @@ AFTER = """\
 :DOCKER-USER - [0:0]
 -A FORWARD -j DOCKER-USER
 -A FORWARD -o odradek-kind -j DOCKER
+-A FORWARD -i odradek-kind -o odradek-kind -j ACCEPT
 -A FORWARD -i eth9 -j DROP
 -A FORWARD -i eth8 -j ACCEPT
 -A DOCKER-USER -j RETURN
@@ -45,6 +46,7 @@ def test_only_the_engines_chains_are_removed() -> None:
     assert leftovers.undo(BEFORE, AFTER) == [
         ["-D", "FORWARD", "-j", "DOCKER-USER"],
         ["-D", "FORWARD", "-o", "odradek-kind", "-j", "DOCKER"],
+        ["-D", "FORWARD", "-i", "odradek-kind", "-o", "odradek-kind", "-j", "ACCEPT"],
         ["-D", "DOCKER-USER", "-j", "RETURN"],
         ["-X", "DOCKER"],
         ["-X", "DOCKER-USER"],
@@ -81,10 +83,15 @@ def test_three_workers_in_three_zones() -> None:
     assert isinstance(nodes, list)
     labels = [node.get("labels", {}).get("topology.kubernetes.io/zone") for node in nodes]
     assert labels == [None, *ZONES]
-    assert "kubeadmConfigPatches" not in config
-    local = cluster.cluster_config(Engine(stock=False))
-    (patch,) = local["kubeadmConfigPatches"]  # type: ignore[misc]
-    assert yaml.safe_load(patch)["dns"]["imageTag"].startswith("v")
+    assert "dns" not in kubeadm_patch(config)
+    assert kubeadm_patch(cluster.cluster_config(Engine(stock=False)))["dns"]
+
+
+def kubeadm_patch(config: dict[str, object]) -> dict[str, object]:
+    (patch,) = config["kubeadmConfigPatches"]  # type: ignore[misc]
+    found: dict[str, object] = yaml.safe_load(patch)
+    assert found["kind"] == "ClusterConfiguration"
+    return found
 
 
 def test_every_program_of_the_node_has_an_expected_time() -> None:

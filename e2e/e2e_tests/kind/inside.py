@@ -36,9 +36,8 @@ def roundtrip(count):
     sent = [producer.send(topic, b"%d" % n) for n in range(count)]
     producer.flush()
     assert all(one.succeeded() for one in sent)
-    consumer = KafkaConsumer(bootstrap_servers=server, consumer_timeout_ms=60000)
-    consumer.assign(partitions(consumer))
-    consumer.seek_to_beginning()
+    consumer = KafkaConsumer(topic, bootstrap_servers=server, group_id="inside",
+                             auto_offset_reset="earliest", consumer_timeout_ms=120000)
     read = set()
     for record in consumer:
         read.add(record.value)

@@ -165,8 +165,8 @@ def content_key(image: Image, packages: Sequence[Locked]) -> str:
     """A hash of all that goes into an image except for Debian's packages."""
     digest = hashlib.sha256(f"{RECIPE}\n{base_key(image.base)}\n{config(image)}\n".encode())
     digest.update(requirements_text(packages).encode())
-    for path in sources(image):
-        digest.update(f"{path.relative_to(image.source)}\0".encode())
+    for name, path in sources(image).items():
+        digest.update(f"{name}\0".encode())
         digest.update(path.read_bytes())
     for name in jar_names(image):
         digest.update(f"{name}\0".encode())
@@ -178,8 +178,14 @@ def jar_names(image: Image) -> list[str]:
     return sorted(path.name for path in image.jars().iterdir()) if image.jars else []
 
 
-def sources(image: Image) -> list[Path]:
-    return sorted(path for path in image.source.rglob("*") if path.suffix in SOURCE_SUFFIXES)
+def sources(image: Image) -> dict[str, Path]:
+    """Below /opt/odradek → here: {"odradek_broker/main.py": …}."""
+    return {
+        path.relative_to(package.parent).as_posix(): path
+        for package in image.packages
+        for path in sorted(package.rglob("*"))
+        if path.suffix in SOURCE_SUFFIXES
+    }
 
 
 def base_key(base: str) -> str:
@@ -228,8 +234,8 @@ def install(
             shutil.rmtree(unwanted)
         else:
             unwanted.unlink(missing_ok=True)
-    for path in sources(image):
-        copied = target / image.package / path.relative_to(image.source)
+    for name, path in sources(image).items():
+        copied = target / name
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copied)
     (target / "sbom.json").write_text(sbom_text(packages, debian_packages))

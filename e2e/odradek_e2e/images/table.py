@@ -47,6 +47,7 @@ class Image:
     source: Path  # of the package
     module: str  # that runs
     requirements: tuple[str, ...]  # what the package imports; what these need comes along
+    also: tuple[Path, ...] = ()  # further packages of ours that it imports
     base: str = "python"
     lock: Path = LOCK  # where the requirements are pinned
     tag: Callable[[], str] = version
@@ -55,6 +56,10 @@ class Image:
     @property
     def package(self) -> str:
         return self.source.name
+
+    @property
+    def packages(self) -> tuple[Path, ...]:
+        return (self.source, *self.also)
 
     @property
     def repository(self) -> str:
@@ -83,7 +88,7 @@ BROKER = Image(
     "broker",
     ROOT / "broker" / "odradek_broker",
     "odradek_broker.main",
-    ("aiohttp", "cramjam", "crc32c", "kio", "prometheus-client", "uvloop"),
+    ("aiohttp", "cramjam", "crc32c", "google-re2", "kio", "prometheus-client", "uvloop"),
 )
 OPERATOR = Image(
     "operator",
@@ -93,6 +98,7 @@ OPERATOR = Image(
         "aiohttp", "httpx2", "kafka-python", "kopf", "lightkube", "msgspec", "prometheus-client",
         "pyyaml",
     ),
+    also=(ROOT / "spark-on-k8s" / "odradek_pipeline",),
 )  # fmt: skip
 APACHE = Image(
     "apache",

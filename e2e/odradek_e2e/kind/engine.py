@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from odradek_e2e.kind.places import FILES, NAME, KindError, command, home, run_dir
+from odradek_e2e.kind.places import BRIDGE, FILES, NAME, KindError, command, home, run_dir
 
 STOCK_NODE = "kindest/node:v1.34.0"  # of this kind version
-BRIDGE, NETWORK = "odradek-kind", "kind"
+NETWORK = "kind"
 PACKAGES = ("docker.io", "containerd", "runc", "iptables", "debootstrap", "kmod")
 CAP_SYS_RESOURCE = 24
 NEEDED_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}

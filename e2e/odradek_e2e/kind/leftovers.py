@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from odradek_e2e.kind.places import KindError, command, run_dir
+from odradek_e2e.kind.places import BRIDGE, KindError, command, run_dir
 
 SYSCTLS = (
     "vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
@@ -70,7 +70,8 @@ def undo(before: str, now: str | None) -> list[list[str]]:
         return []
     chains = CHAIN.findall(now)
     rules = [line for line in now.splitlines() if line.startswith("-A ")]
-    ours = [r for r in rules if any(re.search(rf"(-j|-A) {c}( |$)", r) for c in chains)]
+    names = [rf"(-j|-A) {chain}( |$)" for chain in chains] + [rf" {BRIDGE}( |$)"]
+    ours = [rule for rule in rules if any(re.search(name, rule) for name in names)]
     calls = [["-D", *rule.split()[1:]] for rule in ours]
     calls += [["-X", chain] for chain in chains]
     policy = re.search(r"^:FORWARD (\S+)", before, re.M)

@@ -66,6 +66,15 @@ def exists(engine: Engine) -> bool:
     return bool(engine.docker("images", "--quiet", tag()).strip())
 
 
+def was_built() -> bool:
+    """As far as can be told while the engine that keeps it does not run."""
+    return _note().exists() and _note().read_text() == tag()
+
+
+def _note() -> Path:
+    return home() / "node-image.tag"
+
+
 def tree(name: str) -> Path:
     packages = {"node": NODE_PACKAGES, "tools": TOOLS_PACKAGES}[name]
     digest = hashlib.sha256(repr(packages).encode()).hexdigest()[:12]
@@ -101,6 +110,7 @@ def build(engine: Engine) -> None:
     _preload(engine, base, archive_path)
     engine.docker("image", "rm", base)
     shutil.rmtree(work)
+    _note().write_text(tag())
 
 
 def kubeadm_images() -> dict[str, str]:

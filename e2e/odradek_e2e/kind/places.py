@@ -9,6 +9,7 @@ from typing import BinaryIO
 NAME = "odradek"  # of the cluster
 NODES = (f"{NAME}-control-plane", f"{NAME}-worker", f"{NAME}-worker2", f"{NAME}-worker3")
 ZONES = ("zone-a", "zone-b", "zone-c")  # of the workers, in this order
+BRIDGE = "odradek-kind"  # of the private engine's network
 FILES = Path(__file__).with_name("files")
 
 

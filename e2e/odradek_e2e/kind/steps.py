@@ -21,13 +21,15 @@ def carry_out(steps: Sequence[Step]) -> None:
     left = sum(step.seconds for step in to_do)
     if to_do:
         say(f"{len(to_do)} of {len(steps)} steps to do, about {minutes(left)} on two idle cores")
-    for number, step in enumerate(to_do, 1):
-        say(f"[{number}/{len(to_do)}] {step.name} (about {minutes(step.seconds)}) …")
+    for number, step in enumerate(steps, 1):
+        if step.is_done():  # also by what a step before it found
+            continue
+        say(f"[{number}/{len(steps)}] {step.name} (about {minutes(step.seconds)}) …")
         began = time.monotonic()
         step.do()
-        left -= step.seconds
+        left = max(0, left - step.seconds)
         rest = f"; about {minutes(left)} left" if left else ""
-        say(f"[{number}/{len(to_do)}] {step.name}: {minutes(time.monotonic() - began)}{rest}")
+        say(f"[{number}/{len(steps)}] {step.name}: {minutes(time.monotonic() - began)}{rest}")
 
 
 def minutes(seconds: float) -> str:
