@@ -70,6 +70,7 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @spark
+@pytest.mark.timeout(500)
 def test_a_run_to_its_end_and_then_a_refusal(tmp_path: Path) -> None:
     """Its status stays; an unknown topic is refused by its field, and not tried again."""
     pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
@@ -93,7 +94,7 @@ def test_a_run_to_its_end_and_then_a_refusal(tmp_path: Path) -> None:
 
 @spark
 @pytest.mark.long
-@pytest.mark.timeout(540)
+@pytest.mark.timeout(900)
 def test_ctrl_c_and_the_demo(tmp_path: Path) -> None:
     with RunningBroker({}) as broker:
         pipelines = Pipelines(broker.bootstrap, tmp_path)

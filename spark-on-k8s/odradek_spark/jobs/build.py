@@ -14,11 +14,20 @@ from odradek_spark.transforms.parse import REASON, bad, good, good_or_fail
 from odradek_spark.transforms.records import dead_letters
 from odradek_spark.transforms.steps import run_steps, watermark_and_dedup
 
+Partitions = list[dict[str, int]]  # of each source: topic → partitions
 
-def build(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame | None]:
-    """What goes to the sink, and what goes to the dead letters, if the job has any."""
+
+def look(job: Job) -> Partitions:
+    """What the clusters say; takes a moment where Spark takes its time, so it comes first."""
     partitions = [source_partitions(job, n) for n in range(len(job.spec.sources))]
     sink_topics(job, {name: n for found in partitions for name, n in found.items()})
+    return partitions
+
+
+def build(
+    spark: SparkSession, job: Job, partitions: Partitions
+) -> tuple[DataFrame, DataFrame | None]:
+    """What goes to the sink, and what goes to the dead letters, if the job has any."""
     views: dict[str, DataFrame] = {}
     letters: list[DataFrame] = []
     for number, source in enumerate(job.spec.sources):

@@ -22,7 +22,7 @@ from pyspark.sql.streaming import StreamingQuery
 from odradek_pipeline.job import Job, SpecError
 from odradek_pipeline.status import JobStatus, QueryProgress
 from odradek_spark.config import write_json
-from odradek_spark.jobs.build import build
+from odradek_spark.jobs.build import Partitions, build, look
 from odradek_spark.jobs.guard import guard
 from odradek_spark.jobs.progress import explain_failure, progress
 from odradek_spark.schemas import first_line
@@ -52,9 +52,10 @@ class JobRun:
         signal.signal(signal.SIGINT, self.stop)
         self._tell()
         try:
+            partitions = look(self.job)
             spark = start_session(self.job.key, self.job.master, self.job.spec.spark_conf)
             try:
-                return self.run_in(spark)
+                return self.run_in(spark, partitions)
             finally:
                 spark.stop()
         except SpecError as error:
@@ -67,28 +68,29 @@ class JobRun:
             self._tell(state="Failed", message=f"Spark did not start: {first_line(error)}")
             return FAILED
 
-    def run_in(self, spark: SparkSession) -> int:
+    def run_in(self, spark: SparkSession, partitions: Partitions | None = None) -> int:
         """In a session that is there already."""
+        partitions = look(self.job) if partitions is None else partitions
         try:
             if self.job.spec.mode == "batch":
-                return self._batch(spark)
-            return self._streaming(spark)
+                return self._batch(spark, partitions)
+            return self._streaming(spark, partitions)
         except (StreamingQueryException, PySparkException) as error:
             field, message = explain_failure(str(error))
             self._tell(state="Failed", field=field, message=message)
             return FAILED
 
-    def _batch(self, spark: SparkSession) -> int:
+    def _batch(self, spark: SparkSession, partitions: Partitions) -> int:
         self._tell(state="Running")
-        frame, letters = build(spark, self.job)
+        frame, letters = build(spark, self.job, partitions)
         if letters is not None:  # first: what does not parse is never lost to a failure below
             write.write_dead_letters(self.job, letters)
         write.write_batch(self.job, frame)
         self._tell(state="Completed")
         return DONE
 
-    def _streaming(self, spark: SparkSession) -> int:
-        frame, letters = build(spark, self.job)
+    def _streaming(self, spark: SparkSession, partitions: Partitions) -> int:
+        frame, letters = build(spark, self.job, partitions)
         guard(Store(spark), self.job)
         at = self.job.checkpoint_location
         queries = {write.MAIN: write.start(self.job, frame, at)}
