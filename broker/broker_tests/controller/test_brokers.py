@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 
 from broker_tests.controller.active_support import CLUSTER_ID, World, directory
+from odradek_broker.controller.brokers import SUPPORTED_FEATURES
 from odradek_broker.controller.heartbeats import BrokerState, answer_to
 from odradek_broker.controller.voters import may_join, remember_removal
 from odradek_broker.metadata.records import RegisterBrokerRecord
@@ -135,7 +136,12 @@ class TestRegistration:
             incarnation_id=UUID(int=777),
             listeners=[],
             features=[
-                Struct(name="metadata.version", min_supported_version=7, max_supported_version=30)
+                Struct(
+                    name=feature.name,
+                    min_supported_version=feature.min_supported_version,
+                    max_supported_version=feature.max_supported_version,
+                )
+                for feature in SUPPORTED_FEATURES
             ],
             rack=None,
             log_dirs=list(existing.log_dirs),

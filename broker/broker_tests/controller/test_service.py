@@ -18,6 +18,7 @@ from broker_tests.controller.support import (
     new_topic,
     started,
 )
+from odradek_broker.controller.brokers import bootstrap
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
@@ -57,7 +58,7 @@ class TestOrder:
             log.hold = committed
             creating = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
             await asyncio.sleep(0)
-            assert log.next_offset == 4  # feature level, broker, topic, partition
+            assert log.next_offset == len(bootstrap()) + 3  # then broker, topic, partition
             assert controller.image.topics == {}
             assert seen == []
             committed.set_result(None)
