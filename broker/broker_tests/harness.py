@@ -56,30 +56,40 @@ def kafka_jars() -> Path:
     """The directory with Apache Kafka's jars; the first caller of all test workers fetches them."""
     if given := os.environ.get("ODRADEK_KAFKA_JARS"):
         return Path(given)
+    return _cached_jars(f"kafka-{kafka_version()}", TOOLS_DIR / "pom.xml")
+
+
+def streams_jars() -> Path:
+    """The directory with the jars of Kafka Streams (kafka-tools/streams), as `kafka_jars`."""
+    return _cached_jars(f"kafka-streams-{kafka_version()}", TOOLS_DIR / "streams" / "pom.xml")
+
+
+def _cached_jars(name: str, pom: Path) -> Path:
     missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
     if missing:
         raise ToolsMissingError(
             f"{' and '.join(missing)} not found: "
-            "run `apt-get install -y openjdk-17-jre-headless maven`, or `make setup` as root"
+            "run `apt-get install -y openjdk-17-jdk-headless maven`, or `make setup` as root"
         )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
-    jars = cache / f"kafka-{kafka_version()}"
+    jars = cache / name
     if jars.is_dir():
         return jars
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / "kafka.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.is_dir():
-            _fetch_jars(jars)
+            _fetch_jars(jars, pom)
     return jars
 
 
-def _fetch_jars(target: Path) -> None:
+def _fetch_jars(target: Path, pom: Path) -> None:
     """Maven copies into a directory beside the target, which appears only when it is complete."""
     partial = Path(tempfile.mkdtemp(prefix="kafka-partial-", dir=target.parent))
     try:
-        command = ["mvn", "-q", "-B", "-f", str(TOOLS_DIR / "pom.xml")]
+        command = ["mvn", "-q", "-B", "-f", str(pom)]
         command += ["dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
+        command += [f"-Dkafka.version={kafka_version()}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
         if done.returncode != 0:
             raise ToolsMissingError(
