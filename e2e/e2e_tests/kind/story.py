@@ -196,7 +196,7 @@ class Story:
 
     @contextmanager
     def watched(self) -> Iterator[list[dict[str, Any]]]:
-        """Every state of `status.rolling` that the API server saw meanwhile, with the controller."""
+        """Every state of `status.rolling` meanwhile, with the controller of that moment."""
         words = [str(program("kubectl")), f"--kubeconfig={kubeconfig()}", "get", "kafkacluster",
                  CLUSTER, f"--namespace={self.namespace}", "--watch", "-o",
                  "jsonpath={.status.controller} {.status.rolling}{'\\n'}"]  # fmt: skip
