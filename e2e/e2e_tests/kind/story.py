@@ -196,18 +196,21 @@ class Story:
 
     @contextmanager
     def watched(self) -> Iterator[list[dict[str, Any]]]:
-        """Every state of `status.rolling` that the API server saw meanwhile."""
+        """Every state of `status.rolling` meanwhile, with the controller of that moment."""
         words = [str(program("kubectl")), f"--kubeconfig={kubeconfig()}", "get", "kafkacluster",
                  CLUSTER, f"--namespace={self.namespace}", "--watch", "-o",
-                 "jsonpath={.status.rolling}{'\\n'}"]  # fmt: skip
+                 "jsonpath={.status.controller} {.status.rolling}{'\\n'}"]  # fmt: skip
         seen: list[dict[str, Any]] = []
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
         def read() -> None:
             assert process.stdout is not None
             for line in process.stdout:
-                if line.strip() and (not seen or seen[-1] != json.loads(line)):
-                    seen.append(json.loads(line))
+                controller, _, rolling = line.decode().strip().partition(" ")
+                if rolling:
+                    state = {**json.loads(rolling), "controller": int(controller)}
+                    if not seen or seen[-1] != state:
+                        seen.append(state)
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
