@@ -126,7 +126,7 @@ def test_a_second_release_leaves_the_crds_to_the_first(
         second = Release(kubernetes, namespace, "--set=crds.install=false", name="second")
         second.install()
         second.uninstall()
-        assert kubernetes.kubectl("get", "crd", "-o=name").count("odradek.dev") == 2
+        assert kubernetes.kubectl("get", "crd", "-o=name").count("odradek.dev") == 3
 
 
 def _of_kind(kind: str, namespace: str) -> list[dict[str, Any]]:
