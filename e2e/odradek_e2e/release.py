@@ -32,7 +32,7 @@ class Release:
     def __exit__(self, *_: object) -> None:
         self.uninstall()
         self._kubernetes.kubectl(
-            "delete", "crd", "-l", "app.kubernetes.io/managed-by=Helm", "--timeout=60s"
+            "delete", "crd", "-l", "app.kubernetes.io/managed-by=Helm", "--timeout=150s"
         )
 
     def install(self) -> str:

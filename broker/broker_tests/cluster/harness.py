@@ -39,7 +39,7 @@ RACKS = ("a", "b", "c")
 VOTERS_MAX = 3
 CLUSTER_ID = "b2RyYWRlay1jbHVzdGVyMQ"
 PORTS = range(20_000, 32_000)
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 METADATA_TOPIC = "__cluster_metadata"
 
 

@@ -14,7 +14,7 @@ from odradek_operator.cluster.kubernetes.manifests import Rack, manifests, owner
 from odradek_operator.desired.build import DesiredCluster
 from operator_tests.worlds import cluster
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 def objects(desired: DesiredCluster, owner_uid: str) -> list[dict[str, Any]]:

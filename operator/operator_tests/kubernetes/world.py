@@ -41,7 +41,9 @@ from odradek_operator.process import objects
 from odradek_operator.process.topic_book import TopicBook
 from odradek_operator.process.worker import ClusterWorker, Outcome, Tools
 
-PATIENCE_S = 30.0
+# A pod that is evicted and back under its name before the disruption controller saw it go counts as
+# disrupted there for two minutes, and no other is given up meanwhile.
+PATIENCE_S = 150.0
 DYNAMIC = ("log.cleaner.threads", "log.retention.ms")
 
 
