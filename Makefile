@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: bench bench-smoke kind-up kind-down images e2e spark test-spark
+.PHONY: blackbox protocol-diff bench bench-smoke kind-up kind-down images e2e spark test-spark
 
 BIN := .venv/bin
 JOBS ?= 2
@@ -15,6 +15,10 @@ START ?= 0
 KIND ?= cluster
 CASE ?=
 STORY ?=
+ENGINE ?= both
+BOOTSTRAP ?=
+SEED ?= 1
+REQUESTS ?= 3000
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +40,12 @@ test-clients-apache: .venv/.stamp tools ## run the client tests against Apache K
 
 bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make bench-operator TOPICS=1000
 	@cd operator && PYTHONPATH=../e2e:../broker ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
+
+blackbox: .venv/.stamp tools ## one suite for both engines: make blackbox ENGINE=embedded|apache|both, or BOOTSTRAP=host:port
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.blackbox --engine "$(ENGINE)" --bootstrap "$(BOOTSTRAP)" -k "$(CASE)"
+
+protocol-diff: .venv/.stamp tools ## generated requests to both engines, answers compared: SEED=1 REQUESTS=3000
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
 
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|group|txn
 	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)

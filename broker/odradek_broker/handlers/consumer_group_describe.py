@@ -22,7 +22,8 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         try:
             group = await ctx.broker.consumer_groups.describe(group_id)
         except KafkaError as error:
-            group = unknown(group_id, error.message or "", error.code)
+            groups.append(unknown(group_id, error.message or "", error.code))
+            continue
         if request.include_authorized_operations:
             group.authorized_operations = GROUP_OPERATIONS
         groups.append(group)

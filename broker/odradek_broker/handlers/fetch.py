@@ -262,7 +262,8 @@ class FetchCall(Ticket):
         )
 
     def _refusal(self, key: Key, code: ErrorCode) -> FetchPartitionResult:
-        result = FetchPartitionResult(key[1], code)
+        # Kafka's schema says "none of them" (and not "null") where nobody says anything else.
+        result = FetchPartitionResult(key[1], code, aborted_transactions=())
         if code in LEADER_ERRORS:
             result = result._replace(current_leader=current_leader(self._ctx, *key))
         return result

@@ -29,7 +29,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     keys = request.coordinator_keys if batched else [request.key]
     topic = TOPICS.get(request.key_type)
     if topic is None:
-        message = "" if request.key_type == SHARE else MALFORMED_REQUEST
+        message = "" if batched and request.key_type == SHARE else MALFORMED_REQUEST
         found = [_nowhere(ErrorCode.invalid_request, message) for _ in keys]
     else:
         try:
@@ -39,6 +39,8 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         except KafkaError as error:
             found = [_nowhere(error.code, error.message or NOT_AVAILABLE) for _ in keys]
     if not batched:
+        if found[0].error_code is ErrorCode.none:
+            found[0].error_message = "NONE"  # the name of Kafka's "no error"
         return found[0]
     for key, answer in zip(keys, found, strict=True):
         answer.key = key

@@ -245,9 +245,11 @@ class ProduceCall(Ticket):
             metrics.total_produce_requests += 1
             metrics.failed_produce_requests += 1
             metrics.bytes_rejected += len(records or b"")
-        record_errors = error.record_errors if isinstance(error, RecordsRejectedError) else ()
-        return ProducePartitionResult(
-            index, error.code, record_errors=record_errors, error_message=error.message
+        result = ProducePartitionResult(index, error.code, error_message=error.message)
+        if partition is None or not isinstance(error, RecordsRejectedError):
+            return result
+        return result._replace(
+            record_errors=error.record_errors, log_start_offset=partition.log.log_start_offset
         )
 
     def acknowledged(self, index: int, error: ErrorCode) -> None:

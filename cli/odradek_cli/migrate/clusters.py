@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 
 from odradek_cli.client import TIMEOUT_S, connect, settle
 from odradek_cli.errors import CliError
+from odradek_cli.migrate.state import Place
 
 # The value while copying; the source's own value, or the default, is set at the cut-over.
 HELD_BACK = {
@@ -34,8 +35,6 @@ HELD_BACK = {
     "message.timestamp.before.max.ms": "9223372036854775807",
     "message.timestamp.after.max.ms": "9223372036854775807",
 }
-
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True)

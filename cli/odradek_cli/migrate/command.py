@@ -11,9 +11,9 @@ import typer
 from odradek_cli.errors import CliError
 
 if TYPE_CHECKING:
-    from odradek_cli.migrate.clusters import Cluster, Place, SourceTopic
+    from odradek_cli.migrate.clusters import Cluster, SourceTopic
     from odradek_cli.migrate.copy import Copier
-    from odradek_cli.migrate.state import PartitionState
+    from odradek_cli.migrate.state import PartitionState, Place
     from odradek_cli.migrate.verify import Checked
 
 FOLLOW_PAUSE_S = 1.0  # between passes of --follow that found nothing new

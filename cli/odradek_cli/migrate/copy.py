@@ -22,8 +22,14 @@ from confluent_kafka import (
 
 from odradek_cli.client import TIMEOUT_S, settings
 from odradek_cli.errors import CliError
-from odradek_cli.migrate.clusters import Cluster, Place
-from odradek_cli.migrate.state import PartitionState, timestamp_ms
+from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.state import (
+    PartitionState,
+    Place,
+    offset_of,
+    place_of,
+    timestamp_ms,
+)
 
 TRANSACTION_RECORDS = 10_000  # and their bytes are bounded by librdkafka's queue
 TRANSACTION_S = 2.0
@@ -143,14 +149,14 @@ class Copier:
         self._producer.begin_transaction()
         while count < TRANSACTION_RECORDS and behind and time.monotonic() < give_up:
             for message in consumer.consume(POLL_RECORDS, timeout=0.2):
-                place = (message.topic(), message.partition())
+                place = place_of(message)
                 before = moved.get(place, states[place])
                 if (error := message.error()) is None:
                     self._write(message)
                     moved[place] = before.after(message)
                     count += 1
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    moved[place] = before.at(message.offset())
+                    moved[place] = before.at(offset_of(message))
                 else:
                     raise CliError(f"source, {place[0]}:{place[1]}: {error.str()}")
                 if moved[place].position >= ends[place]:
@@ -159,13 +165,14 @@ class Copier:
         return moved
 
     def _write(self, message: Message) -> None:
+        topic, partition = place_of(message)
         while True:
             try:
                 self._producer.produce(
-                    message.topic(),
+                    topic,
                     message.value(),
                     message.key(),
-                    partition=message.partition(),
+                    partition=partition,
                     headers=message.headers(),
                     timestamp=timestamp_ms(message),
                     on_delivery=self._delivered,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from odradek_cli.client import TIMEOUT_S, settle
-from odradek_cli.migrate.clusters import Cluster, Place
+from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.state import Place
 from odradek_cli.migrate.verify import Checked
 
 OURS = "odradek-migrate-"

@@ -17,7 +17,7 @@ import json
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from odradek_cli.errors import CliError
 
@@ -32,6 +32,20 @@ _LENGTHS = Struct(">qii")
 _NULL = -1
 
 Headers = list[tuple[str, bytes | None]]
+Place = tuple[str, int]  # topic and partition
+
+
+def place_of(message: Message) -> Place:
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None, "a message of no topic"
+    assert partition is not None, "a message of no partition"
+    return topic, partition
+
+
+def offset_of(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None, "a message without an offset"
+    return offset
 
 
 @dataclass(frozen=True)
@@ -43,7 +57,7 @@ class PartitionState:
 
     def after(self, message: Message) -> PartitionState:
         digest = chained(self.digest, message)
-        return replace(self, position=message.offset() + 1, count=self.count + 1, digest=digest)
+        return replace(self, position=offset_of(message) + 1, count=self.count + 1, digest=digest)
 
     def at(self, position: int) -> PartitionState:
         """Past what is no record: markers of transactions, gaps that compaction left."""
@@ -70,7 +84,7 @@ def timestamp_ms(message: Message) -> int:
 def chained(digest: bytes, message: Message) -> bytes:
     """The chain's next link. Lengths are part of it, so that no two records look alike."""
     key, value = message.key(), message.value()
-    headers: Headers = message.headers() or []
+    headers = cast(Headers, message.headers() or [])
     out = blake2b(digest, digest_size=DIGEST_BYTES)
     out.update(_LENGTHS.pack(timestamp_ms(message), _length(key), _length(value)))
     out.update(key or b"")

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from odradek_cli.errors import CliError
-from odradek_cli.migrate.clusters import Cluster, Place
+from odradek_cli.migrate.clusters import Cluster
 from odradek_cli.migrate.copy import FETCH_DEADLINE_S, POLL_RECORDS, migration_id, reader
-from odradek_cli.migrate.state import START, PartitionState, chained
+from odradek_cli.migrate.state import START, PartitionState, Place, chained, offset_of, place_of
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Checked:
 
     def take(self, message: Message) -> None:
         if self.count in self.wanted:
-            self.offsets[self.count] = message.offset()
+            self.offsets[self.count] = offset_of(message)
         self.digest = chained(self.digest, message)
         self.count += 1
 
@@ -92,8 +92,9 @@ def counts_before(
     behind = {place: [0] * len(offsets) for place, offsets in places.items()}
 
     def take(place: Place, message: Message) -> None:
-        if message.offset() < ends[place]:
-            at = bisect_right(places[place], message.offset()) - 1
+        offset = offset_of(message)
+        if offset < ends[place]:
+            at = bisect_right(places[place], offset) - 1
             behind[place][at] += 1
 
     read_range(source, migration_id(source), starts, ends, take)
@@ -124,13 +125,13 @@ def read_range(
         while left:
             messages = consumer.consume(POLL_RECORDS, timeout=0.5)
             for message in messages:
-                place = (message.topic(), message.partition())
+                place = place_of(message)
                 error = message.error()
                 if error is None:
                     take(place, message)
-                    reached = message.offset() + 1
+                    reached = offset_of(message) + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    reached = message.offset()
+                    reached = offset_of(message)
                 else:
                     raise CliError(f"{place[0]}:{place[1]}: {error.str()}")
                 if reached >= ends[place]:
