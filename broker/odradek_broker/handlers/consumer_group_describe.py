@@ -24,7 +24,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         except KafkaError as error:
             groups.append(unknown(group_id, error.message or "", error.code))
             continue
-        if request.include_authorized_operations:
+        if request.include_authorized_operations and not group.error_code:
             group.authorized_operations = GROUP_OPERATIONS
         groups.append(group)
     return Struct(groups=groups)

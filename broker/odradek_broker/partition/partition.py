@@ -155,11 +155,8 @@ class Partition:
         self.leader_epoch = registration.leader_epoch
 
     def check_leader_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
-        """Refuses a client whose metadata is older or newer than ours (KIP-320).
-
-        Any number below zero says that it knows no epoch, as in Kafka.
-        """
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+        """Refuses a client whose metadata is older or newer than ours (KIP-320)."""
+        if current_leader_epoch in (-1, self.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.fenced_leader_epoch)

@@ -28,7 +28,7 @@ PUBLISH_DEADLINE_S = 20.0
 AGAIN_S = 2.0
 
 PRODUCE, METADATA, FIND, HEARTBEAT, CREATE, DESCRIBE_CONFIGS, ALTER = 0, 3, 10, 12, 19, 32, 44
-DESCRIBE_TRANSACTIONS = 65
+INIT_PRODUCER_ID, DESCRIBE_TRANSACTIONS = 22, 65
 LOADING = (14, 15, 16)
 # After these, Apache Kafka is given time to publish what it decided.
 CHANGES = frozenset((19, 20, 33, 37, 43, 44, 45))
@@ -68,6 +68,12 @@ class Run:
         pairs = list(self._offered())
         self._must(CREATE, 7, _topics(["barrier"]))
         self._published()
+        for engine in (self.ours, self.apache):
+            engine.names.learn("cluster", self._ask(engine, METADATA, 12, Struct()).cluster_id)
+            self._until(  # Kafka refuses the first ones until it has a block of producer ids
+                engine, INIT_PRODUCER_ID, 4, Struct(transactional_id=None, transaction_timeout=1),
+                lambda answer: not answer.error_code,
+            )  # fmt: skip
         done, number = 0, 0
         deck: list[tuple[int, int]] = []
         while done < count:
@@ -109,7 +115,7 @@ class Run:
         label = damage.__name__ if damage else ""
         for one in found:
             reason = reason_for(f"malformed {label}", one) if label else None
-            reason = reason or reason_for(api, one)
+            reason = reason or reason_for(api, one, wanted)
             self.tally.met.append(Met(api, version, label, one, repr(wanted), reason))
         if api_key in CHANGES:
             self._published()
