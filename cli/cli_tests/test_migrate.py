@@ -164,9 +164,9 @@ def test_a_run_that_dies_between_records_and_commit(
 ):
     """1. Its third transaction's records are in the destination, its commit never comes.
     2. The next run aborts them and goes on: nothing is missing, nothing is there twice."""
-    create_topic(broker, name, 2)
+    create_topic(broker, name, 2, {"max.message.bytes": "1000"})  # less than we write at once
     values = [Rec(b"%05d" % i, None, [], 1_600_000_000_000 + i, i % 2) for i in range(1_000)]
-    produce(broker, name, values)
+    produce(broker, name, values, batch_size=500)
     monkeypatch.setattr(copy, "TRANSACTION_RECORDS", 100)
     monkeypatch.setattr(copy, "POLL_RECORDS", 100)
     commits: list[int] = []
@@ -204,6 +204,8 @@ def test_refusals(broker, destination, name, move, odradek):
     same = odradek("migrate", "--from", broker.bootstrap, "--to", broker.bootstrap, code=1).stderr
     assert "the same cluster" in same
     assert "not in the source" in move(code=1).stderr
+    internal = move("--topic", "__consumer_offsets", code=1).stderr
+    assert "every cluster has its own" in internal
     create_topic(broker, name)
     create_topic(destination, name)
     produce(destination, name, [b"somebody else's"])

@@ -34,7 +34,16 @@ HELD_BACK = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": "9223372036854775807",
     "message.timestamp.after.max.ms": "9223372036854775807",
+    "max.message.bytes": "104857600",  # our batches are not those in which the records came
 }
+
+# Every cluster has its own.
+INTERNAL = (
+    "__cluster_metadata",
+    "__consumer_offsets",
+    "__share_group_state",
+    "__transaction_state",
+)
 
 
 @dataclass(frozen=True)
@@ -62,8 +71,10 @@ class Cluster:
     def topics(self, wanted: Iterable[str]) -> list[SourceTopic]:
         """Those named, or all but the internal ones."""
         found = self.admin.list_topics(timeout=TIMEOUT_S).topics
-        names = sorted(wanted) or sorted(name for name in found if not name.startswith("__"))
+        names = sorted(wanted) or sorted(name for name in found if name not in INTERNAL)
         for name in names:
+            if name in INTERNAL:
+                raise CliError(f"--topic {name}: every cluster has its own")
             if name not in found:
                 raise CliError(f"--topic {name}: not in the source {self.bootstrap}")
         configs = self.configs(names)
