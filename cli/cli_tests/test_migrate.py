@@ -75,6 +75,7 @@ def in_a_transaction(server: Server, topic: str, values: list[bytes], *, commits
         producer.commit_transaction(DEADLINE_S)
     else:
         producer.abort_transaction(DEADLINE_S)
+    assert Cluster(server.bootstrap).settled([(topic, 0)], DEADLINE_S)
 
 
 def all_records(server: Server, topic: str, count: int, partition: int = 0) -> list[Rec]:
@@ -224,6 +225,7 @@ def test_cut_over_waits_for_open_transactions(broker, destination, name, move):
     producer.flush(DEADLINE_S)
     assert "open transaction" in move("--cut-over", code=1).stderr
     producer.commit_transaction(DEADLINE_S)
+    assert Cluster(broker.bootstrap).settled([(name, 0)], DEADLINE_S)
     assert "verified: 2 records" in move("--cut-over").stdout
 
 

@@ -6,6 +6,7 @@ about retention, compaction and timestamps is held back (`HELD_BACK`) until the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,8 @@ HELD_BACK = {
     "message.timestamp.after.max.ms": "9223372036854775807",
     "max.message.bytes": "104857600",  # our batches are not those in which the records came
 }
+
+SETTLE_PAUSE_S = 0.05
 
 # Every cluster has its own.
 INTERNAL = (
@@ -115,6 +118,20 @@ class Cluster:
 
     def high_watermarks(self, places: Iterable[Place]) -> dict[Place, int]:
         return self._offsets(places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def settled(self, places: Iterable[Place], deadline_s: float) -> bool:
+        """Waits until no transaction is open in these partitions.
+
+        A commit is answered before its markers are written: until they are, the last stable
+        offset stays behind what is committed.
+        """
+        wanted = list(places)
+        give_up = time.monotonic() + deadline_s
+        while self.ends(wanted) != self.high_watermarks(wanted):
+            if time.monotonic() > give_up:
+                return False
+            time.sleep(SETTLE_PAUSE_S)
+        return True
 
     def _offsets(
         self,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FOLLOW_PAUSE_S = 1.0  # between passes of --follow that found nothing new
 SAY_EVERY_S = 2.0
+SETTLE_DEADLINE_S = 5.0  # a transaction of the source that is open longer has not been ended
 
 
 def migrate(
@@ -89,6 +90,8 @@ class _Run:
             f"{copied} records copied before",
             flush=True,
         )
+        if cut_over:  # what was committed a moment ago may lack its markers yet
+            self.source.settled(self.states, SETTLE_DEADLINE_S)
         self._pass()
         while follow:
             if not self._pass():

@@ -19,6 +19,8 @@ from odradek_cli.migrate.clusters import Cluster
 from odradek_cli.migrate.copy import FETCH_DEADLINE_S, POLL_RECORDS, migration_id, reader
 from odradek_cli.migrate.state import START, PartitionState, Place, chained, offset_of, place_of
 
+SETTLE_DEADLINE_S = 60.0  # for the markers of our own last transaction
+
 
 @dataclass
 class Checked:
@@ -47,6 +49,8 @@ def check(
     wanted: dict[Place, set[int]],
 ) -> dict[Place, Checked]:
     """Reads all of the destination's partitions to their ends."""
+    if not destination.settled(states, SETTLE_DEADLINE_S):
+        raise CliError("the destination has a transaction that does not end: is somebody writing?")
     checked = {place: Checked(wanted=wanted.get(place, set())) for place in states}
     starts, ends = destination.starts(states), destination.ends(states)
 
