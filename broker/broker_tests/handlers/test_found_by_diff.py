@@ -17,6 +17,7 @@ from odradek_broker.wire.struct import Struct
 
 PRODUCE, FETCH, OFFSET_FETCH, FIND, DELETE_RECORDS, ADD_PARTITIONS = 0, 1, 9, 10, 21, 24
 DESCRIBE_GROUPS, HEARTBEAT, ADD_VOTER, REMOVE_VOTER = 69, 68, 80, 81
+METADATA, CLASSIC_GROUPS, DESCRIBE_CONFIGS, QUORUM, PRODUCERS = 3, 15, 32, 55, 61
 NOT_SAID = -(2**31)
 NOBODY = UUID(int=7)
 
@@ -59,6 +60,45 @@ def test_a_group_that_is_not_there(asked):
     (group,) = ask(asked, OFFSET_FETCH, 9, groups=[wanted], require_stable=True)["groups"]
     assert group["error_code"] == 0
     assert group["topics"][0]["partitions"][0]["committed_offset"] == -1
+    (classic,) = ask(asked, CLASSIC_GROUPS, 6, groups=["x"], include_authorized_operations=True)[
+        "groups"
+    ]
+    assert (classic["error_code"], classic["authorized_operations"]) == (69, NOT_SAID)
+
+
+def test_a_topic_without_a_name_has_no_offsets(asked):
+    """It used to break the answer for the topics beside it."""
+    topics = [Struct(name=name, partition_indexes=[0]) for name in ("", "a")]
+    found = ask(asked, OFFSET_FETCH, 5, group_id="x", topics=topics)
+    assert found["error_code"] == 0
+    assert [t["partitions"][0]["committed_offset"] for t in found["topics"]] == [-1, -1]
+
+
+def test_who_asks_for_more_than_the_quorum_hears_nothing(asked):
+    def wanted(*partitions: int) -> list[Struct]:
+        asked_for = [Struct(partition_index=p) for p in partitions]
+        return [Struct(topic_name="__cluster_metadata", partitions=asked_for)]
+
+    one = ask(asked, QUORUM, 0, topics=wanted(0))["topics"][0]["partitions"]
+    two = ask(asked, QUORUM, 0, topics=wanted(0, 1))["topics"][0]["partitions"]
+    assert [p["error_code"] for p in (*one, *two)] == [0, 3, 3]
+
+
+def test_topics_by_an_unknown_id_have_no_operations(asked):
+    (found,) = ask(
+        asked, METADATA, 12, topics=[Struct(topic_id=NOBODY, name=None)],
+        include_topic_authorized_operations=True,
+    )["topics"]  # fmt: skip
+    assert (found["error_code"], found["topic_authorized_operations"]) == (100, NOT_SAID)
+
+
+def test_names_that_are_none(asked):
+    wanted = [Struct(name="a/b", partition_indexes=[0])]
+    (found,) = ask(asked, PRODUCERS, 0, topics=wanted)["topics"]
+    assert found["partitions"][0]["error_code"] == 17
+    resource = Struct(resource_type=8, resource_name="x", configuration_keys=None)
+    (refused,) = ask(asked, DESCRIBE_CONFIGS, 4, resources=[resource])["results"]
+    assert refused["error_message"] == "Broker id must be an integer, but it is: x"
 
 
 def test_unknown_partitions_of_a_transaction_come_first(asked):
@@ -101,12 +141,23 @@ def test_delete_records_without_time_to_wait(asked):
     assert found["partitions"][0]["error_code"] == 0
 
 
-def test_a_rejected_record_comes_with_the_logs_start(asked):
-    records = batch(b"x", now_ms=int(time.time() * 1000) + 10**9)
-    data = [Struct(name="a", partition_data=[Struct(index=0, records=records)])]
-    answer = ask(asked, PRODUCE, 9, transactional_id=None, acks=1, timeout=1000, topic_data=data)
+def produced(asked: Client, name: str, acks: int, records: bytes) -> Any:
+    data = [Struct(name=name, partition_data=[Struct(index=0, records=records)])]
+    answer = ask(asked, PRODUCE, 9, transactional_id=None, acks=acks, timeout=99, topic_data=data)
     (found,) = answer["responses"][0]["partition_responses"]
+    return found
+
+
+def test_impossible_acks_come_after_unknown_topics(asked):
+    assert produced(asked, "unknown", -2, batch(b"x"))["error_code"] == 3
+    assert produced(asked, "a", -2, batch(b"x"))["error_code"] == 21
+
+
+def test_a_rejected_record_comes_with_the_logs_start(asked):
+    found = produced(asked, "a", 1, batch(b"x", now_ms=int(time.time() * 1000) + 10**9))
     assert (found["error_code"], found["log_start_offset"]) == (32, 0)
+    found = produced(asked, "a", 1, batch(b"x", count=2))
+    assert (found["error_code"], found["log_start_offset"]) == (87, 0)
 
 
 def test_voters_are_a_node_and_a_directory(asked):

@@ -17,7 +17,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     groups = []
     for group_id in request.group_ids:
         if not group_id:
-            groups.append(unknown(group_id, "", ErrorCode.invalid_group_id))
+            groups.append(unknown(group_id, None, ErrorCode.invalid_group_id))
             continue
         try:
             group = await ctx.broker.consumer_groups.describe(group_id)

@@ -48,6 +48,7 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 ATTRIBUTES_LOW_BYTE_AT = 22
 # Clients that speak older versions do not know the codec (KIP-110).
 ZSTD_FROM_VERSION = 7
+BAD_RECORDS = (ErrorCode.invalid_record, ErrorCode.invalid_timestamp)  # told with the log's start
 ABORTABLE_FROM_VERSION = 11
 ADDS_PARTITIONS_FROM_VERSION = 12
 
@@ -99,10 +100,10 @@ class ProduceCall(Ticket):
                     assert topic_id is not None
                     partition = partitions.by_id.get((topic_id, index))
                 try:
-                    if not valid_acks:
-                        raise KafkaError(ErrorCode.invalid_required_acks)
                     if partition is None:
                         raise KafkaError(partitions.why_missing(name or topic_id or b"", index))
+                    if not valid_acks:
+                        raise KafkaError(ErrorCode.invalid_required_acks)
                     self._append(partition, index, records, now_ms)
                 except KafkaError as error:
                     self._refuse(partition, index, records, error)
@@ -246,10 +247,11 @@ class ProduceCall(Ticket):
             metrics.failed_produce_requests += 1
             metrics.bytes_rejected += len(records or b"")
         result = ProducePartitionResult(index, error.code, error_message=error.message)
-        if partition is None or not isinstance(error, RecordsRejectedError):
+        if partition is None or error.code not in BAD_RECORDS:
             return result
+        record_errors = error.record_errors if isinstance(error, RecordsRejectedError) else ()
         return result._replace(
-            record_errors=error.record_errors, log_start_offset=partition.log.log_start_offset
+            record_errors=record_errors, log_start_offset=partition.log.log_start_offset
         )
 
     def acknowledged(self, index: int, error: ErrorCode) -> None:

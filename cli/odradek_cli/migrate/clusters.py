@@ -142,13 +142,27 @@ class Cluster:
         asked = {TopicPartition(topic, partition): spec for topic, partition in places}
         if not asked:
             return {}
-        answers = self.admin.list_offsets(
-            asked, isolation_level=isolation, request_timeout=TIMEOUT_S
-        )
-        return {
-            (place.topic, place.partition): settle(f"{place.topic}:{place.partition}", a).offset
-            for place, a in answers.items()
-        }
+        give_up = time.monotonic() + TIMEOUT_S
+        while True:
+            answers = self.admin.list_offsets(
+                asked, isolation_level=isolation, request_timeout=TIMEOUT_S
+            )
+            errors = [answer.exception(TIMEOUT_S) for answer in answers.values()]
+            if not any(map(_passes, errors)) or time.monotonic() > give_up:
+                return {
+                    (p.topic, p.partition): settle(f"{p.topic}:{p.partition}", answer).offset
+                    for p, answer in answers.items()
+                }
+            time.sleep(SETTLE_PAUSE_S)
+
+
+def _passes(error: BaseException | None) -> bool:
+    """A partition that was just made has no leader for a moment."""
+    return isinstance(error, KafkaException) and error.args[0].code() in (
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    )
 
 
 def make_ready(destination: Cluster, topics: list[SourceTopic], replication: int | None) -> None:

@@ -42,7 +42,38 @@ def a_setting(value: Any) -> bool:
 
 
 def unread_fetch(request: Any) -> bool:
-    return request.isolation_level not in (0, 1) or request.max_bytes < 0
+    sizes = [p.partition_max_bytes for t in request.topics for p in t.partitions]
+    return (
+        request.isolation_level not in (0, 1)
+        or min([request.max_bytes, *sizes]) < 0
+        or any(getattr(topic, "topic_id", "") is None for topic in request.topics)
+    )
+
+
+def no_consumer(request: Any) -> bool:
+    state = getattr(request, "replica_state", None)
+    replica = state.replica_id if state is not None else getattr(request, "replica_id", -1)
+    return bool(replica != -1)
+
+
+def odd_epoch(request: Any) -> bool:
+    return any(p.leader_epoch < -1 for t in request.topics for p in t.partitions)
+
+
+def no_transactions(request: Any) -> bool:
+    return not request.transactions
+
+
+def null_records(request: Any) -> bool:
+    return any(p.records is None for t in request.topic_data for p in t.partition_data)
+
+
+def no_resource(request: Any) -> bool:
+    return any(not resource.resource_name for resource in request.resources)
+
+
+def no_partitions(request: Any) -> bool:
+    return not request.topic_partitions
 
 
 def unread_list(request: Any) -> bool:
@@ -57,7 +88,13 @@ def odd_operation(request: Any) -> bool:
 ELR = "Kafka keeps min.insync.replicas at cluster level (eligible leader replicas)"
 NOT_UTF8 = "strings that are not UTF-8 close the connection (SKIPPED.md)"
 ACLS = "Kafka closes on values that its parser does not know; ours says SECURITY_DISABLED"
-UNREAD = "unknown isolation levels and max_bytes below 0 are 0; Kafka: UNKNOWN_SERVER_ERROR"
+UNREAD = "odd isolation levels, sizes below 0, the zero id; Kafka: UNKNOWN_SERVER_ERROR for all"
+NO_CONSUMER = "fetches of brokers that do not exist: refused with another code"
+ODD_EPOCH = "an epoch below -1 is no epoch; Kafka answers with it"
+NO_ANSWER = "Kafka never answers this one"
+TWO_ERRORS = "of two errors, the other one"
+NO_ELECTION = "an unknown type of election is refused also where nothing is to be elected"
+NO_TIME = "a damaged timeout is below 0: Kafka's controller refuses what it has not begun by then"
 FIRST_WRONG = "of several wrong settings, Kafka names the first in a hash map"
 OPERATION = "an unknown operation is INVALID_REQUEST; Kafka: UNKNOWN_SERVER_ERROR (SKIPPED.md)"
 STATIC_QUORUM = "Kafka's test server has kraft.version 0, where voters cannot change"
@@ -69,6 +106,7 @@ LOG_DIRS = "records of our own in the internal topics; what users wrote is compa
 MESSAGE = "responses[].error_message"
 SIZE = "results[].topics[].partitions[].partition_size"
 CODE = "partitions[].error_code"
+ELECTED = "replica_election_results[].partition_result[]"
 PRODUCED = "responses[].partition_responses[]"
 
 TABLE: tuple[Expected, ...] = (
@@ -85,7 +123,16 @@ TABLE: tuple[Expected, ...] = (
     Expected("describe_acls", "", "closed", answered, ACLS),
     Expected("describe_client_quotas", "*", ..., ..., "no quotas: always empty"),
     Expected("describe_log_dirs", SIZE, ..., ..., LOG_DIRS),
+    Expected("describe_configs", "results[].configs[].synonyms", ..., ..., ELR),
     Expected("fetch", "*", ..., ..., UNREAD, unread_fetch),
+    Expected("fetch", "*", ..., ..., NO_CONSUMER, no_consumer),
+    Expected("offset_for_leader_epoch", "*", ..., ..., ODD_EPOCH, odd_epoch),
+    Expected("add_partitions_to_txn", "", "silence", answered, NO_ANSWER, no_transactions),
+    Expected("produce", "", "silence", answered, NO_ANSWER, null_records),
+    Expected("incremental_alter_configs", "*", ..., ..., TWO_ERRORS, no_resource),
+    Expected("elect_leaders", "error_code", 0, 42, NO_ELECTION, no_partitions),
+    Expected("malformed negative_length", f"{ELECTED}.error_code", 7, ..., NO_TIME),
+    Expected("malformed negative_length", f"{ELECTED}.error_message", nothing, ..., NO_TIME),
     Expected("list_offsets", "*", ..., ..., UNREAD, unread_list),
     Expected("create_topics", "topics[].error_message", a_setting, a_setting, FIRST_WRONG),
     Expected("alter_configs", MESSAGE, a_setting, a_setting, FIRST_WRONG),

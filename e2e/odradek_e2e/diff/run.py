@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from odradek_broker.model.errors import ErrorCode
 from odradek_broker.wire.api import encode_request, request_header
 from odradek_broker.wire.kio_table import APIS
 from odradek_broker.wire.struct import Struct
@@ -30,6 +31,8 @@ AGAIN_S = 2.0
 PRODUCE, METADATA, FIND, HEARTBEAT, CREATE, DESCRIBE_CONFIGS, ALTER = 0, 3, 10, 12, 19, 32, 44
 INIT_PRODUCER_ID, DESCRIBE_TRANSACTIONS = 22, 65
 LOADING = (14, 15, 16)
+TRANSACTIONAL = frozenset((22, 24, 25, 26, 28))
+CONCURRENT_TRANSACTIONS = ErrorCode.concurrent_transactions
 # After these, Apache Kafka is given time to publish what it decided.
 CHANGES = frozenset((19, 20, 33, 37, 43, 44, 45))
 # These change nothing, so that a lagging answer may be asked for again.
@@ -123,6 +126,7 @@ class Run:
     def _agree(self, api_key: int, ask: Callable[[Engine], Outcome]) -> list[Difference]:
         """What differs; for a read, once Apache Kafka has caught up with the write before it."""
         mine, theirs = self._both(ask)
+        theirs = self._once_more(api_key, ask, theirs)
         names = (self.apache.names, self.ours.names)
         if mine.answer is not None and theirs.answer is not None:
             learn_from(mine.answer, theirs.answer, self.ours.names, self.apache.names, self._found)
@@ -135,6 +139,18 @@ class Run:
             mine, theirs = self._both(ask)
             found = compare(theirs, mine, names)
         return found
+
+    def _once_more(
+        self, api_key: int, ask: Callable[[Engine], Outcome], theirs: Outcome
+    ) -> Outcome:
+        """Kafka answers CONCURRENT_TRANSACTIONS where ours waits for the markers (SKIPPED.md)."""
+        give_up = time.monotonic() + AGAIN_S
+        while api_key in TRANSACTIONAL and time.monotonic() < give_up:
+            if f"error_code={CONCURRENT_TRANSACTIONS!r}" not in repr(theirs.answer):
+                break
+            time.sleep(0.05)
+            theirs = ask(self.apache)
+        return theirs
 
     def _seen(self, api_key: int, difference: Difference) -> bool:
         """Whether waiting for this one was in vain before."""
