@@ -2,7 +2,8 @@
 
     acks  0  nothing is answered; an error closes the connection, so that the client notices
           1  answered when this broker wrote it (page cache)
-         -1  answered when all in-sync replicas have it; waits in the purgatory without a thread
+         -1  answered when all in-sync replicas have it; waits in the purgatory without a thread;
+             a leader that was left behind by the others closes the connection
 
 Hot path: no coroutine, no copy of the records. The bytes stay in the frame's buffer, the log
 patches offsets into them, and one writev per partition takes them to the file at the end of
@@ -289,6 +290,8 @@ class ProduceCall(Ticket):
         ]
         nodes: list[NodeEndpoint] = []
         if any(result.error_code in LEADER_ERRORS for result in self._results):
+            if ctx.broker.partitions.left_behind:
+                ctx.disconnect("this broker is cut off from the others; they know who leads")
             topics, nodes = self._with_leaders(topics)
         response = encode_produce_response(
             ctx.api_version, ctx.correlation_id, topics, node_endpoints=nodes
