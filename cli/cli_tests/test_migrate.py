@@ -229,6 +229,20 @@ def test_cut_over_waits_for_open_transactions(broker, destination, name, move):
     assert "verified: 2 records" in move("--cut-over").stdout
 
 
+def test_what_retention_takes_before_it_is_copied(broker, destination, name, move):
+    create_topic(broker, name)
+    produce(broker, name, [b"0", b"1"])
+    move()
+    produce(broker, name, [b"2", b"3", b"4"])
+    admin = admin_of(broker)
+    deleted = admin.delete_records([TopicPartition(name, 0, 4)])
+    next(iter(deleted.values())).result(DEADLINE_S)
+    said = move("--cut-over").stdout
+    assert f"{name}:0: offsets 2 to 3 are gone" in said
+    found = [r.value for r in all_records(destination, name, 3)]
+    assert found == [b"0", b"1", b"4"]
+
+
 def test_differences_are_found(broker, destination, name, move):
     """Somebody else wrote into the destination meanwhile."""
     create_topic(broker, name)

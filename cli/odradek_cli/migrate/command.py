@@ -103,6 +103,7 @@ class _Run:
 
     def _pass(self) -> bool:
         """Copies up to the end as of now; whether there was anything."""
+        self._skip_what_is_gone()
         ends = self.source.ends(self.states)
         total = sum(max(end - self.states[p].position, 0) for p, end in ends.items())
         if not total:
@@ -122,6 +123,18 @@ class _Run:
 
         self.copier.copy(self.states, ends, progress)
         return True
+
+    def _skip_what_is_gone(self) -> None:
+        """The source's retention may be faster than a migration that stood still."""
+        for place, start in self.source.starts(self.states).items():
+            state = self.states[place]
+            if state.position < start:
+                print(
+                    f"{place[0]}:{place[1]}: offsets {state.position} to {start - 1} are gone from "
+                    "the source before they were copied",
+                    flush=True,
+                )
+                self.states[place] = state.at(start)
 
     def _verify(self, wanted: dict[Place, set[int]]) -> dict[Place, Checked]:
         from odradek_cli.migrate.verify import check, differences
