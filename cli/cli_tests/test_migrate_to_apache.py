@@ -41,12 +41,11 @@ def test_100_000_records_under_load_with_two_kills(tmp_path: Path) -> None:
         with load(source) as written:
             for number in KILLS_AT:
                 with migration(source, destination, tmp_path, "--follow") as process:
-                    wait_until(lambda n=number: copied(destination) > n, DEADLINE_S)  # type: ignore[misc]
-                    assert process.poll() is None, (tmp_path / "migrate.log").read_text()
+                    reached(number, destination, process, tmp_path)
                     process.kill()
             wait_until(lambda: len(written) >= UNDER_LOAD, DEADLINE_S)
             with migration(source, destination, tmp_path, "--follow") as process:
-                wait_until(lambda: copied(destination) > BEFORE, DEADLINE_S)
+                reached(BEFORE, destination, process, tmp_path)
                 process.kill()
         with migration(source, destination, tmp_path, "--cut-over") as process:
             assert process.wait(DEADLINE_S) == 0, (tmp_path / "migrate.log").read_text()
@@ -128,6 +127,18 @@ def migration(
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+def reached(
+    count: int, destination: Server, process: subprocess.Popen[bytes], directory: Path
+) -> None:
+    """Waits for the destination; a migration that ends meanwhile is an error."""
+
+    def enough() -> bool:
+        assert process.poll() is None, (directory / "migrate.log").read_text()
+        return copied(destination) > count
+
+    wait_until(enough, DEADLINE_S)
 
 
 def copied(destination: Server) -> int:

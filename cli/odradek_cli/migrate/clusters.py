@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 
 from odradek_cli.client import TIMEOUT_S, connect, settle
 from odradek_cli.errors import CliError
+from odradek_cli.migrate.patience import patiently
 from odradek_cli.migrate.state import Place
 
 # The value while copying; the source's own value, or the default, is set at the cut-over.
@@ -142,27 +143,14 @@ class Cluster:
         asked = {TopicPartition(topic, partition): spec for topic, partition in places}
         if not asked:
             return {}
-        give_up = time.monotonic() + TIMEOUT_S
-        while True:
+
+        def ask() -> dict[Place, int]:
             answers = self.admin.list_offsets(
                 asked, isolation_level=isolation, request_timeout=TIMEOUT_S
             )
-            errors = [answer.exception(TIMEOUT_S) for answer in answers.values()]
-            if not any(map(_passes, errors)) or time.monotonic() > give_up:
-                return {
-                    (p.topic, p.partition): settle(f"{p.topic}:{p.partition}", answer).offset
-                    for p, answer in answers.items()
-                }
-            time.sleep(SETTLE_PAUSE_S)
+            return {(p.topic, p.partition): a.result(TIMEOUT_S).offset for p, a in answers.items()}
 
-
-def _passes(error: BaseException | None) -> bool:
-    """A partition that was just made has no leader for a moment."""
-    return isinstance(error, KafkaException) and error.args[0].code() in (
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-    )
+        return patiently(f"offsets of {self.bootstrap}", ask)
 
 
 def make_ready(destination: Cluster, topics: list[SourceTopic], replication: int | None) -> None:

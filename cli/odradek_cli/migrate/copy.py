@@ -23,6 +23,7 @@ from confluent_kafka import (
 from odradek_cli.client import TIMEOUT_S, settings
 from odradek_cli.errors import CliError
 from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.patience import patiently
 from odradek_cli.migrate.state import (
     PartitionState,
     Place,
@@ -90,8 +91,12 @@ class Copier:
 
         A destination that has records without a state was filled by somebody else: refused.
         """
+        if not places:
+            return {}
         asked = [TopicPartition(topic, partition) for topic, partition in places]
-        committed = self._state_reader.committed(asked, TIMEOUT_S) if asked else []
+        committed = patiently(
+            "the state of the migration", lambda: self._state_reader.committed(asked, TIMEOUT_S)
+        )
         found = {
             (p.topic, p.partition): PartitionState.parse(p.offset, p.metadata)
             for p in committed

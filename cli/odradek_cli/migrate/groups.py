@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from odradek_cli.client import TIMEOUT_S, settle
 from odradek_cli.migrate.clusters import Cluster
+from odradek_cli.migrate.patience import patiently
 from odradek_cli.migrate.state import Place
 from odradek_cli.migrate.verify import Checked
 
@@ -30,8 +32,7 @@ def committed_offsets(source: Cluster, places: set[Place]) -> list[Committed]:
         group = listing.group_id
         if group.startswith(OURS):
             continue
-        asked = source.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        for p in settle(f"group {group}", asked[group]).topic_partitions:
+        for p in patiently(f"group {group}", partial(_read, source, group)):
             if (p.topic, p.partition) in places and p.offset >= 0:
                 found.append(Committed(group, (p.topic, p.partition), p.offset, p.metadata or ""))
     return found
@@ -61,6 +62,17 @@ def set_offsets(destination: Cluster, committed: list[Committed]) -> None:
         place = TopicPartition(c.place[0], c.place[1], c.offset, c.metadata)
         by_group.setdefault(c.group, []).append(place)
     for group, offsets in sorted(by_group.items()):
-        asked = [ConsumerGroupTopicPartitions(group, offsets)]
-        answer = destination.admin.alter_consumer_group_offsets(asked)[group]
-        settle(f"group {group} in the destination", answer)
+        patiently(f"group {group} in the destination", partial(_write, destination, group, offsets))
+
+
+def _read(source: Cluster, group: str) -> list[TopicPartition]:
+    asked = source.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    return list(asked[group].result(TIMEOUT_S).topic_partitions)
+
+
+def _write(destination: Cluster, group: str, offsets: list[TopicPartition]) -> None:
+    asked = [ConsumerGroupTopicPartitions(group, offsets)]
+    answer = destination.admin.alter_consumer_group_offsets(asked)[group].result(TIMEOUT_S)
+    for place in answer.topic_partitions:
+        if place.error is not None:
+            raise KafkaException(place.error)
