@@ -158,6 +158,8 @@ def test_a_rejected_record_comes_with_the_logs_start(asked):
     assert (found["error_code"], found["log_start_offset"]) == (32, 0)
     found = produced(asked, "a", 1, batch(b"x", count=2))
     assert (found["error_code"], found["log_start_offset"]) == (87, 0)
+    old_format = produced(asked, "a", 1, batch(b"x", magic=1))
+    assert (old_format["error_code"], old_format["log_start_offset"]) == (87, -1)
 
 
 def test_voters_are_a_node_and_a_directory(asked):

@@ -35,6 +35,9 @@ from odradek_broker.wire.produce import (
 from odradek_broker.wire.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    OFFSET_AND_LENGTH,
     TRANSACTIONAL_BIT,
     BatchHeader,
     read_header,
@@ -248,7 +251,7 @@ class ProduceCall(Ticket):
             metrics.failed_produce_requests += 1
             metrics.bytes_rejected += len(records or b"")
         result = ProducePartitionResult(index, error.code, error_message=error.message)
-        if partition is None or error.code not in BAD_RECORDS:
+        if partition is None or error.code not in BAD_RECORDS or not _is_one_batch(records):
             return result
         record_errors = error.record_errors if isinstance(error, RecordsRejectedError) else ()
         return result._replace(
@@ -318,6 +321,14 @@ class ProduceCall(Ticket):
             )
         hints = (one.current_leader for _, _, results in told for one in results)
         return told, endpoints(self._ctx, hints)
+
+
+def _is_one_batch(records: memoryview | None) -> bool:
+    """What is not even that Kafka refuses before it looks at the log."""
+    if records is None or len(records) < HEADER_BYTES:
+        return False
+    _, length = OFFSET_AND_LENGTH.unpack_from(records)
+    return records[MAGIC_AT] == 2 and LOG_OVERHEAD + length == len(records)
 
 
 def _check_order(partition: Partition, header: BatchHeader) -> None:
