@@ -14,6 +14,7 @@ TOPICS ?= 1000
 START ?= 0
 KIND ?= cluster
 CASE ?=
+MERGE ?=
 STORY ?=
 
 help: ## list the targets
@@ -40,8 +41,8 @@ bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|group|txn
 	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
-bench: .venv/.stamp tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
-	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)"
+bench: .venv/.stamp tools ## compare with Apache Kafka, 25 min, docs/benchmarks.md: make bench CASE=name,name MERGE=1
+	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)" $(if $(MERGE),--merge)
 
 bench-smoke: .venv/.stamp tools ## every benchmark once, small, one line each (a minute; no real numbers)
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"

@@ -10,12 +10,12 @@ codes of Apache Kafka 4.3 (compared by sending the same batches to both):
                        not add up to the batch; a null key in a compacted topic
     INVALID_TIMESTAMP  outside message.timestamp.before/after.max.ms
 
-Records are not decoded: a walk over their length prefixes (0.01 to 0.1 µs each) proves that there are
-as many as the header says and that they end where the batch ends. The first and the last one
-are looked at closely. A batch that passes is appended as it came, unless one of these asks for
-more: `message.timestamp.type=LogAppendTime` (header patched in place), a wrong max_timestamp
-(likewise), a `compression.type` other than the batch's or offsets that are not 0, 1, 2, …
-(the batch is written anew).
+Records are not decoded: a walk over their length prefixes (0.02 to 0.1 µs each) proves that
+there are as many as the header says and that they end where the batch ends. The first and the
+last one are looked at closely. A batch that passes is appended as it came, unless one of these
+asks for more: `message.timestamp.type=LogAppendTime` (header patched in place), a wrong
+max_timestamp (likewise), a `compression.type` other than the batch's or offsets that are not
+0, 1, 2, … (the batch is written anew).
 """
 
 from struct import Struct
