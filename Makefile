@@ -7,6 +7,9 @@ SHELL := /bin/bash
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
 .PHONY: bench bench-smoke kind-up kind-down images e2e spark test-spark
 
+# Compiling its modules anew is half of what a broker needs to start, and tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 JOBS ?= 2
 SEEDS ?= 1000

@@ -104,6 +104,7 @@ class Odradek(RunningBroker):
     def spawn(
         self, command: Sequence[str], *, stdout: int | None = None
     ) -> subprocess.Popen[bytes]:
+        self.env["PYTHONDONTWRITEBYTECODE"] = ""  # as in our image: nothing is compiled at a start
         if self.python != sys.executable:
             library = os.path.dirname(os.__file__)  # its own modules, it brings itself
             ours = (path for path in sys.path if path and not path.startswith(library))
