@@ -1,7 +1,7 @@
 """One client connection: bytes in → frames → exchanges; answers in order → bytes out.
 
-Raw non-blocking socket, driven by the loop's reader and writer callbacks, so that nothing is
-copied by a transport on the way and log ranges go out by sendfile.
+Raw non-blocking socket, driven by the server's poller, so that nothing is copied by a transport
+on the way and log ranges go out by sendfile.
 
 In: small frames are read through one scratch buffer that all connections share and copied out
 (a produce request keeps its buffer until the end of the loop pass); a frame that does not fit
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.log.types import FileRange
 from odradek_broker.network.exchange import SIZE, Exchange
+from odradek_broker.network.poller import READ, WRITE
 
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
@@ -91,7 +92,7 @@ class Connection:
         self._reading = True
         self._resuming = False
         self._writing = False
-        server.loop.add_reader(sock.fileno(), self._on_readable)
+        self._watch()
 
     @property
     def awaits_answer(self) -> bool:
@@ -103,9 +104,13 @@ class Connection:
         """All that was asked is answered and sent."""
         return not self._pending and not self._out
 
+    def _watch(self) -> None:
+        events = (READ if self._reading else 0) | (WRITE if self._writing else 0)
+        self.server.poller.watch(self.sock.fileno(), events, self)
+
     # --- in ------------------------------------------------------------------------------
 
-    def _on_readable(self) -> None:
+    def on_readable(self) -> None:
         try:
             if self._frame is not None:
                 self._read_frame(self._frame)
@@ -204,7 +209,7 @@ class Connection:
     def _pause(self) -> None:
         if self._reading:
             self._reading = False
-            self.server.loop.remove_reader(self.sock.fileno())
+            self._watch()
 
     def _resume(self) -> None:
         # Starting a frame from the backlog may answer at once, which would resume again.
@@ -212,7 +217,7 @@ class Connection:
             return
         self._resuming = True
         self._reading = True
-        self.server.loop.add_reader(self.sock.fileno(), self._on_readable)
+        self._watch()
         backlog, self._backlog = self._backlog, b""
         if backlog:
             self._take_frames(memoryview(backlog))
@@ -258,7 +263,7 @@ class Connection:
             return
         if self._writing:
             self._writing = False
-            self.server.loop.remove_writer(self.sock.fileno())
+            self._watch()
         if not self._reading:
             self._resume()
 
@@ -316,7 +321,7 @@ class Connection:
                 break
         if not self._writing:
             self._writing = True
-            self.server.loop.add_writer(self.sock.fileno(), self.flush)
+            self._watch()
 
     # --- the end -------------------------------------------------------------------------
 
@@ -324,11 +329,7 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        loop, fd = self.server.loop, self.sock.fileno()
-        if self._reading:
-            loop.remove_reader(fd)
-        if self._writing:
-            loop.remove_writer(fd)
+        self.server.poller.watch(self.sock.fileno(), 0, self)
         self.sock.close()
         unsent = [item for item in self._out if isinstance(item, Exchange)]
         for exchange in (*unsent, *(e for e in self._pending if e.chunks is not None)):

@@ -5,12 +5,14 @@ import errno
 import logging
 import socket
 from collections import Counter
+from collections.abc import Callable
 
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.registry import Handler
 from odradek_broker.network.connection import CLOSED_BY_CLIENT, Connection
 from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
+from odradek_broker.network.poller import Poller
 from odradek_broker.runtime.listeners import Listener
 
 logger = logging.getLogger(__name__)
@@ -30,9 +32,14 @@ class Server:
         broker: BrokerContext,
         handlers: dict[int, Handler],
         loop: asyncio.AbstractEventLoop,
+        *,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
+        """`settle` writes and answers what the requests of one pass have queued."""
         settings = broker.settings
         self.loop = loop
+        self.poller = Poller(loop, self._end_of_pass)
+        self._settle = settle
         self.clock = broker.clock
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.frame_bytes_max = settings.int("socket.request.max.bytes")
@@ -131,6 +138,10 @@ class Server:
             self.loop.call_soon(self._flush_all)
         self._to_flush.append(connection)
 
+    def _end_of_pass(self) -> None:
+        self._settle()
+        self._flush_all()
+
     def _flush_all(self) -> None:
         to_flush, self._to_flush = self._to_flush, []
         for connection in to_flush:
@@ -170,3 +181,4 @@ class Server:
         for connection in tuple(self.connections):
             connection.close("the broker stops")
         self._sweep.cancel()
+        self.poller.close()
