@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: bench bench-smoke kind-up kind-down images e2e spark test-spark
+.PHONY: bench bench-smoke profile kind-up kind-down images e2e spark test-spark
 
 # Compiling its modules anew is half of what a broker needs to start, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -49,6 +49,9 @@ bench: .venv/.stamp tools ## compare with Apache Kafka, 25 min, docs/benchmarks.
 
 bench-smoke: .venv/.stamp tools ## every benchmark once, small, one line each (a minute; no real numbers)
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
+
+profile: .venv/.stamp tools ## what our broker's time goes to (docs/profile.md): make profile CASE=raw-produce
+	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench.profile --case "$(or $(CASE),connections-100)"
 
 kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
 	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind up

@@ -43,7 +43,7 @@ class CaseResult:
     unavailable: dict[str, str] = field(default_factory=dict)  # engine -> reason
     skipped: str = ""  # why it did not run at all
     error: str = ""  # what was wrong: a wrong answer, a server that died
-    wrong: bool = False  # it was a wrong answer
+    wrong: bool = False  # it was a wrong answer, of ours
     measured: dict[str, Any] = field(default_factory=dict)  # when, which commit, how quiet it was
 
     @classmethod

@@ -17,7 +17,7 @@ from dataclasses import replace
 from confluent_kafka import KafkaException
 
 from odradek_bench.case import Bench, Case, Sample, UnavailableError
-from odradek_bench.results import CaseResult, Results, measured_now
+from odradek_bench.results import THEIRS, CaseResult, Results, measured_now
 from odradek_bench.verify import StalledError, WrongAnswerError
 from odradek_cli.processes import StartFailedError
 
@@ -81,7 +81,7 @@ def _run_round(bench: Bench, case: Case, engine: str, result: CaseResult) -> Non
         result.unavailable[engine] = str(reason)
     except FAILURES as error:
         result.error = f"{engine}: {error or type(error).__name__}"
-        result.wrong = isinstance(error, WrongAnswerError)
+        result.wrong = isinstance(error, WrongAnswerError) and engine != THEIRS
 
 
 def brief(sample: Sample) -> str:
