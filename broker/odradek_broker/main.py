@@ -152,12 +152,7 @@ class Broker:
         self._groups = self._build_groups()
         self._context = self._build_context()
         self._calls = self._build_transactions()
-        self._server = Server(
-            self._context,
-            build_handlers(self._metrics),
-            loop,
-            settle=self._partitions.end_of_pass,
-        )
+        self._server = Server(self._context, build_handlers(self._metrics), loop)
         session_timeout_ms = settings.int("broker.session.timeout.ms")
         self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
         self._tasks: list[asyncio.Task[None]] = []

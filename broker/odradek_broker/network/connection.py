@@ -1,7 +1,7 @@
 """One client connection: bytes in → frames → exchanges; answers in order → bytes out.
 
-Raw non-blocking socket, driven by the server's poller, so that nothing is copied by a transport
-on the way and log ranges go out by sendfile.
+Raw non-blocking socket, driven by the loop's reader and writer callbacks, so that nothing is
+copied by a transport on the way and log ranges go out by sendfile.
 
 In: small frames are read through one scratch buffer that all connections share and copied out
 (a produce request keeps its buffer until the end of the loop pass); a frame that does not fit
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.log.types import FileRange
 from odradek_broker.network.exchange import SIZE, Exchange
-from odradek_broker.network.poller import READ, WRITE
 
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
@@ -92,7 +91,7 @@ class Connection:
         self._reading = True
         self._resuming = False
         self._writing = False
-        self._watch()
+        server.loop.add_reader(sock.fileno(), self._on_readable)
 
     @property
     def awaits_answer(self) -> bool:
@@ -104,13 +103,9 @@ class Connection:
         """All that was asked is answered and sent."""
         return not self._pending and not self._out
 
-    def _watch(self) -> None:
-        events = (READ if self._reading else 0) | (WRITE if self._writing else 0)
-        self.server.poller.watch(self.sock.fileno(), events, self)
-
     # --- in ------------------------------------------------------------------------------
 
-    def on_readable(self) -> None:
+    def _on_readable(self) -> None:
         try:
             if self._frame is not None:
                 self._read_frame(self._frame)
@@ -209,7 +204,7 @@ class Connection:
     def _pause(self) -> None:
         if self._reading:
             self._reading = False
-            self._watch()
+            self.server.loop.remove_reader(self.sock.fileno())
 
     def _resume(self) -> None:
         # Starting a frame from the backlog may answer at once, which would resume again.
@@ -217,7 +212,7 @@ class Connection:
             return
         self._resuming = True
         self._reading = True
-        self._watch()
+        self.server.loop.add_reader(self.sock.fileno(), self._on_readable)
         backlog, self._backlog = self._backlog, b""
         if backlog:
             self._take_frames(memoryview(backlog))
@@ -263,7 +258,7 @@ class Connection:
             return
         if self._writing:
             self._writing = False
-            self._watch()
+            self.server.loop.remove_writer(self.sock.fileno())
         if not self._reading:
             self._resume()
 
@@ -321,7 +316,7 @@ class Connection:
                 break
         if not self._writing:
             self._writing = True
-            self._watch()
+            self.server.loop.add_writer(self.sock.fileno(), self.flush)
 
     # --- the end -------------------------------------------------------------------------
 
@@ -329,7 +324,11 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        self.server.poller.watch(self.sock.fileno(), 0, self)
+        loop, fd = self.server.loop, self.sock.fileno()
+        if self._reading:
+            loop.remove_reader(fd)
+        if self._writing:
+            loop.remove_writer(fd)
         self.sock.close()
         unsent = [item for item in self._out if isinstance(item, Exchange)]
         for exchange in (*unsent, *(e for e in self._pending if e.chunks is not None)):

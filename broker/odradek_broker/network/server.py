@@ -5,19 +5,18 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable
 
 from odradek_broker.handlers.context import BrokerContext
 from odradek_broker.handlers.registry import Handler
 from odradek_broker.network.connection import CLOSED_BY_CLIENT, Connection
 from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
-from odradek_broker.network.poller import Poller
 from odradek_broker.runtime.listeners import Listener
 
 logger = logging.getLogger(__name__)
 
-# One read takes at most this much; larger frames are read into buffers of their own.
+# One read takes at most this much; larger frames are read into buffers of their own. Batches of
+# 64 KB, several in flight, come with one read: adr/0008.
 SCRATCH_BYTES = 256 * 1024
 # New connections per wake-up, so that a storm of them does not starve the established ones.
 ACCEPT_MAX = 64
@@ -32,14 +31,9 @@ class Server:
         broker: BrokerContext,
         handlers: dict[int, Handler],
         loop: asyncio.AbstractEventLoop,
-        *,
-        settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """`settle` writes and answers what the requests of one pass have queued."""
         settings = broker.settings
         self.loop = loop
-        self.poller = Poller(loop, self._end_of_pass)
-        self._settle = settle
         self.clock = broker.clock
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.frame_bytes_max = settings.int("socket.request.max.bytes")
@@ -138,10 +132,6 @@ class Server:
             self.loop.call_soon(self._flush_all)
         self._to_flush.append(connection)
 
-    def _end_of_pass(self) -> None:
-        self._settle()
-        self._flush_all()
-
     def _flush_all(self) -> None:
         to_flush, self._to_flush = self._to_flush, []
         for connection in to_flush:
@@ -181,4 +171,3 @@ class Server:
         for connection in tuple(self.connections):
             connection.close("the broker stops")
         self._sweep.cancel()
-        self.poller.close()
