@@ -149,7 +149,7 @@ def test_what_is_wrong_is_said_in_one_line(
 @pytest.mark.timeout(300)
 def test_the_demo_restarts_every_broker_and_nobody_notices(manifests: Path) -> None:
     (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "brokers: 3"))
-    done = odradek("local", "demo", "-f", str(manifests), "--json")
+    done = odradek("local", "demo", "-f", str(manifests), "--no-spark", "--json")
     found = json.loads(done.stdout)
     assert found["brokers_restarted"] == "3 of 3"
     assert (found["lost"], found["duplicated"], found["errors"]) == (0, 0, 0)
@@ -159,3 +159,16 @@ def test_the_demo_restarts_every_broker_and_nobody_notices(manifests: Path) -> N
     assert all(b["whole_after"].endswith(" s") for b in found["brokers"])
     assert "\x1b" not in done.stderr, "a pipe gets plain lines"
     assert done.stderr.count("restart broker") >= 3, done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_spark_counts_through_the_restart_of_every_broker(manifests: Path) -> None:
+    (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "brokers: 3"))
+    done = odradek("local", "demo", "-f", str(manifests), "--spark", "--json")
+    found = json.loads(done.stdout)
+    assert found["brokers_restarted"] == "3 of 3"
+    assert found["spark_equals_what_was_written"] == "yes"
+    assert found["spark_counted"] == found["writes_acknowledged"] > 0
+    assert found["spark_driver_restarts"] == 0
