@@ -53,15 +53,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("e2e_tests.test_chart_rights.RESOURCES", ASKED)
 
 
-def test_rights_of_both_modes(kubernetes: ControlPlane, namespace: str) -> None:
+def test_rights_where_kubeflows_operator_runs_them(
+    kubernetes: ControlPlane, namespace: str
+) -> None:
     with Release(kubernetes, namespace, "--set=spark.mode=spark-operator") as release:
         found = rights(kubernetes, release.account, namespace)
         assert same(found, ALLOWED, NODES, LEASE, PIPELINES)
         assert CRD not in kubernetes.kubectl("get", "crds", "-o=name"), "kubeflow's brings it"
-        release.upgrade(release._chart, "--set=spark.mode=native")
-        found = rights(kubernetes, release.account, namespace)
-        assert same(found, ALLOWED, NODES, LEASE, PIPELINES, NATIVE)
-        assert same(rights(kubernetes, release.account, "default"), NODES)
 
 
 def test_a_life_of_a_pipeline_with_these_rights(
@@ -75,6 +73,9 @@ def test_a_life_of_a_pipeline_with_these_rights(
     """
     caplog.set_level(logging.WARNING, "odradek_operator.process.spark")
     with Release(kubernetes, namespace, "--set=spark.mode=native") as release:
+        found = rights(kubernetes, release.account, namespace)
+        assert same(found, ALLOWED, NODES, LEASE, PIPELINES, NATIVE)
+        assert same(rights(kubernetes, release.account, "default"), NODES)
         kubeconfig = release.account_kubeconfig(tmp_path / "kubeconfig")
         limited = cast(ControlPlane, SimpleNamespace(kubeconfig=kubeconfig))
         cluster = Cluster(kubernetes, namespace, operator=limited)
