@@ -167,6 +167,7 @@ def test_the_demo_restarts_every_broker_and_nobody_notices(manifests: Path) -> N
 @pytest.mark.spark
 @pytest.mark.timeout(1500)
 def test_spark_counts_through_the_restart_of_every_broker(manifests: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
     (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "brokers: 3"))
     done = odradek("local", "demo", "-f", str(manifests), "--spark", "--json", patience_s=1200)
     found = json.loads(done.stdout)
