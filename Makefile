@@ -27,7 +27,7 @@ REQUESTS ?= 3000
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; says what clients saw
+run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; with Spark after `make spark`
 	@$(BIN)/odradek local demo
 
 test: .venv/.spark tools ## run the quick test suite (minutes)
@@ -69,10 +69,10 @@ kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machi
 kind-down: .venv/.stamp ## remove it, and all that it changed on this machine
 	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind down
 
-images: .venv/.stamp ## build the container images: docs/images.md
+images: .venv/.spark ## build the container images: docs/images.md
 	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build
 
-e2e: .venv/.stamp kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
+e2e: .venv/.spark kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
 	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build | xargs env PYTHONPATH=e2e \
 		$(BIN)/python -m odradek_e2e.kind load
 	@$(BIN)/pytest -m kind e2e/e2e_tests/kind -k "$(STORY)"

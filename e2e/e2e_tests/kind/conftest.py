@@ -24,7 +24,14 @@ from odradek_e2e.kind.places import kubeconfig
 
 SYSTEM = "odradek-system"
 RELEASE = "odradek"
-ORDER = ("test_first_steps", "test_rolls", "test_apache", "test_faults", "test_scale_and_storage")
+ORDER = (
+    "test_first_steps",
+    "test_rolls",
+    "test_apache",
+    "test_faults",
+    "test_scale_and_storage",
+    "test_spark",
+)
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -68,7 +75,8 @@ def operator(cluster: str) -> str:
         kubectl("create", "namespace", SYSTEM)
     kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
     helm("upgrade", "--install", RELEASE, str(CHART), f"--namespace={SYSTEM}",
-         "--set=watch.scope=Cluster", f"--set-string=podAnnotations.image={image_key()}",
+         "--set=watch.scope=Cluster", "--set=spark.mode=native",
+         f"--set-string=podAnnotations.image={image_key()}",
          "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
     return SYSTEM
 
