@@ -27,11 +27,15 @@ from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod, Secret
 from lightkube.types import CascadeType, PatchType
 
 from odradek_operator.api.base import API_VERSION, Resource, quantity_bytes
-from odradek_operator.api.kafka_cluster import External, KafkaClusterSpec, KafkaClusterStatus
-from odradek_operator.cluster.kafka_admin import AdminError
+from odradek_operator.api.kafka_cluster import (
+    CONTROLLER_PORT,
+    External,
+    KafkaClusterSpec,
+    KafkaClusterStatus,
+)
+from odradek_operator.cluster.kafka_admin import AdminError, NotYetError
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import (
-    CONTROLLER_PORT,
     DATA_DIR,
     Object,
     manifests,
@@ -48,11 +52,8 @@ from odradek_operator.cluster.kubernetes.state import (
 from odradek_operator.desired.build import SECRETS, DesiredCluster, Endpoint, Known
 from odradek_operator.observed import ObservedBroker
 
+ADDRESS_GRACE_S = 120.0  # clouds need a minute or so for a load balancer
 FORBIDDEN, NOT_FOUND, CONFLICT, INVALID, TOO_MANY = 403, 404, 409, 422, 429
-
-
-class NotYetError(AdminError):
-    """Something has to come first; the message is a sentence, and the next pass tries again."""
 
 
 class KubernetesPlatform:
@@ -210,10 +211,17 @@ class KubernetesPlatform:
         external = self.resource.spec.listeners.external
         pod = self.state.pod_of(broker)
         if external is not None and not self._outside(broker, pod, external):
-            service = names.external_service(pod)
-            raise NotYetError(f"Service {service} has no address for clients outside yet")
+            raise self._no_address(names.external_service(pod))
         rack, ordinal = self.state.place_of(broker)
         self._scale(rack, max(self.state.racks[rack].replicas, ordinal + 1))
+
+    def _no_address(self, service: str) -> Exception:
+        """A Service that was made a moment ago has none; one that still has none is a problem."""
+        made = self.state.services.get(service)
+        when = made.metadata.creationTimestamp if made and made.metadata else None
+        if when is None or time.time() - when.timestamp() < ADDRESS_GRACE_S:
+            return NotYetError(f"Service {service} has no address for clients outside yet")
+        return AdminError(f"Service {service} gets no address for clients outside")
 
     def restart(self, broker: int, settings: Mapping[str, str]) -> None:  # noqa: ARG002
         """The first of a step asks the disruption budget, for all of them: it counts to one."""
