@@ -15,7 +15,8 @@ import pytest
 
 from e2e_tests.kind.evidence import collect
 from e2e_tests.kind.story import KubectlError, Story, kubectl
-from odradek_e2e.chart import CHART, ROOT, helm
+from odradek_e2e import release
+from odradek_e2e.chart import ROOT
 from odradek_e2e.ci import DEADLINE
 from odradek_e2e.images import build
 from odradek_e2e.images.requirements import requirements_of
@@ -67,9 +68,9 @@ def operator(cluster: str) -> str:
     if not kubectl("get", "namespace", SYSTEM, "--ignore-not-found"):
         kubectl("create", "namespace", SYSTEM)
     kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
-    helm("upgrade", "--install", RELEASE, str(CHART), f"--namespace={SYSTEM}",
-         "--set=watch.scope=Cluster", f"--set-string=podAnnotations.image={image_key()}",
-         "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
+    release.settle(RELEASE, SYSTEM, "--set=watch.scope=Cluster",
+                   f"--set-string=podAnnotations.image={image_key()}",
+                   "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
     return SYSTEM
 
 
