@@ -154,6 +154,25 @@ def test_what_is_deleted_by_hand_comes_back(world: World) -> None:
     quiet(world)
 
 
+def test_a_config_map_deleted_by_hand_restarts_nobody(world: World) -> None:
+    """What a pod was started with is not seen then: it says nothing about a change."""
+    world.cluster(brokers=3)
+    world.settle()
+    pods, (config,) = uids(world), found(world, "configmap")
+    world.kubernetes.kubectl("delete", "configmap", config, "-n", world.namespace)
+    world.settle()
+    assert list(found(world, "configmap")) == [config]
+    assert uids(world) == pods
+
+    # With another setting in the same moment it is another one, and a roll.
+    world.kubernetes.kubectl("delete", "configmap", config, "-n", world.namespace)
+    world.cluster(brokers=3, config={"num.partitions": 4})
+    world.settle()
+    assert config not in found(world, "configmap")
+    assert not set(uids(world).values()) & set(pods.values())
+    quiet(world)
+
+
 def test_a_statefulset_deleted_by_hand_keeps_its_ids(world: World) -> None:
     world.cluster(brokers=6)
     world.settle()
