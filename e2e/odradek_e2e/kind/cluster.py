@@ -28,7 +28,7 @@ PATIENT: dict[str, object] = {
     "scheduler": NO_LEASE,
     "etcd": {"local": {"extraArgs": {"unsafe-no-fsync": "true"}}},
 }
-LOADED = "/kind/odradek-loaded"  # in a node: the archives that it has
+LOADED = "/kind/odradek-loaded"  # in a node: which archives it has
 
 
 def up() -> Engine:
@@ -141,15 +141,16 @@ def load(engine: Engine, archive: Path) -> list[str]:
     """Imports an image archive into the workers that do not have it; which these were."""
     done = []
     for node in NODES[1:]:
-        mark = f"{LOADED}/{archive.name}"
+        # By image and version, which is the tag: the last archive that was loaded has it.
+        mark = f"{LOADED}/{archive.name.rpartition('-')[0]}"
         with contextlib.suppress(KindError):
-            engine.docker("exec", node, "test", "-e", mark)
-            continue
+            if engine.docker("exec", node, "cat", mark).strip() == archive.name:
+                continue
         with open(archive, "rb") as content:
             engine.docker("exec", "-i", node, "ctr", "-n", "k8s.io", "images", "import",
                           "--all-platforms", "--digests", "-", stdin=content)  # fmt: skip
-        engine.docker("exec", node, "mkdir", "-p", LOADED)
-        engine.docker("exec", node, "touch", mark)
+        note = f"mkdir -p {LOADED} && echo {archive.name} > {mark}"
+        engine.docker("exec", node, "sh", "-c", note)
         done.append(node)
     return done
 
