@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,7 @@ def story(operator: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iter
     yield Story(name, tmp_path)
     if getattr(request.node, "failed", False):
         folder = collect(name, operator, ROOT / "build" / "e2e" / name)
+        shutil.copytree(tmp_path, folder, dirs_exist_ok=True)
         print(f"\nwhat was found in {name}: {folder.relative_to(ROOT)}")
     # A namespace always ends, whatever the story did to it.
     kubectl("delete", "namespace", name, "--timeout=240s", timeout_s=300)

@@ -14,6 +14,7 @@ Kubernetes is asked through kubectl, as a person would.
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import threading
 import time
@@ -53,7 +54,7 @@ def kubectl(*words: str, stdin: str | None = None, timeout_s: float = 300.0) -> 
 class Story:
     def __init__(self, namespace: str, directory: Path) -> None:
         self.namespace = namespace
-        self.directory = directory  # Load puts its history here
+        self.directory = directory  # of the load: what the producer said; its history if it is bad
 
     # -- kubectl -----------------------------------------------------------------------------------
 
@@ -181,11 +182,19 @@ class Story:
     # -- clients -----------------------------------------------------------------------------------
 
     @contextmanager
-    def load(self, topic: str, partitions: int = 6, per_second: int = 100) -> Iterator[Load]:
+    def load(self, topic: str, partitions: int = 6, **settings: Any) -> Iterator[Load]:
+        """`settings` of the producer. What it says about its epochs is in producer.log."""
         world: Any = self
-        with Load(world, topic, partitions=partitions, per_second=per_second) as load:
-            yield load
-            load.wait_for_acks(50)
+        noted = logging.FileHandler(self.directory / "producer.log", delay=True)
+        logger = logging.Logger(self.namespace, logging.DEBUG)
+        logger.addHandler(noted)
+        told = {"debug": "eos", "log_level": 7, "logger": logger, **settings}
+        try:
+            with Load(world, topic, partitions=partitions, per_second=100, settings=told) as load:
+                yield load
+                load.wait_for_acks(50)
+        finally:
+            noted.close()
 
     def judge(self, load: Load) -> str:
         checked = load.check()
