@@ -186,6 +186,7 @@ class Story:
         """`settings` of the producer. What it says about its epochs is in producer.log."""
         world: Any = self
         noted = logging.FileHandler(self.directory / "producer.log", delay=True)
+        noted.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logger = logging.Logger(self.namespace, logging.DEBUG)
         logger.addHandler(noted)
         told = {"debug": "eos", "log_level": 7, "logger": logger, **settings}
