@@ -19,9 +19,9 @@ from e2e_tests.kind.story import KubectlError, Story, kubectl
 from odradek_e2e import release
 from odradek_e2e.chart import ROOT
 from odradek_e2e.ci import DEADLINE
-from odradek_e2e.images import build
-from odradek_e2e.images.requirements import requirements_of
 from odradek_e2e.images.table import IMAGES
+from odradek_e2e.kind import cluster as kind
+from odradek_e2e.kind import engine as engines
 from odradek_e2e.kind.places import kubeconfig
 
 SYSTEM = "odradek-system"
@@ -77,7 +77,8 @@ def operator(cluster: str) -> str:
 
 def image_key() -> str:
     """Another image under the same tag is another rollout."""
-    return build.content_key(IMAGES["operator"], requirements_of("operator"))
+    image = IMAGES["operator"]
+    return kind.loaded(engines.find(), f"{image.name}-{image.tag()}")
 
 
 @pytest.fixture

@@ -141,18 +141,23 @@ def load(engine: Engine, archive: Path) -> list[str]:
     """Imports an image archive into the workers that do not have it; which these were."""
     done = []
     for node in NODES[1:]:
-        # By image and version, which is the tag: the last archive that was loaded has it.
-        mark = f"{LOADED}/{archive.name.rpartition('-')[0]}"
-        with contextlib.suppress(KindError):
-            if engine.docker("exec", node, "cat", mark).strip() == archive.name:
-                continue
+        mark = archive.name.rpartition("-")[0]
+        if loaded(engine, mark, node) == archive.name:
+            continue
         with open(archive, "rb") as content:
             engine.docker("exec", "-i", node, "ctr", "-n", "k8s.io", "images", "import",
                           "--all-platforms", "--digests", "-", stdin=content)  # fmt: skip
-        note = f"mkdir -p {LOADED} && echo {archive.name} > {mark}"
+        note = f"mkdir -p {LOADED} && echo {archive.name} > {LOADED}/{mark}"
         engine.docker("exec", node, "sh", "-c", note)
         done.append(node)
     return done
+
+
+def loaded(engine: Engine, image: str, node: str = NODES[1]) -> str:
+    """The archive that was loaded last of an image and version, "operator-0.1.0"; empty: none."""
+    with contextlib.suppress(KindError):
+        return engine.docker("exec", node, "cat", f"{LOADED}/{image}").strip()
+    return ""
 
 
 def tag(engine: Engine, name: str, other: str) -> None:
