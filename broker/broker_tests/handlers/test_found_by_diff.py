@@ -115,6 +115,19 @@ def test_unknown_partitions_of_a_transaction_come_first(asked):
     assert codes == {0: 55, 7: 3}
 
 
+def test_clients_have_no_transactions_in_internal_topics(asked):
+    topics = [Struct(name=n, partitions=[0]) for n in ("a", "__consumer_offsets")]
+    answer = ask(
+        asked, ADD_PARTITIONS, 3, v3_and_below_transactional_id="t", v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0, v3_and_below_topics=topics,
+    )  # fmt: skip
+    results = {
+        one["name"]: one["results_by_partition"][0]["partition_error_code"]
+        for one in answer["results_by_topic_v3_and_below"]
+    }
+    assert results == {"a": 55, "__consumer_offsets": 29}
+
+
 def fetched(asked: Client, name: str, **changed: int) -> Any:
     partition = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, **changed}
     one = Struct(**partition, log_start_offset=-1, partition_max_bytes=1000)

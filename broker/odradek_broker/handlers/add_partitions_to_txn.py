@@ -1,6 +1,6 @@
 """AddPartitionsToTxn (24), v0–5: a transaction has records in these partitions from now on.
 
-    v0–3  from a client, for one transaction.
+    v0–3  from a client, for one transaction. Internal topics are TOPIC_AUTHORIZATION_FAILED.
     v4–5  between brokers, for many transactions; verify_only asks which are in it already. A
           partition that is not is TRANSACTION_ABORTABLE. v5 adds with an epoch per transaction.
 
@@ -12,6 +12,7 @@ PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v2.
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from odradek_broker.controller.topic_names import INTERNAL_TOPICS
 from odradek_broker.handlers.context import BrokerContext, RequestContext
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import TopicPartition
@@ -72,6 +73,13 @@ async def _transaction(broker: BrokerContext, asked: Struct, version: int) -> St
 async def _add_for_client(
     ctx: RequestContext, request: Struct, partitions: list[TopicPartition]
 ) -> Results:
+    if any(partition.topic in INTERNAL_TOPICS for partition in partitions):
+        return {
+            partition: ErrorCode.topic_authorization_failed
+            if partition.topic in INTERNAL_TOPICS
+            else ErrorCode.operation_not_attempted
+            for partition in partitions
+        }
     if (results := _if_unknown(ctx.broker, partitions)) is not None:
         return results
     code = ErrorCode.none

@@ -136,6 +136,9 @@ TABLE: tuple[Expected, ...] = (
     Expected("describe_configs", "results[].configs[].synonyms", ..., ..., ELR),
     Expected("list_groups", "groups", ..., ..., PHANTOM, both=apache_has_more),
     Expected("join_group", "error_code", 23, 25, PHANTOM),
+    Expected("offset_commit", f"topics[].{CODE}", 25, 22, PHANTOM),
+    Expected("offset_delete", "error_code", 0, 69, PHANTOM),
+    Expected("alter_configs", "", "silence", answered, NO_ANSWER),
     Expected("fetch", "*", ..., ..., UNREAD, unread_fetch),
     Expected("fetch", "*", ..., ..., NO_CONSUMER, no_consumer),
     Expected("offset_for_leader_epoch", "*", ..., ..., ODD_EPOCH, odd_epoch),
@@ -143,6 +146,10 @@ TABLE: tuple[Expected, ...] = (
     Expected("produce", "", "silence", answered, NO_ANSWER, null_records),
     Expected("incremental_alter_configs", "*", ..., ..., TWO_ERRORS, no_resource),
     Expected("elect_leaders", "error_code", 0, 42, NO_ELECTION, no_partitions),
+    *(
+        Expected("malformed negative_length", f"topics[].partitions[].{field}", -1, ..., UNREAD)
+        for field in ("error_code", "leader_epoch", "offset", "timestamp")
+    ),
     Expected("malformed negative_length", f"{ELECTED}.error_code", 7, ..., NO_TIME),
     Expected("malformed negative_length", f"{ELECTED}.error_message", nothing, ..., NO_TIME),
     Expected("list_offsets", "*", ..., ..., UNREAD, unread_list),

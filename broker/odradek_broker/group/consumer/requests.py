@@ -89,8 +89,12 @@ def group_heartbeat(
     if isinstance(existing, ConsumerGroup):
         draft = Draft(existing)
     elif request.member_epoch > 0:
-        kind = "Consumer group" if existing is None else "Group"
-        raise KafkaError(ErrorCode.group_id_not_found, f"{kind} {group_id} not found.")
+        reason = (
+            f"Consumer group {group_id} not found."
+            if existing is None
+            else f"Group {group_id} is not a consumer group."
+        )
+        raise KafkaError(ErrorCode.group_id_not_found, reason)
     elif existing is None:
         draft = Draft(ConsumerGroup(group_id))
     else:
