@@ -88,7 +88,7 @@ def test_every_expected_difference_has_a_reason():
 @pytest.mark.long
 def test_both_engines_answer_alike(tmp_path):
     with both_engines(tmp_path) as (ours, apache):
-        run = Run(ours, apache, seed=3)
+        run = Run(ours, apache, seed=1)
         run.run(500, lambda _: None)
     unexpected = [met for met in run.tally.met if met.reason is None]
     assert not unexpected, "\n".join(map(str, unexpected))
