@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: bench bench-smoke profile kind-up kind-down images e2e spark test-spark
+.PHONY: blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
 
 # Compiling its modules anew is half of what a broker needs to start, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,11 +19,15 @@ KIND ?= cluster
 CASE ?=
 MERGE ?=
 STORY ?=
+ENGINE ?= both
+BOOTSTRAP ?=
+SEED ?= 1
+REQUESTS ?= 3000
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; says what clients saw
+run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; with Spark after `make spark`
 	@$(BIN)/odradek local demo
 
 test: .venv/.spark tools ## run the quick test suite (minutes)
@@ -40,6 +44,12 @@ test-clients-apache: .venv/.stamp tools ## run the client tests against Apache K
 
 bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make bench-operator TOPICS=1000
 	@cd operator && PYTHONPATH=../e2e:../broker ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
+
+blackbox: .venv/.stamp tools ## one suite for both engines: make blackbox ENGINE=embedded|apache|both, or BOOTSTRAP=host:port
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.blackbox --engine "$(ENGINE)" --bootstrap "$(BOOTSTRAP)" -k "$(CASE)"
+
+protocol-diff: .venv/.stamp tools ## generated requests to both engines, answers compared: SEED=1 REQUESTS=3000
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
 
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|group|txn
 	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
@@ -59,10 +69,10 @@ kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machi
 kind-down: .venv/.stamp ## remove it, and all that it changed on this machine
 	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind down
 
-images: .venv/.stamp ## build the container images: docs/images.md
+images: .venv/.spark ## build the container images: docs/images.md
 	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build
 
-e2e: .venv/.stamp kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
+e2e: .venv/.spark kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
 	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build | xargs env PYTHONPATH=e2e \
 		$(BIN)/python -m odradek_e2e.kind load
 	@$(BIN)/pytest -m kind e2e/e2e_tests/kind -k "$(STORY)"

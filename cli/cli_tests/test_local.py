@@ -35,10 +35,12 @@ def manifests(tmp_path: Path) -> Path:
     return directory
 
 
-def odradek(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+def odradek(
+    *args: str, code: int = 0, patience_s: float = 240.0
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "odradek_cli", *args],
-        capture_output=True, text=True, timeout=240, check=False,
+        capture_output=True, text=True, timeout=patience_s, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -149,7 +151,7 @@ def test_what_is_wrong_is_said_in_one_line(
 @pytest.mark.timeout(300)
 def test_the_demo_restarts_every_broker_and_nobody_notices(manifests: Path) -> None:
     (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "brokers: 3"))
-    done = odradek("local", "demo", "-f", str(manifests), "--json")
+    done = odradek("local", "demo", "-f", str(manifests), "--no-spark", "--json")
     found = json.loads(done.stdout)
     assert found["brokers_restarted"] == "3 of 3"
     assert (found["lost"], found["duplicated"], found["errors"]) == (0, 0, 0)
@@ -159,3 +161,17 @@ def test_the_demo_restarts_every_broker_and_nobody_notices(manifests: Path) -> N
     assert all(b["whole_after"].endswith(" s") for b in found["brokers"])
     assert "\x1b" not in done.stderr, "a pipe gets plain lines"
     assert done.stderr.count("restart broker") >= 3, done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(1500)
+def test_spark_counts_through_the_restart_of_every_broker(manifests: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
+    (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "brokers: 3"))
+    done = odradek("local", "demo", "-f", str(manifests), "--spark", "--json", patience_s=1200)
+    found = json.loads(done.stdout)
+    assert found["brokers_restarted"] == "3 of 3"
+    assert found["spark_equals_what_was_written"] == "yes"
+    assert found["spark_counted"] == found["writes_acknowledged"] > 0
+    assert found["spark_driver_restarts"] == 0

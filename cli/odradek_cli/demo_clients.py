@@ -24,8 +24,12 @@ FLUSH_S = 60.0
 SILENCE_S = 10.0  # a reader that hears nothing for so long has everything that it will get
 
 
+def customer(number: int) -> str:
+    return f"c{number % CUSTOMERS}"
+
+
 def order(number: int) -> bytes:
-    return json.dumps({"order": number, "customer": f"c{number % CUSTOMERS}"}).encode()
+    return json.dumps({"order": number, "customer": customer(number)}).encode()
 
 
 def number_of(value: bytes) -> int:
@@ -38,6 +42,7 @@ class Seen:
     acked: dict[int, float] = field(default_factory=dict)  # number → when, in seconds
     errors: list[str] = field(default_factory=list)
     read: Counter[int] = field(default_factory=Counter)
+    stamps: list[tuple[int, int]] = field(default_factory=list)  # read: number, record's time in ms
     latencies_ms: list[float] = field(default_factory=list)
 
     @property
@@ -129,7 +134,9 @@ class Clients:
             for message in consumer.consume(1_000, timeout=0.2):
                 value = message.value() if message.error() is None else None
                 if value is not None:
-                    self.seen.read[number_of(bytes(value))] += 1
+                    number = number_of(bytes(value))
+                    self.seen.read[number] += 1
+                    self.seen.stamps.append((number, message.timestamp()[1]))
                     heard = time.monotonic()
             if not self._written.is_set():
                 heard = time.monotonic()  # more will come

@@ -1,10 +1,11 @@
 """`odradek local demo`, which `make run` calls: all brokers of a cluster restarted under load.
 
 1. The manifests (examples/quickstart) are carried out on this machine, in a directory of its own.
-2. A writer sends numbered records, acks=all; a reader follows. Both are real Kafka clients.
+2. A writer sends numbered records, acks=all; a reader follows. Both are real Kafka clients. Where
+   Spark is set up (`make spark`), a pipeline counts the records in windows of ten seconds.
 3. A restart of all brokers is asked for, and every step is shown: which brokers, why, what is
    awaited, what the clients see.
-4. The verdict: acknowledged, lost, duplicated, errors, leaders, time per broker.
+4. The verdict: acknowledged, lost, duplicated, errors, leaders, time per broker, Spark's counts.
 
 Nothing is left behind: no process, no file. The exit code is 1 if a client noticed anything.
 """
@@ -17,18 +18,19 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from odradek_cli.demo_clients import PER_SECOND, Clients, Seen
+from odradek_cli.demo_guest import Findings, Guest
 from odradek_cli.demo_screen import Screen
 from odradek_cli.errors import CliError
 from odradek_cli.options import AsJson
 from odradek_cli.output import print_json, print_table, remarks
+from odradek_cli.spark_guest import SparkGuest, spark_absent
 
 if TYPE_CHECKING:
     from odradek_operator.apply.local_runtime import ClusterReport, LocalRuntime
@@ -40,36 +42,21 @@ BROKER_BYTES = 150 << 20  # what a broker may take; fewer are started where ther
 BROKERS_MIN = 3
 
 
-class Guest(Protocol):
-    """Somebody who uses the cluster during the roll, beside the writer and the reader.
-
-    `start` before the roll; `line` is shown with every step, beginning with a comma; `finish` after
-    the last write says what it found, and what is wrong with that.
-    """
-
-    def start(self, bootstrap: str, topic: str) -> None: ...
-
-    def line(self) -> str: ...
-
-    def finish(self, seen: Seen) -> Findings: ...
-
-
-@dataclass
-class Findings:
-    """Rows of the verdict; `complaints` are sentences, none if all is well."""
-
-    rows: dict[str, Any] = field(default_factory=dict)
-    complaints: list[str] = field(default_factory=list)
-
-
 def rolling_demo(
     files: Annotated[
         Path, typer.Option("--file", "-f", help="A directory with one KafkaCluster and Topics.")
     ] = QUICKSTART,
+    spark: Annotated[
+        bool | None,
+        typer.Option(help="A pipeline counts what is written; left out: if Spark is set up."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start the quickstart's cluster, restart all brokers under load, and say what it cost."""
-    findings, times = _in_a_directory_of_its_own(files, guests=())
+    absent = "" if spark is False else spark_absent(available_bytes())
+    if absent and spark:
+        raise CliError(absent)
+    findings, times = _in_a_directory_of_its_own(files, spark=spark is not False and not absent)
     if as_json:
         print_json(findings.rows | {"brokers": times})
     else:
@@ -84,10 +71,12 @@ def rolling_demo(
         "leader is back where it belongs. Nothing is left behind.",
         soft_wrap=True,
     )
+    if absent:
+        remarks().print(f"Spark did not take part: {absent}; then it counts along.", soft_wrap=True)
 
 
 def _in_a_directory_of_its_own(
-    files: Path, guests: Sequence[Guest]
+    files: Path, *, spark: bool
 ) -> tuple[Findings, list[dict[str, Any]]]:
     from odradek_operator.apply.local_runtime import LocalRuntime
 
@@ -98,6 +87,7 @@ def _in_a_directory_of_its_own(
         signal.signal(number, end)  # as Ctrl-C: the brokers are stopped
     directory = Path(tempfile.mkdtemp(prefix="odradek-demo-"))
     manifests = directory / "manifests"
+    guests = [SparkGuest(directory / "spark")] if spark else []
     try:
         shutil.copytree(files, manifests, ignore=shutil.ignore_patterns(".odradek"))
         _as_the_machine_allows(manifests)
@@ -105,6 +95,8 @@ def _in_a_directory_of_its_own(
             try:
                 return _run(runtime, manifests, guests)
             finally:
+                for guest in guests:
+                    guest.stop()
                 remarks().print("[bold]5.[/] Stopping the brokers …")
                 runtime.stop_brokers()
     finally:
@@ -125,6 +117,9 @@ def _run(
         f"   {cluster.status.broker_count} brokers in {len(racks)} racks, {len(cluster.topics)} "
         f"topics; Kafka clients reach them at {bootstrap.partition(',')[0]} and so on"
     )
+    for guest in guests:
+        say("   Starting Spark, which will count the records by customer and ten seconds …")
+        guest.start(bootstrap, topic.topic_name)
     say(
         f"[bold]2.[/] Writing {PER_SECOND} records a second to [cyan]{topic.topic_name}[/] "
         "(librdkafka, acks=all), and reading them …"
@@ -132,7 +127,7 @@ def _run(
     clients = Clients(bootstrap, topic.topic_name, topic.partitions)
     clients.start()
     for guest in guests:
-        guest.start(bootstrap, topic.topic_name)
+        guest.follow()
     _for_a_while(runtime)
     say("[bold]3.[/] Asking for a restart of all brokers, by an annotation of the cluster …")
     _change_cluster(manifests, _ask_for_restart)
@@ -141,7 +136,7 @@ def _run(
         cluster = _settle(runtime, screen)
     took = time.monotonic() - screen.began
     _for_a_while(runtime)
-    say("[bold]4.[/] Waiting for the reader, and comparing …")
+    say("[bold]4.[/] Waiting for those who read, and comparing …")
     findings = _judge(clients.finish(), cluster, pids, screen.steps, took)
     for guest in guests:
         found = guest.finish(clients.seen)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from odradek_pipeline.schedule import ScheduleError, parse_schedule
 from odradek_pipeline.spec import Sink, Source, SparkPipelineSpec, Step
 
 Problems = Iterator[tuple[str, str]]  # field relative to spec, sentence
@@ -203,10 +204,26 @@ def _run(spec: SparkPipelineSpec) -> Problems:
         yield "checkpoint", "mode: batch keeps none; availableNow goes on where it ended"
     if spec.mode != "streaming" and spec.trigger is not None:
         yield "trigger", f"mode: {spec.mode} runs once"
+    yield from _schedule(spec)
     allocation = spec.kubernetes.dynamic_allocation
     low, high = allocation.min_executors, allocation.max_executors
     if low is not None and high is not None and low > high:
         yield "kubernetes.dynamicAllocation.minExecutors", f"{low} is more than maxExecutors"
+
+
+def _schedule(spec: SparkPipelineSpec) -> Problems:
+    if spec.schedule is None:
+        return
+    try:
+        parse_schedule(spec.schedule)
+    except ScheduleError as error:
+        yield "schedule", str(error)
+    if spec.mode == "streaming":
+        yield "schedule", "mode: streaming never ends; availableNow and batch do"
+    if spec.mode == "batch" and spec.sink.table is not None:
+        yield "schedule", "the second batch would write the table again; availableNow adds to it"
+    if spec.restart_policy.type == "Always":
+        yield "restartPolicy.type", "the schedule says when it runs again: OnFailure or Never"
 
 
 def _cluster(spec: SparkPipelineSpec, who: str) -> Problems:

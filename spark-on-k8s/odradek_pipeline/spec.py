@@ -233,6 +233,9 @@ class Pod(Part, frozen=True, kw_only=True):
         str, Meta(pattern=r"^[0-9]+(k|m|g|t)$", description="Of the JVM, as Spark writes it: 512m")
     ] = "1g"
     memory_overhead: Annotated[str, Meta(pattern=r"^[0-9]+(k|m|g|t)$")] | None = None
+    core_request: Annotated[
+        Text | None, Meta(description="As Kubernetes writes it, 500m; left out: cores.")
+    ] = None
     core_limit: Text | None = None
     labels: FreeForm = field(default_factory=dict)
     annotations: FreeForm = field(default_factory=dict)
@@ -289,6 +292,10 @@ class SparkPipelineSpec(Part, frozen=True, kw_only=True):
     ] = "streaming"
     trigger: Annotated[
         Duration | None, Meta(description="A batch that often; left out: one after the other.")
+    ] = None
+    schedule: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=100)] | None,
+        Meta(description="When it runs, as cron says it, in UTC: 0 2 * * *; not with streaming."),
     ] = None
     checkpoint: Annotated[
         Text | None,

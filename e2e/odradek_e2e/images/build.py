@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,7 +45,7 @@ from odradek_e2e.images.table import (
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
 RECIPE = "1"  # a change in how images are assembled makes them anew
-SOURCE_SUFFIXES = (".py", ".json")
+SOURCE_SUFFIXES = (".py", ".json", ".sha256")
 MB = 1_000_000
 
 
@@ -137,12 +138,25 @@ def assemble(image: Image, *, fresh: bool = False) -> Path:
         check_start(image, staging)
     with progress(f"{image.name}: archive"):
         layer_file = target.with_suffix(".layer")
-        ours = archive.write_layer(layer_file, staging, HOME.strip("/"), when=0)
-        archive.write_archive(target, [archive.Built(tag_of(image), [base, ours], config(image))])
+        layers = [base, archive.write_layer(layer_file, staging, HOME.strip("/"), when=0)]
+        if image.user_name:
+            layers.append(user_layer(image, target.with_suffix(".user")))
+        archive.write_archive(target, [archive.Built(tag_of(image), layers, config(image))])
     shutil.rmtree(staging)
-    layer_file.unlink()
+    for layer in layers[1:]:
+        layer.path.unlink()
     say(f"{tag_of(image)}: {target.stat().st_size / MB:.0f} MB")
     return target
+
+
+def user_layer(image: Image, target: Path) -> archive.Layer:
+    """/etc/passwd of the base and a line for the user that the image runs as."""
+    known = (base_tree(image.base) / "etc" / "passwd").read_text()
+    line = f"{image.user_name}:x:{USER_ID}:{USER_ID}::/tmp:/usr/sbin/nologin\n"
+    with tempfile.TemporaryDirectory(dir=target.parent) as directory:
+        passwd = Path(directory) / "passwd"
+        passwd.write_text(known + line)
+        return archive.write_layer(target, Path(directory), "etc", when=0)
 
 
 def config(image: Image) -> dict[str, object]:
@@ -150,7 +164,7 @@ def config(image: Image) -> dict[str, object]:
     return {
         "User": f"{USER_ID}:{USER_ID}",
         "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()],
-        "WorkingDir": "/",
+        "WorkingDir": image.work_dir,
         "Entrypoint": image.entrypoint,
         "StopSignal": "SIGTERM",
         "Labels": {
@@ -165,6 +179,7 @@ def content_key(image: Image, packages: Sequence[Locked]) -> str:
     """A hash of all that goes into an image except for Debian's packages."""
     digest = hashlib.sha256(f"{RECIPE}\n{base_key(image.base)}\n{config(image)}\n".encode())
     digest.update(requirements_text(packages).encode())
+    digest.update(f"{image.from_source}{image.left_out}{image.user_name}".encode())
     for name, path in sources(image).items():
         digest.update(f"{name}\0".encode())
         digest.update(path.read_bytes())
@@ -218,18 +233,19 @@ def base_layer(base: str, *, fresh: bool = False) -> archive.Layer:
 def install(
     image: Image, packages: Sequence[Locked], target: Path, debian_packages: dict[str, str]
 ) -> None:
-    """What /opt/odradek holds; wheels only, each checked against its hash."""
+    """What /opt/odradek holds; wheels (pyspark has none), each checked against its hash."""
     target.mkdir(parents=True)
     if packages:
         listed = target.with_suffix(".requirements")
         listed.write_text(requirements_text(packages))
         _run(_uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes",
-             "--only-binary=:all:", f"--python-version={PYTHON}", f"--target={target}",
+             "--only-binary=:all:", *(f"--no-binary={one}" for one in image.from_source),
+             f"--python-version={PYTHON}", f"--target={target}",
              f"--requirements={listed}")  # fmt: skip
         listed.unlink()
     if image.jars:
         shutil.copytree(image.jars(), target / "jars")
-    for unwanted in (target / "bin", target / ".lock"):
+    for unwanted in (target / name for name in ("bin", ".lock", *image.left_out)):
         if unwanted.is_dir():
             shutil.rmtree(unwanted)
         else:

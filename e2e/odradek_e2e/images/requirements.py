@@ -63,7 +63,9 @@ def needed(lock: Mapping[str, Locked], roots: Iterable[str]) -> list[Locked]:
 
 
 def requirements_of(image: str) -> list[Locked]:
-    lock = read_lock(IMAGES[image].lock.read_text())
+    lock: dict[str, Locked] = {}
+    for path in IMAGES[image].locks:
+        lock |= read_lock(path.read_text())
     return needed(lock, IMAGES[image].requirements)
 
 

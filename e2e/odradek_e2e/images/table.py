@@ -49,9 +49,13 @@ class Image:
     requirements: tuple[str, ...]  # what the package imports; what these need comes along
     also: tuple[Path, ...] = ()  # further packages of ours that it imports
     base: str = "python"
-    lock: Path = LOCK  # where the requirements are pinned
+    locks: tuple[Path, ...] = (LOCK,)  # where the requirements are pinned
     tag: Callable[[], str] = version
     jars: Callable[[], Path] | None = None  # a directory that becomes /opt/odradek/jars
+    from_source: tuple[str, ...] = ()  # requirements that are not published as wheels
+    left_out: tuple[str, ...] = ()  # of what the requirements bring, below /opt/odradek
+    work_dir: str = "/"
+    user_name: str = ""  # in /etc/passwd, for programs that ask who they are
 
     @property
     def package(self) -> str:
@@ -77,6 +81,12 @@ def kafka_jars() -> Path:
 
 def kafka_version() -> str:
     return str(_tests_harness().kafka_version())
+
+
+def spark_jars() -> Path:
+    """The Kafka connector, which pyspark does not bring."""
+    found: list[Path] = importlib.import_module("odradek_spark.session.jars").jars()
+    return found[0].parent
 
 
 def _tests_harness() -> Any:
@@ -109,4 +119,18 @@ APACHE = Image(
     tag=kafka_version,
     jars=kafka_jars,
 )
-IMAGES = {image.name: image for image in (BROKER, OPERATOR, APACHE)}
+SPARK = Image(
+    "spark",
+    ROOT / "spark-on-k8s" / "odradek_spark",
+    "odradek_spark.entrypoint",
+    ("confluent-kafka", "msgspec", "pyspark"),
+    also=(ROOT / "spark-on-k8s" / "odradek_pipeline",),
+    base="java",
+    locks=(LOCK, ROOT / "spark-on-k8s" / "requirements.lock"),
+    jars=spark_jars,
+    from_source=("pyspark",),
+    left_out=("pyspark/data", "pyspark/examples", "pyspark/jars/connect-repl"),
+    work_dir="/tmp",  # where executors put the files of a job; a volume
+    user_name="spark",  # Hadoop's files do not open for a user without a name
+)
+IMAGES = {image.name: image for image in (BROKER, OPERATOR, APACHE, SPARK)}

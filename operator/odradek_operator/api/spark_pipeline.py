@@ -32,6 +32,8 @@ class SparkPipelineStatus(Status, frozen=True, kw_only=True):
     batch: int = -1
     batch_ms: int = 0
     last_batch_time: str = ""
+    last_schedule_time: str = ""  # of the run that was begun last, if there is a schedule
+    next_schedule_time: str = ""
 
 
 def refusals(spec: SparkPipelineSpec) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """The SparkPipelines of a local runtime: each starts when its clusters and topics are ready.
 
 One look per pass: what is new is started, what changed is restarted from its checkpoint, what is
-gone is stopped. What a pipeline waits for is said in its report.
+gone is stopped. What a pipeline waits for is said in its report. One with a schedule runs when its
+time has come since this runtime first saw it; what was due before that is not made up for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from odradek_operator.api.base import Resource
 from odradek_operator.api.kafka_cluster import KafkaClusterStatus
 from odradek_operator.api.topic import TopicStatus
 from odradek_operator.cluster.local.pipelines import LocalPipeline, spark_missing
+from odradek_operator.plan.pipeline_runs import which_run
 from odradek_pipeline.job import Job, cluster_key, clusters_of
 from odradek_pipeline.spec import ClusterRef, SparkPipelineSpec
 from odradek_pipeline.status import JobStatus
@@ -35,10 +37,14 @@ class LocalPipelines:
         self._state_dir = state_dir
         self._wanted: dict[str, tuple[Pipeline, Path]] = {}
         self._running: dict[str, tuple[Pipeline, LocalPipeline]] = {}
+        self._seen_s: dict[str, float] = {}
+        self._runs: dict[str, str] = {}  # the last of each pipeline, by its instant
 
     def update(self, pipelines: list[Pipeline], directory: Path) -> None:
         """`directory`: where the manifests are; paths in a spec begin there."""
         self._wanted = {p.key: (p, directory) for p in pipelines}
+        now_s = time.time()
+        self._seen_s = {key: self._seen_s.get(key, now_s) for key in self._wanted}
         for key, (before, process) in list(self._running.items()):
             now = self._wanted.get(key)
             if now is None or now[0].spec != before.spec or now[0].spec.suspend:
@@ -63,7 +69,14 @@ class LocalPipelines:
         clusters: Mapping[str, KafkaClusterStatus],
         topics: Mapping[str, Mapping[str, TopicStatus]],
     ) -> PipelineReport:
-        if key not in self._running:
+        there = self._running.get(key)
+        at_work = there is not None and there[1].ended is None
+        last = self._runs.get(key, "")
+        run = which_run(pipeline.spec, self._seen_s[key], last, time.time(), at_work=at_work)
+        if run.name is None or (run.name and run.name == last and not at_work):
+            status = there[1].status() if there else None
+            return PipelineReport(waits=f"it runs at {run.next}", status=status)
+        if there is None or run.name != last:
             if waits := spark_missing() or waits_for(pipeline, clusters, topics):
                 return PipelineReport(waits=waits)
             addresses = {name: status.bootstrap_servers for name, status in clusters.items()}
@@ -78,7 +91,7 @@ class LocalPipelines:
                     directory=str(directory),
                 )
             )
-            self._running[key] = (pipeline, process)
+            self._running[key], self._runs[key] = (pipeline, process), run.name
         process = self._running[key][1]
         status = process.look(time.monotonic())
         return PipelineReport(pid=process.pid, restarts=process.restarts, status=status)

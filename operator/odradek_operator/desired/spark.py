@@ -25,6 +25,7 @@ API_VERSION = "sparkoperator.k8s.io/v1beta2"
 KIND = "SparkApplication"
 SPARK_VERSION = "4.0.0"
 PIPELINE_LABEL = f"{GROUP}/pipeline"
+RUN_KEY = "spark.odradek.run"  # of sparkConf: the instant of the schedule
 MAIN_FILE = "local:///opt/odradek/odradek_spark/main.py"
 JOB_DIR, FILES_DIR, DATA_DIR = "/etc/odradek/job", "/etc/odradek/files", "/data"
 USER_ID = 10001
@@ -73,10 +74,16 @@ def config_map(pipeline: Resource[SparkPipelineSpec], job: Job, owner: Object) -
 
 
 def application(
-    pipeline: Resource[SparkPipelineSpec], config: str, image: str, owner: Object
+    pipeline: Resource[SparkPipelineSpec], config: str, image: str, owner: Object, run: str = ""
 ) -> Object:
-    """The SparkApplication; `config` is the ConfigMap with the job."""
+    """The SparkApplication; `config` is the ConfigMap with the job.
+
+    `run`: which one of a schedule. It is a part of the spec: another run is another submission.
+    """
     spec, pods = pipeline.spec, pipeline.spec.kubernetes
+    conf = {key: _text(value) for key, value in spec.spark_conf.items()}
+    if run:
+        conf[RUN_KEY] = run
     made: Object = {
         "type": "Python",
         "pythonVersion": "3",
@@ -86,7 +93,7 @@ def application(
         "mainApplicationFile": MAIN_FILE,
         "arguments": [f"{JOB_DIR}/job.json"],
         "sparkVersion": SPARK_VERSION,
-        "sparkConf": {key: _text(value) for key, value in spec.spark_conf.items()},
+        "sparkConf": conf,
         "restartPolicy": _restart_policy(spec.restart_policy),
         "suspend": spec.suspend,
         "volumes": _volumes(spec, config),
@@ -136,7 +143,10 @@ def _restart_policy(policy: RestartPolicy) -> Object:
 
 
 def _volumes(spec: SparkPipelineSpec, config: str) -> list[Object]:
-    volumes: list[Object] = [{"name": "job", "configMap": {"name": config}}]
+    volumes: list[Object] = [
+        {"name": "job", "configMap": {"name": config}},
+        {"name": "tmp", "emptyDir": {}},  # all else of the root file system is read-only
+    ]
     if spec.kubernetes.files is not None:
         volumes.append({"name": "files", "configMap": {"name": spec.kubernetes.files}})
     if spec.kubernetes.volume_claim is not None:
@@ -151,7 +161,7 @@ def _driver(pipeline: Resource[SparkPipelineSpec]) -> Object:
     if pods.files is not None:
         mounts.append({"name": "files", "mountPath": FILES_DIR, "readOnly": True})
     made = _pod(pipeline, pods.driver)
-    made["volumeMounts"] = mounts + _data(pipeline.spec)
+    made["volumeMounts"] = mounts + _written(pipeline.spec)
     made["serviceAccount"] = pods.service_account or f"{pipeline.name}-driver"
     return made
 
@@ -159,15 +169,16 @@ def _driver(pipeline: Resource[SparkPipelineSpec]) -> Object:
 def _executor(pipeline: Resource[SparkPipelineSpec]) -> Object:
     executor: Executors = pipeline.spec.kubernetes.executor
     made = {**_pod(pipeline, executor), "instances": executor.instances}
-    if mounts := _data(pipeline.spec):
-        made["volumeMounts"] = mounts
+    made["volumeMounts"] = _written(pipeline.spec)
     return made
 
 
-def _data(spec: SparkPipelineSpec) -> list[Object]:
-    if spec.kubernetes.volume_claim is None:
-        return []
-    return [{"name": "data", "mountPath": DATA_DIR}]
+def _written(spec: SparkPipelineSpec) -> list[Object]:
+    """What a pod may write to."""
+    mounts = [{"name": "tmp", "mountPath": "/tmp"}]
+    if spec.kubernetes.volume_claim is not None:
+        mounts.append({"name": "data", "mountPath": DATA_DIR})
+    return mounts
 
 
 def _pod(pipeline: Resource[SparkPipelineSpec], pod: Pod) -> Object:
@@ -178,6 +189,7 @@ def _pod(pipeline: Resource[SparkPipelineSpec], pod: Pod) -> Object:
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
             "runAsNonRoot": True,
             "runAsUser": USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
@@ -185,6 +197,7 @@ def _pod(pipeline: Resource[SparkPipelineSpec], pod: Pod) -> Object:
     }
     optional = {
         "memoryOverhead": pod.memory_overhead,
+        "coreRequest": pod.core_request,
         "coreLimit": pod.core_limit,
         "annotations": pod.annotations,
         "nodeSelector": pod.node_selector,

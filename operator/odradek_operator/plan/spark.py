@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from odradek_operator.desired.spark import PIPELINE_LABEL
+
 FOLLOWS: dict[str, frozenset[str]] = {
     "": frozenset({"SUBMITTED", "SUSPENDING"}),
     "SUBMITTED": frozenset({"RUNNING", "SUCCEEDING", "FAILING", "INVALIDATING", "SUSPENDING"}),
@@ -36,6 +38,7 @@ FOLLOWS: dict[str, frozenset[str]] = {
 ENDED = ("COMPLETED", "FAILED")
 Action = Literal["", "submit", "remove driver", "remove application"]
 DEFAULT_INTERVAL_S = 5
+WRONG_SPEC = 2  # the exit code of a pipeline's driver whose spec cannot work
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Driver:
     phase: str  # Pending, Running, Succeeded, Failed
     message: str = ""  # why it failed
     deleting: bool = False
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def decide(
 
     if spec.get("suspend") and state not in ("SUSPENDING", "SUSPENDED"):
         if state in ("SUCCEEDING", "FAILING", "INVALIDATING"):  # first to its end
-            return _ending(spec, to, state, before, now_s)
+            return _ending(application, to, state, driver, before, now_s)
         return to("SUSPENDING", "remove driver" if driver else "")
     if state == "SUSPENDING":
         return to(state, "remove driver") if driver else to("SUSPENDED")
@@ -109,7 +113,7 @@ def decide(
     if state in ("SUBMITTED", "RUNNING"):
         return _running(to, state, driver, before)
     if state in ("SUCCEEDING", "FAILING", "INVALIDATING"):
-        return _ending(spec, to, state, before, now_s)
+        return _ending(application, to, state, driver, before, now_s)
     if state == "PENDING_RERUN":
         return _rerun(to, state, driver, before, spec, now_s)
     return _ended(spec, to, state, before, now_s)
@@ -129,8 +133,15 @@ def _running(to: To, state: str, driver: Driver | None, before: Decision) -> Dec
     return to(state, message=before.message)
 
 
-def _ending(spec: Any, to: To, state: str, before: Decision, now_s: float) -> Decision:
-    policy = spec.get("restartPolicy") or {}
+def _ending(
+    application: Mapping[str, Any],
+    to: To,
+    state: str,
+    driver: Driver | None,
+    before: Decision,
+    now_s: float,
+) -> Decision:
+    policy = application["spec"].get("restartPolicy") or {}
     kind = policy.get("type", "Never")
     if state == "INVALIDATING":
         return to("PENDING_RERUN", ended_at_s=None)
@@ -139,8 +150,15 @@ def _ending(spec: Any, to: To, state: str, before: Decision, now_s: float) -> De
     else:
         retries = int(policy.get("onFailureRetries") or 0)
         again = kind == "Always" or (kind == "OnFailure" and before.attempts <= retries)
+        again = again and not _refused(application, driver)
     new = "PENDING_RERUN" if again else ("COMPLETED" if state == "SUCCEEDING" else "FAILED")
     return to(new, message=before.message, ended_at_s=now_s)
+
+
+def _refused(application: Mapping[str, Any], driver: Driver | None) -> bool:
+    """A pipeline's own driver says so by its exit code; other programs may mean anything by it."""
+    ours = PIPELINE_LABEL in (application["metadata"].get("labels") or {})
+    return ours and driver is not None and driver.exit_code == WRONG_SPEC
 
 
 def _rerun(

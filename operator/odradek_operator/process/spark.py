@@ -37,6 +37,7 @@ from odradek_operator.cluster.kubernetes import spark as native_objects
 from odradek_operator.cluster.kubernetes.platform import contains
 from odradek_operator.desired import spark as desired
 from odradek_operator.plan.actions import Reason
+from odradek_operator.plan.pipeline_runs import Run, which_run
 from odradek_operator.plan.spark import ENDED, Decision, Driver, decide
 from odradek_operator.plan.status import conditions
 from odradek_operator.process.events import Events
@@ -163,10 +164,19 @@ class SparkWorker:
             return self._say(document, Reason("InvalidSpec", problem), None)
         clusters = {key: read_status(one, KafkaClusterStatus) for key, one in world[0].items()}
         application = applications.get(resource.key)
-        if application is None and (waits := waits_for(resource, clusters, world[1])):
-            return self._say(document, Reason("Waiting", waits), None)
-        self._apply_application(document, resource, clusters, world[0], application)
-        return self._say(document, None, application)
+        before = read_status(document, SparkPipelineStatus)
+        last, at_work = _last_run(before, application), _at_work(application)
+        run = which_run(resource.spec, _created_s(document), last, time.time(), at_work=at_work)
+        if run.name is None:
+            return self._say(document, Reason("Scheduled", f"it runs at {run.next}"), None, run)
+        if application is None and _is_over(document, before, run):
+            return False  # its SparkApplication has gone with its time to live
+        fresh = application is None or run.name != _run_of(application)
+        if fresh and (waits := waits_for(resource, clusters, world[1])):
+            not_begun = Run(last or None, run.next)
+            return self._say(document, Reason("Waiting", waits), application, not_begun)
+        self._apply_application(document, resource, clusters, world[0], application, run.name)
+        return self._say(document, None, application, run)
 
     def _apply_application(
         self,
@@ -175,6 +185,7 @@ class SparkWorker:
         clusters: Mapping[str, KafkaClusterStatus],
         documents: Mapping[str, Document],
         there: Document | None,
+        run: str,
     ) -> None:
         """A cluster that is rolled at the moment keeps its addresses, and the pipeline its job."""
         wanted = clusters_of(resource.spec, resource.namespace)
@@ -186,7 +197,7 @@ class SparkWorker:
                  "blockOwnerDeletion": True}  # fmt: skip
         job = desired.job_of(resource, addresses, _topology_key(documents, wanted))
         config = desired.config_map(resource, job, owner)
-        made = desired.application(resource, config["metadata"]["name"], self._image, owner)
+        made = desired.application(resource, config["metadata"]["name"], self._image, owner, run)
         if there is not None and contains(there["spec"], made["spec"]):
             return
         self._apply(ConfigMap.from_dict(config), resource.namespace)
@@ -198,7 +209,11 @@ class SparkWorker:
                 self._delete(ConfigMap, name, resource.namespace)  # of jobs that are no more
 
     def _say(
-        self, document: Document, problem: Reason | None, application: Document | None
+        self,
+        document: Document,
+        problem: Reason | None,
+        application: Document | None,
+        run: Run | None = None,
     ) -> bool:
         before = read_status(document, SparkPipelineStatus)
         generation = int(document["metadata"].get("generation") or 0)
@@ -208,6 +223,8 @@ class SparkWorker:
             application=document["metadata"]["name"] if application else "",
             state=state or ("" if problem else "SUBMITTED"),
             restarts=max(0, _attempts(application) - 1) if application else 0,
+            last_schedule_time=(run.name if run else None) or before.last_schedule_time,
+            next_schedule_time=run.next if run else "",
         )
         said = self._progress(application) if application else None
         if said is not None:
@@ -228,7 +245,7 @@ class SparkWorker:
             namespace=document["metadata"]["namespace"], patch_type=PatchType.MERGE,
             field_manager=MANAGER,
         )  # fmt: skip
-        if problem is not None:
+        if problem is not None and problem.code != "Scheduled":
             self._events.say(document, problem.code, problem.message, warning=True)
         return True
 
@@ -257,7 +274,7 @@ class SparkWorker:
                      now.message)  # fmt: skip
         self._write(document, now)
         if now.action == "submit":
-            for one in native_objects.objects(document, now.submission):
+            for one in native_objects.objects(document, now.submission, now.attempts):
                 self._apply(MADE[one["kind"]].from_dict(one), metadata["namespace"])
         elif now.action == "remove driver" and pod is not None:
             self._delete(Pod, native_objects.driver_name(metadata["name"]), metadata["namespace"])
@@ -337,6 +354,29 @@ def _topology_key(documents: Mapping[str, Document], wanted: set[str]) -> str:
     return "topology.kubernetes.io/zone"
 
 
+def _created_s(document: Document) -> float:
+    return datetime.fromisoformat(document["metadata"]["creationTimestamp"]).timestamp()
+
+
+def _at_work(application: Document | None) -> bool:
+    return application is not None and _state(application) not in ENDED
+
+
+def _run_of(application: Document) -> str:
+    return str((application["spec"].get("sparkConf") or {}).get(desired.RUN_KEY) or "")
+
+
+def _last_run(before: SparkPipelineStatus, application: Document | None) -> str:
+    """The application knows it first; the status still knows it when the application is gone."""
+    return (_run_of(application) if application else "") or before.last_schedule_time
+
+
+def _is_over(document: Document, before: SparkPipelineStatus, run: Run) -> bool:
+    """This run of this spec has ended before."""
+    same = before.observed_generation == document["metadata"].get("generation")
+    return same and before.state in ENDED and run.name == before.last_schedule_time
+
+
 def _state(application: Document) -> str:
     return str((application.get("status") or {}).get("applicationState", {}).get("state") or "")
 
@@ -349,14 +389,16 @@ def _driver(pod: Pod | None) -> Driver | None:
     if pod is None:
         return None
     phase = (pod.status.phase if pod.status else None) or "Pending"
-    message = ""
+    message, code = "", None
     for one in (pod.status.containerStatuses if pod.status else None) or ():
         ended = one.state.terminated if one.state else None
         if ended is not None and ended.exitCode:
+            code = ended.exitCode
             message = f"driver: {ended.reason or 'Error'}, exit code {ended.exitCode}"
             message += f": {ended.message.strip()}" if ended.message else ""
     deleting = pod.metadata is not None and pod.metadata.deletionTimestamp is not None
-    return Driver(phase, message or (pod.status.message if pod.status else "") or "", deleting)
+    said = message or (pod.status.message if pod.status else "") or ""
+    return Driver(phase, said, deleting, code)
 
 
 def _decision(document: Document) -> Decision:

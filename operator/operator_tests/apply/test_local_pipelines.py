@@ -1,7 +1,7 @@
 """When a pipeline starts, and when its driver is started again; no Spark is needed for either."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -9,10 +9,13 @@ from odradek_operator.api.base import Condition
 from odradek_operator.api.kafka_cluster import KafkaClusterStatus
 from odradek_operator.api.parse import parse
 from odradek_operator.api.topic import TopicStatus
-from odradek_operator.apply.local_pipelines import waits_for
+from odradek_operator.apply import local_pipelines
+from odradek_operator.apply.local_pipelines import LocalPipelines, waits_for
 from odradek_operator.cluster.local.pipelines import WRONG_SPEC, LocalPipeline
 from odradek_pipeline.spec import RestartPolicy
 from odradek_pipeline.status import JobStatus, QueryProgress
+
+NOON_S = 1_794_916_800.0  # 2026-11-17T12:00:00Z
 
 
 class Ended:
@@ -112,3 +115,64 @@ def test_what_a_pipeline_waits_for() -> None:
     assert waits_for(pipeline(), {key: up}, {key: {"t": made, "u": other}}) == ""
     assert waits_for(pipeline(), {key: up}, {}) == ""
     assert waits_for(pipeline(suspend=True), {key: up}, {}) == "it is suspended"
+
+
+class AtWork:
+    pid = 1
+
+    def __init__(self, codes: list[int]) -> None:
+        self.codes = codes
+
+    def poll(self) -> int | None:
+        return self.codes.pop() if self.codes else None
+
+
+class Scheduled(LocalPipeline):
+    """A driver that is at work until `codes` says how it ended."""
+
+    begun: ClassVar[list[float]] = []
+    codes: ClassVar[list[int]] = []
+    now_s: ClassVar[float] = NOON_S
+
+    def _spawn(self) -> None:
+        self._again_at = None
+        self.begun.append(self.now_s)
+        self._process = AtWork(self.codes)  # type: ignore[assignment]
+
+
+def test_a_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before its time; one run at a time; one for all that were missed; then it waits."""
+    monkeypatch.setattr(Scheduled, "begun", [])
+    monkeypatch.setattr(Scheduled, "codes", [])
+    monkeypatch.setattr(Scheduled, "now_s", NOON_S)
+    monkeypatch.setattr(local_pipelines, "LocalPipeline", Scheduled)
+    monkeypatch.setattr(local_pipelines, "spark_missing", lambda: "")
+    monkeypatch.setattr(local_pipelines.time, "time", lambda: Scheduled.now_s)
+    given = {
+        "apiVersion": "odradek.dev/v1alpha1",
+        "kind": "SparkPipeline",
+        "metadata": {"name": "x"},
+        "spec": {"kafka": {"bootstrapServers": "a:1"}, "sources": [{"topics": ["t"]}],
+                 "sink": {"console": {}}, "mode": "availableNow", "schedule": "*/10 * * * *"},
+    }  # fmt: skip
+    pipeline: Any = parse(given)
+    pipelines = LocalPipelines(tmp_path)
+    pipelines.update([pipeline], tmp_path)
+
+    def after(minutes: int, *codes: int) -> str:
+        Scheduled.now_s = NOON_S + 60 * minutes
+        Scheduled.codes.extend(codes)
+        for _ in range(3):
+            report = pipelines.one_pass({}, {})["default/x"]
+        return report.waits
+
+    assert after(0) == "it runs at 2026-11-17T12:10:00Z"
+    assert after(9) == "it runs at 2026-11-17T12:10:00Z"
+    assert after(10) == ""
+    assert after(39) == "", "it is still at work"
+    assert len(Scheduled.begun) == 1
+    assert after(39, 0) == "", "and what was missed follows at once"
+    assert len(Scheduled.begun) == 2
+    assert after(39, 0) == "it runs at 2026-11-17T12:40:00Z"
+    assert after(40, WRONG_SPEC) == "it runs at 2026-11-17T12:50:00Z"
+    assert len(Scheduled.begun) == 3

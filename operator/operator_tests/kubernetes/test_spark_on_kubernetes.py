@@ -2,76 +2,15 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from datetime import datetime
 
 import pytest
-import yaml
 
 from odradek_e2e.control_plane import ControlPlane
+from odradek_operator.plan.pipeline_runs import instant
 from odradek_operator.process.spark import PROGRESS, SparkWorker
+from operator_tests.kubernetes.pipeline_world import CRD, Cluster
 from operator_tests.kubernetes.world import connect
-
-ROOT = Path(__file__).parents[3]
-CRD = ROOT / "spark-on-k8s" / "kubernetes" / "sparkapplications-crd.yaml"
-EXAMPLE = ROOT / "examples" / "pipelines" / "web-activity" / "pipeline.yaml"
-
-
-class Cluster:
-    """A namespace, what a user does in it, and what the kubelet would."""
-
-    def __init__(self, kubernetes: ControlPlane, namespace: str) -> None:
-        self.kubectl = kubernetes.kubectl
-        self.kubernetes = kubernetes
-        self.namespace = namespace
-        self.client = connect(kubernetes)
-        self.worker = SparkWorker(self.client, [namespace], "odradek/spark:test", native=True)
-
-    def apply(self, document: dict[str, Any]) -> None:
-        document["metadata"]["namespace"] = self.namespace
-        self.kubernetes.apply(document)
-
-    def pipeline(self, **changes: Any) -> None:
-        document = yaml.safe_load(EXAMPLE.read_text())
-        document["spec"] |= {"kubernetes": {"volumeClaim": "pipelines"}, **changes}
-        self.apply(document)
-
-    def get(self, kind: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
-            self.kubectl("get", kind, name, "-n", self.namespace, "-o", "json")
-        )
-        return found
-
-    def names(self, kind: str) -> list[str]:
-        listed = json.loads(self.kubectl("get", kind, "-n", self.namespace, "-o", "json"))
-        return [one["metadata"]["name"] for one in listed["items"]]
-
-    def status(self, kind: str, name: str, status: dict[str, Any]) -> None:
-        patch = json.dumps({"status": status})
-        self.kubectl("patch", kind, name, "-n", self.namespace, "--subresource=status",
-                     "--type=merge", "-p", patch)  # fmt: skip
-
-    def settle(self, passes: int = 6) -> None:
-        for _ in range(passes):
-            self.worker.one_pass()
-
-    def ready(self) -> str:
-        said = self.get("sparkpipeline", "page-views")["status"]["conditions"][0]
-        return f"{said['status']} {said['reason']}: {said.get('message', '')}"
-
-    def state(self, name: str = "page-views") -> str:
-        found = self.get("sparkapplication", name)
-        return str(found["status"]["applicationState"]["state"])
-
-    def phase(self, phase: str, exit_code: int | None = None) -> None:
-        status: dict[str, Any] = {"phase": phase}
-        if exit_code is not None:
-            ended = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
-            status["containerStatuses"] = [
-                {"name": "spark-kubernetes-driver", "state": ended, "ready": False,
-                 "restartCount": 0, "image": "i", "imageID": ""}
-            ]  # fmt: skip
-        self.status("pod", "page-views-driver", status)
 
 
 @pytest.fixture
@@ -92,21 +31,14 @@ def test_a_pipeline_lives(cluster: Cluster) -> None:
     cluster.settle(2)
     key = f"{cluster.namespace}/main"
     assert cluster.ready() == f"False Waiting: there is no KafkaCluster {key}"
-
-    api = "odradek.dev/v1alpha1"
-    cluster.apply({"apiVersion": api, "kind": "KafkaCluster", "metadata": {"name": "main"},
-                   "spec": {}})  # fmt: skip
-    cluster.apply({"apiVersion": api, "kind": "Topic", "metadata": {"name": "visits"},
-                   "spec": {"cluster": {"name": "main"}}})  # fmt: skip
+    cluster.kafka()
     cluster.settle(2)
     assert cluster.ready() == f"False Waiting: KafkaCluster {key} is not ready"
-    ready = {"type": "Ready", "status": "True", "reason": "AllBrokersReady"}
-    cluster.status("kafkacluster", "main",
-                   {"bootstrapServers": "main-bootstrap:9092", "conditions": [ready]})  # fmt: skip
+    cluster.kafka_ready()
     cluster.settle(2)
     assert cluster.ready() == "False Waiting: topic visits is not ready"
     assert cluster.names("sparkapplications") == []
-    cluster.status("topic", "visits", {"conditions": [ready]})
+    cluster.topic_ready()
 
     cluster.settle()
     assert cluster.state() == "SUBMITTED"
@@ -135,39 +67,74 @@ def test_a_pipeline_lives(cluster: Cluster) -> None:
 
     cluster.phase("Failed", 1)
     first = pod["metadata"]["uid"]
-
-    def another() -> bool:
-        cluster.worker.one_pass()
-        names = cluster.names("pods")
-        return "page-views-driver" in names and (
-            cluster.get("pod", "page-views-driver")["metadata"]["uid"] != first
-        )
-
-    _eventually(cluster, another)
+    cluster.eventually(lambda: cluster.uid() not in (first, ""))
     assert cluster.get("sparkapplication", "page-views")["status"]["executionAttempts"] == 2
 
     cluster.pipeline(suspend=True, restartPolicy={"type": "Never"})
 
     def suspended() -> bool:
-        cluster.worker.one_pass()
         if "page-views-driver" in cluster.names("pods"):
             return False
         return cluster.state() == "SUSPENDED"
 
-    _eventually(cluster, suspended)
+    cluster.eventually(suspended)
 
 
-def _eventually(cluster: Cluster, look: Any) -> None:
-    import time
+def test_a_refused_spec_is_not_tried_again(cluster: Cluster) -> None:
+    cluster.kafka()
+    cluster.kafka_ready()
+    cluster.topic_ready()
+    cluster.pipeline(restartPolicy={"type": "OnFailure", "intervalSeconds": 1})
+    cluster.settle()
+    first = cluster.uid()
+    said = {
+        "pipeline": "x",
+        "state": "Failed",
+        "field": "spec.steps[0].sql",
+        "message": "no column",
+    }
+    cluster.kubectl("annotate", "pod", "page-views-driver", "-n", cluster.namespace,
+                    f"{PROGRESS}={json.dumps(said)}")  # fmt: skip
+    cluster.phase("Failed", 2)
+    cluster.settle(8)
+    assert cluster.state() == "FAILED"
+    assert cluster.uid() == first, "the driver's pod, with its log, is still there"
+    assert cluster.ready() == "False Failed: spec.steps[0].sql: no column"
 
-    deadline = time.monotonic() + 60
-    while not look():
-        for name in cluster.names("pods"):  # no kubelet is here to end what is being deleted
-            if "deletionTimestamp" in cluster.get("pod", name)["metadata"]:
-                cluster.kubectl("delete", "pod", name, "-n", cluster.namespace, "--force",
-                                "--grace-period=0")  # fmt: skip
-        assert time.monotonic() < deadline, cluster.get("sparkapplication", "page-views")
-        time.sleep(0.2)
+
+def test_a_schedule(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing before its time; then a run, and after it the next one, each once."""
+    cluster.kafka()
+    cluster.topic_ready()
+    cluster.pipeline(mode="availableNow", schedule="@hourly")
+    made = cluster.get("sparkpipeline", "page-views")["metadata"]["creationTimestamp"]
+    created = datetime.fromisoformat(made).timestamp()
+    now = [created]
+    monkeypatch.setattr("odradek_operator.process.spark.time.time", lambda: now[0])
+    cluster.settle()
+    due = [instant((created // 3600 + n) * 3600) for n in range(4)]
+    assert cluster.ready() == f"False Scheduled: it runs at {due[1]}"
+    assert cluster.names("sparkapplications") == []
+
+    now[0] += 3600
+    cluster.settle(2)
+    key = f"{cluster.namespace}/main"
+    assert cluster.ready() == f"False Waiting: KafkaCluster {key} is not ready"
+    cluster.kafka_ready()
+    cluster.settle()
+    assert cluster.state() == "SUBMITTED"
+    first = cluster.uid()
+    now[0] += 3600
+    cluster.settle()
+    assert cluster.uid() == first, "one at a time"
+    cluster.phase("Succeeded")
+    cluster.eventually(lambda: cluster.uid() not in (first, ""))
+    status = cluster.get("sparkpipeline", "page-views")["status"]
+    assert (status["lastScheduleTime"], status["nextScheduleTime"]) == (due[2], due[3])
+    second = cluster.uid()
+    cluster.phase("Succeeded")
+    cluster.settle(8)
+    assert (cluster.state(), cluster.uid()) == ("COMPLETED", second)
 
 
 def test_a_wrong_pipeline_says_so(cluster: Cluster) -> None:

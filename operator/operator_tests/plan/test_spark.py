@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from odradek_operator.desired.spark import PIPELINE_LABEL
 from odradek_operator.plan.spark import FOLLOWS, Decision, Driver, decide, submission_of
 
 
@@ -77,6 +78,19 @@ def test_failed_and_tried_again() -> None:
     world.driver = Driver("Failed", "exit code 1")
     world.until("FAILED")
     assert world.now.message == "exit code 1"
+
+
+@pytest.mark.parametrize("kind", ["OnFailure", "Always"])
+def test_a_refused_spec_is_not_tried_again(kind: str) -> None:
+    """Exit code 2 of a pipeline's driver; of another program it is a failure as any other."""
+    for labels, end in (({PIPELINE_LABEL: "x"}, "FAILED"), ({}, "PENDING_RERUN")):
+        world = World(restartPolicy={"type": kind, "onFailureRetries": 9})
+        world.application["metadata"]["labels"] = labels
+        world.run()
+        world.driver = Driver("Failed", "spec.sources[0].topics[0]: …", exit_code=2)
+        world.until(end)
+        assert world.now.message.startswith("spec.sources[0]")
+        assert world.submitted == 1
 
 
 def test_never_again() -> None:

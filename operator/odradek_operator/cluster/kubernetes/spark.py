@@ -26,6 +26,7 @@ SUBMISSION = "sparkoperator.k8s.io/submission-id"
 MASTER = "k8s://https://kubernetes.default.svc"
 DRIVER_PORT, BLOCKS_PORT, UI_PORT = 7078, 7079, 4040
 TEMPLATE_DIR, TEMPLATE_FILE = "/etc/odradek/executor", "pod.json"
+NAME_MAX = 30  # of a SparkApplication's name, in its executors'
 USER_ID = 10001
 POD_SECURITY = {"runAsNonRoot": True, "runAsUser": USER_ID, "fsGroup": USER_ID,
                 "seccompProfile": {"type": "RuntimeDefault"}}  # fmt: skip
@@ -43,7 +44,17 @@ def ui_service_name(name: str) -> str:
     return f"{name}-ui-svc"
 
 
-def objects(application: Application, submission: str) -> list[Object]:
+def executor_prefix(application: Application, attempt: int) -> str:
+    """Executors of an earlier attempt may still be on their way out: theirs are other names.
+
+    Spark takes 47 characters at most, and appends -exec-1.
+    """
+    metadata = application["metadata"]
+    name = metadata["name"][:NAME_MAX].replace(".", "-").rstrip("-")
+    return f"{name}-{str(metadata.get('uid', ''))[:5]}-{attempt}"
+
+
+def objects(application: Application, submission: str, attempt: int = 1) -> list[Object]:
     """Everything but the pod, in the order in which it is made; the pod is the last."""
     name, spec = application["metadata"]["name"], application["spec"]
     made = []
@@ -51,16 +62,16 @@ def objects(application: Application, submission: str) -> list[Object]:
         made += _account(application)
     return [*made, _template_config(application), _driver_service(application),
             _ui_service(application),
-            driver_pod(application, submission)]  # fmt: skip
+            driver_pod(application, submission, attempt)]  # fmt: skip
 
 
-def driver_pod(application: Application, submission: str) -> Object:
+def driver_pod(application: Application, submission: str, attempt: int) -> Object:
     name, spec = application["metadata"]["name"], application["spec"]
     driver = spec.get("driver") or {}
     pod: Object = {
         "restartPolicy": "Never",
         "serviceAccountName": driver.get("serviceAccount") or driver_name(name),
-        "containers": [_container(application)],
+        "containers": [_container(application, attempt)],
         "volumes": [
             *spec.get("volumes", ()),
             {"name": "spark-local", "emptyDir": {}},
@@ -81,7 +92,7 @@ def driver_pod(application: Application, submission: str) -> Object:
     return {**made, "spec": pod}
 
 
-def _container(application: Application) -> Object:
+def _container(application: Application, attempt: int) -> Object:
     spec = application["spec"]
     driver = spec.get("driver") or {}
     memory = f"{memory_mb(driver, spec.get('type', ''))}Mi"
@@ -99,7 +110,7 @@ def _container(application: Application) -> Object:
         "name": "spark-kubernetes-driver",
         "image": driver.get("image") or spec.get("image"),
         "imagePullPolicy": spec.get("imagePullPolicy", "IfNotPresent"),
-        "args": ["driver", *submit_arguments(application)],
+        "args": ["driver", *submit_arguments(application, attempt)],
         "env": [
             _field("SPARK_DRIVER_BIND_ADDRESS", "status.podIP"),
             _field("ODRADEK_POD_NAME", "metadata.name"),
@@ -134,18 +145,18 @@ def _megabytes(text: str) -> int:
     return round(float(text[:-1]) * _MB[text[-1]]) if text[-1] in _MB else round(int(text) / 2**20)
 
 
-def submit_arguments(application: Application) -> list[str]:
+def submit_arguments(application: Application, attempt: int = 1) -> list[str]:
     """What follows `spark-submit --deploy-mode client`."""
     spec = application["spec"]
     arguments = ["--master", MASTER, "--name", application["metadata"]["name"]]
     if spec.get("mainClass"):
         arguments += ["--class", spec["mainClass"]]
-    for key, value in sorted(configuration(application).items()):
+    for key, value in sorted(configuration(application, attempt).items()):
         arguments += ["--conf", f"{key}={value}"]
     return [*arguments, spec["mainApplicationFile"], *map(str, spec.get("arguments", ()))]
 
 
-def configuration(application: Application) -> dict[str, str]:
+def configuration(application: Application, attempt: int) -> dict[str, str]:
     metadata, spec = application["metadata"], application["spec"]
     name, namespace = metadata["name"], metadata["namespace"]
     driver, executor = spec.get("driver") or {}, spec.get("executor") or {}
@@ -154,7 +165,7 @@ def configuration(application: Application) -> dict[str, str]:
         "spark.kubernetes.container.image": executor.get("image") or spec.get("image"),
         "spark.kubernetes.container.image.pullPolicy": spec.get("imagePullPolicy", "IfNotPresent"),
         "spark.kubernetes.driver.pod.name": driver_name(name),
-        "spark.kubernetes.executor.podNamePrefix": name,
+        "spark.kubernetes.executor.podNamePrefix": executor_prefix(application, attempt),
         "spark.driver.host": f"{driver_name(name)}.{namespace}.svc",
         "spark.driver.port": DRIVER_PORT,
         "spark.driver.blockManager.port": BLOCKS_PORT,
@@ -166,6 +177,8 @@ def configuration(application: Application) -> dict[str, str]:
     }
     if executor.get("memoryOverhead"):
         made["spark.executor.memoryOverhead"] = executor["memoryOverhead"]
+    if executor.get("coreRequest"):
+        made["spark.kubernetes.executor.request.cores"] = executor["coreRequest"]
     if executor.get("coreLimit"):
         made["spark.kubernetes.executor.limit.cores"] = executor["coreLimit"]
     if spec.get("imagePullSecrets"):

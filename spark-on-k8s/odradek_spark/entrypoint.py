@@ -1,0 +1,88 @@
+"""The program of the Spark image, as Spark's Kubernetes scheduler and the operator call it:
+
+    driver <arguments of spark-submit>     in the driver's pod
+    executor                               in executors; Spark says all else by SPARK_* variables
+
+Anything else is run as it is. It becomes what it starts: the JVM is process 1 and hears SIGTERM.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+JARS = "/opt/odradek/jars"
+BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+USAGE = "usage: driver <arguments of spark-submit> | executor | any command"
+
+
+def command(arguments: Sequence[str], env: Mapping[str, str], spark_home: str) -> list[str]:
+    """Pure: what is started."""
+    jars = env.get("ODRADEK_SPARK_JARS", JARS)
+    if arguments[0] == "driver":
+        return [
+            f"{spark_home}/bin/spark-submit",
+            "--conf", f"spark.driver.bindAddress={env.get('SPARK_DRIVER_BIND_ADDRESS', '0.0.0.0')}",
+            "--conf", f"spark.driver.extraClassPath={jars}/*",
+            "--conf", f"spark.executor.extraClassPath={jars}/*",
+            "--deploy-mode", "client", *arguments[1:],
+        ]  # fmt: skip
+    if arguments[0] == "executor":
+        return _executor(env, spark_home, jars)
+    return list(arguments)
+
+
+def _executor(env: Mapping[str, str], spark_home: str, jars: str) -> list[str]:
+    classes = (env.get("SPARK_CLASSPATH"), f"{spark_home}/jars/*", f"{jars}/*",
+               env.get("SPARK_EXTRA_CLASSPATH"))  # fmt: skip
+    memory = env["SPARK_EXECUTOR_MEMORY"]
+    return [
+        "java", *_java_options(env), f"-Xms{memory}", f"-Xmx{memory}",
+        "-cp", ":".join(one for one in classes if one), BACKEND,
+        "--driver-url", env["SPARK_DRIVER_URL"],
+        "--executor-id", env["SPARK_EXECUTOR_ID"],
+        "--cores", env["SPARK_EXECUTOR_CORES"],
+        "--app-id", env["SPARK_APPLICATION_ID"],
+        "--hostname", env["SPARK_EXECUTOR_POD_IP"],
+        "--resourceProfileId", env.get("SPARK_RESOURCE_PROFILE_ID", "0"),
+        "--podName", env["SPARK_EXECUTOR_POD_NAME"],
+    ]  # fmt: skip
+
+
+def _java_options(env: Mapping[str, str]) -> list[str]:
+    """Spark hands them over as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …; their order may matter."""
+    numbers = sorted(
+        int(m[1]) for name in env if (m := re.fullmatch(r"SPARK_JAVA_OPT_(\d+)", name))
+    )
+    return [env[f"SPARK_JAVA_OPT_{n}"] for n in numbers]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if given else 2
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    home = os.environ.setdefault("SPARK_HOME", str(Path(found.origin).parent))
+    os.environ.setdefault("PYSPARK_PYTHON", "python3")
+    os.environ.setdefault("ODRADEK_SPARK_JARS", JARS)
+    try:
+        words = command(given, os.environ, home)
+    except KeyError as missing:
+        print(f"{given[0]}: Spark sets {missing.args[0]}; it is not there", file=sys.stderr)
+        return 2
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        print(f"{words[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""The Spark image's program: what it becomes. That Spark accepts it is seen on kind."""
+
+import subprocess
+import sys
+
+import pytest
+
+from odradek_spark.entrypoint import command, main
+
+EXECUTOR = {
+    "SPARK_EXECUTOR_MEMORY": "512m", "SPARK_DRIVER_URL": "spark://d:7078", "SPARK_EXECUTOR_ID": "2",
+    "SPARK_EXECUTOR_CORES": "1", "SPARK_APPLICATION_ID": "app-1",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.9", "SPARK_EXECUTOR_POD_NAME": "x-exec-2",
+    "SPARK_RESOURCE_PROFILE_ID": "3",
+}  # fmt: skip
+
+
+def test_a_driver_is_spark_submit_in_client_mode() -> None:
+    words = command(["driver", "--master", "k8s://x", "main.py"],
+                    {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.5"}, "/spark")  # fmt: skip
+    assert words[0] == "/spark/bin/spark-submit"
+    assert "spark.driver.bindAddress=10.0.0.5" in words
+    assert words[-5:] == ["--deploy-mode", "client", "--master", "k8s://x", "main.py"][-5:]
+
+
+def test_an_executor_takes_its_options_in_their_order() -> None:
+    options = {f"SPARK_JAVA_OPT_{n}": f"-Dn={n}" for n in (10, 2, 0)}
+    words = command(["executor"], {**EXECUTOR, **options, "ODRADEK_SPARK_JARS": "/jars"}, "/spark")
+    assert words[:6] == ["java", "-Dn=0", "-Dn=2", "-Dn=10", "-Xms512m", "-Xmx512m"]
+    assert words[7] == "/spark/jars/*:/jars/*"
+    assert words[words.index("--resourceProfileId") + 1] == "3"
+
+
+def test_what_spark_did_not_say_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["executor"]) == 2
+    assert "Spark sets SPARK_EXECUTOR_MEMORY" in capsys.readouterr().err
+
+
+def test_anything_else_is_run() -> None:
+    run = [sys.executable, "-m", "odradek_spark.entrypoint", "sh", "-c", "echo $SPARK_HOME; exit 7"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 7
+    assert done.stdout.strip().endswith("pyspark")
