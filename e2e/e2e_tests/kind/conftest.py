@@ -75,8 +75,7 @@ def operator(cluster: str) -> str:
         kubectl("create", "namespace", SYSTEM)
     kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
     helm("upgrade", "--install", RELEASE, str(CHART), f"--namespace={SYSTEM}",
-         "--set=watch.scope=Cluster", "--set=spark.mode=native",
-         f"--set-string=podAnnotations.image={image_key()}",
+         "--set=watch.scope=Cluster", f"--set-string=podAnnotations.image={image_key()}",
          "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
     return SYSTEM
 
