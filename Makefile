@@ -5,7 +5,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: bench bench-smoke kind-up kind-down images e2e spark test-spark
+.PHONY: blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
+
+# Compiling its modules anew is half of what a broker needs to start, and tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 JOBS ?= 2
@@ -14,7 +17,12 @@ TOPICS ?= 1000
 START ?= 0
 KIND ?= cluster
 CASE ?=
+MERGE ?=
 STORY ?=
+ENGINE ?= both
+BOOTSTRAP ?=
+SEED ?= 1
+REQUESTS ?= 3000
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
@@ -37,14 +45,23 @@ test-clients-apache: .venv/.stamp tools ## run the client tests against Apache K
 bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make bench-operator TOPICS=1000
 	@cd operator && PYTHONPATH=../e2e:../broker ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
 
+blackbox: .venv/.stamp tools ## one suite for both engines: make blackbox ENGINE=embedded|apache|both, or BOOTSTRAP=host:port
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.blackbox --engine "$(ENGINE)" --bootstrap "$(BOOTSTRAP)" -k "$(CASE)"
+
+protocol-diff: .venv/.stamp tools ## generated requests to both engines, answers compared: SEED=1 REQUESTS=3000
+	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
+
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|group|txn
 	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
-bench: .venv/.stamp tools ## compare with Apache Kafka, 30 min, docs/benchmarks.md: make bench CASE=name
-	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)"
+bench: .venv/.stamp tools ## compare with Apache Kafka, 25 min, docs/benchmarks.md: make bench CASE=name,name MERGE=1
+	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)" $(if $(MERGE),--merge)
 
 bench-smoke: .venv/.stamp tools ## every benchmark once, small, one line each (a minute; no real numbers)
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
+
+profile: .venv/.stamp tools ## what our broker's time goes to (docs/profile.md): make profile CASE=raw-produce
+	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench.profile --case "$(or $(CASE),connections-100)"
 
 kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
 	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind up

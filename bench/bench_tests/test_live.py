@@ -1,5 +1,7 @@
 """The load clients and checks against our real broker: right answers pass, a lost record fails."""
 
+import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,12 @@ def test_cases_run_and_verify(bench: Bench) -> None:
     assert sample["requests/s"] > 0
     sample = bulk.produce(bench, engines.ODRADEK, size=100, acks="all", partitions=12)
     assert sample["MB/s"] > 0
+
+
+def test_raw_records_outlive_the_retention() -> None:
+    """Apache Kafka deletes records of 1970 half a minute after its start."""
+    (timestamp,) = struct.unpack_from(">q", raw.batch([b"a"]), 35)
+    assert abs(timestamp - time.time() * 1000) < 60_000
 
 
 def test_the_limits_run(bench: Bench) -> None:

@@ -71,6 +71,23 @@ def test_results_are_the_same_after_a_round_trip(results: Results, tmp_path: Pat
     assert Results.load(tmp_path / "results.json") == results
 
 
+def test_some_cases_measured_again_take_the_place_of_the_older_ones(results: Results) -> None:
+    again = CaseResult("latency-1000", "latency", [{"name": "ack p50 ms", "better": "less"}])
+    again.samples = {"kafka": [{"ack p50 ms": 0.4}], "odradek": [{"ack p50 ms": 0.3}]}
+    again.measured = {"commit": "abc"}
+    order = ["latency-1000", "limit-write", "produce-1k-acks-1-1p", "failover"]
+    results.seconds = 100.0
+    newer = Results(seed=1, smoke=False, cases=[again], seconds=20.0)
+    both = newer.merged(results, order)
+    assert [case.name for case in both.cases] == order[:3]
+    assert both.cases[0] is again
+    assert both.seconds == 120.0
+    text = report.page(both, [])
+    assert "| ack latency p50 | ≤ 0.8× | ≤ 0.4× | 0.75× | reached |" in text
+    assert "- abc: latency-1000" in text
+    assert "several runs" not in report.page(results, [])
+
+
 def test_plots_are_pictures(results: Results, tmp_path: Path) -> None:
     names = plots.draw(results, tmp_path)
     assert names == ["ratios.png", "bulk.png", "latency.png"]
@@ -105,7 +122,8 @@ def test_rounds_alternate_and_a_wrong_answer_fails_the_case(tmp_path: Path) -> N
     results, said = Results(seed=1, smoke=False), list[str]()
     run_cases(Bench(tmp_path), cases, results, say=said.append, deadline_s=60.0)
     assert order == ["kafka", "odradek", "odradek", "kafka", "kafka", "odradek"]
-    assert [case.name for case in results.failed] == ["wrong"]
+    assert [(case.name, case.wrong) for case in results.failed] == [("wrong", True)]
+    assert all(case.measured["began"] for case in results.cases)
     assert line(results.cases[0]).endswith("kafka 1.00  odradek 0.50  s  -> 0.50x (better)")
     assert "FAILED: odradek: 1 of 10 records is lost" in line(results.cases[1])
     assert "odradek: no groups yet" in line(results.cases[2])

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from odradek_bench.verify import Tally, WrongAnswerError, tally
+from odradek_bench.verify import StalledError, Tally, WrongAnswerError, tally
 
 ADMIN_TIMEOUT_S = 60.0
 CHUNK = 10_000  # records handed to librdkafka in one call
@@ -53,7 +53,7 @@ def wait_until_led(address: str, topic: str, partitions: int) -> None:
         if len(whole) == partitions:
             return
         if time.monotonic() > give_up:
-            raise WrongAnswerError(f"{topic}: {len(whole)} of {partitions} partitions have leaders")
+            raise StalledError(f"{topic}: {len(whole)} of {partitions} partitions have leaders")
         time.sleep(0.02)
 
 
@@ -88,9 +88,7 @@ def produce(
         _drain(producer, QUEUED_MAX - len(chunk))
     left = producer.flush(STALL_S)
     if left:
-        raise WrongAnswerError(
-            f"{left} of {count} records were not acknowledged in {STALL_S:.0f} s"
-        )
+        raise StalledError(f"{left} of {count} records were not acknowledged in {STALL_S:.0f} s")
 
 
 def _drain(producer: Producer, queued_max: int) -> None:
@@ -98,7 +96,7 @@ def _drain(producer: Producer, queued_max: int) -> None:
     while len(producer) > max(0, queued_max):
         producer.poll(0.01)
         if time.monotonic() > give_up:
-            raise WrongAnswerError(f"no progress in {STALL_S:.0f} s")
+            raise StalledError(f"no progress in {STALL_S:.0f} s")
 
 
 def consume(address: str, topic: str, partitions: int, count: int) -> list[Message]:
@@ -118,9 +116,11 @@ def consume(address: str, topic: str, partitions: int, count: int) -> list[Messa
         found: list[Message] = []
         give_up = time.monotonic() + STALL_S
         while len(found) < count:
-            found += consumer.consume(CHUNK, 0.2)
-            if time.monotonic() > give_up:
-                raise WrongAnswerError(f"{topic}: {len(found)} of {count} records in {STALL_S} s")
+            if messages := consumer.consume(CHUNK, 0.2):
+                found += messages
+                give_up = time.monotonic() + STALL_S
+            elif time.monotonic() > give_up:
+                raise StalledError(f"{topic}: no record after {len(found)} of {count}")
         return found
     finally:
         consumer.close()

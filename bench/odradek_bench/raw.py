@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -45,8 +46,16 @@ def zigzag(value: int) -> bytes:
     return bytes(out)
 
 
-def batch(values: Sequence[bytes], keys: Sequence[bytes] | None = None, time_ms: int = 0) -> bytes:
-    """An uncompressed record batch (format v2) without a producer id."""
+def batch(
+    values: Sequence[bytes], keys: Sequence[bytes] | None = None, time_ms: int | None = None
+) -> bytes:
+    """An uncompressed record batch (format v2) without a producer id.
+
+    Its time is now: records of 1970 are older than any retention, and would be deleted before
+    they are read back.
+    """
+    if time_ms is None:
+        time_ms = int(time.time() * 1000)
     records = bytearray()
     for delta, value in enumerate(values):
         key = zigzag(-1) if keys is None else zigzag(len(keys[delta])) + keys[delta]

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from odradek_bench import raw
-from odradek_bench.verify import WrongAnswerError
+from odradek_bench.verify import StalledError, WrongAnswerError
 
 STALL_S = 60.0  # no progress for so long ends a case
 PIPELINE = 5  # requests in flight of one raw producer, as the Java client's default
@@ -78,7 +78,7 @@ def single_records(address: str, topic: str, partitions: int, value: bytes, *, c
         while running:
             ready = poll.poll(STALL_S)
             if not ready:
-                raise WrongAnswerError(f"no answer in {STALL_S:.0f} s")
+                raise StalledError(f"no answer in {STALL_S:.0f} s")
             for fd, _ in ready:
                 running -= open_ones[fd].step(answer)
         for asker in open_ones.values():
@@ -165,7 +165,7 @@ def paced(address: str, topic: str, records: bytes, per_batch: int, *, batches_p
                 )
                 consumer.send(request_next)
             if now > give_up:
-                raise WrongAnswerError(f"{topic}: {read} of {count} batches arrived")
+                raise StalledError(f"{topic}: {read} of {count} batches arrived")
     return result
 
 

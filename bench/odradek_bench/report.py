@@ -13,6 +13,7 @@ from odradek_bench.runner import number
 from odradek_bench.stats import Ratio, Summary
 
 LIMIT = "limit"
+QUIET_LOAD = 1.0  # processes that want to run, before ours do
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def page(results: Results, images: Sequence[str]) -> str:
         _notes(results),
         "## The run",
         _facts(results),
+        _slices(results),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -66,10 +68,21 @@ def page(results: Results, images: Sequence[str]) -> str:
 def _warning(results: Results) -> str:
     if results.smoke:
         return "A smoke run: it shows that each case works. Its numbers mean nothing."
-    busy = max(results.machine.get("load average before", 0.0), 0.0)
-    if busy > 1.0:
+    busy = results.machine.get("load average before", 0.0)
+    if busy > QUIET_LOAD:
         return f"The machine was not quiet when the run began (load average {busy})."
     return ""
+
+
+def _slices(results: Results) -> str:
+    """When the cases were measured, if not all in one run."""
+    commits: dict[str, list[str]] = {}
+    for case in results.cases:
+        commits.setdefault(case.measured.get("commit", ""), []).append(case.name)
+    if len(commits) < 2:
+        return ""
+    lines = [f"- {commit or 'unknown'}: {', '.join(names)}" for commit, names in commits.items()]
+    return "\n".join(["Measured in several runs, at these commits:", "", *lines])
 
 
 def verdict(goal: Goal, ratio: float) -> str:

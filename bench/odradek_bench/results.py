@@ -4,7 +4,11 @@
  "smoke": false, "began": "2026-11-16T21:00:00Z", "seconds": 1500.0,
  "cases": [{"name": "produce-1k-acks-1-1p", "metrics": [{"name": "MB/s", "better": "more"}],
             "samples": {"kafka": [{"MB/s": 120.5}], "odradek": [{"MB/s": 181.0}]},
-            "unavailable": {}, "error": "", …}]}
+            "unavailable": {}, "error": "", "measured": {"began": …, "load average": 0.3}, …}]}
+
+A run of some cases can be merged into what was measured before (`merged`), so that a machine that
+is quiet for a few minutes at a time is enough. Each case says when it was measured, and the load
+average at that moment.
 """
 
 from __future__ import annotations
@@ -13,8 +17,7 @@ import json
 import os
 import platform
 import subprocess
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +27,7 @@ import confluent_kafka
 
 from broker_tests.harness import kafka_version
 from odradek_bench.case import Case, Sample
+from odradek_bench.engines import Odradek
 from odradek_bench.stats import Ratio, Summary, compare, summarize
 
 OURS, THEIRS = "odradek", "kafka"
@@ -39,6 +43,8 @@ class CaseResult:
     unavailable: dict[str, str] = field(default_factory=dict)  # engine -> reason
     skipped: str = ""  # why it did not run at all
     error: str = ""  # what was wrong: a wrong answer, a server that died
+    wrong: bool = False  # it was a wrong answer, of ours
+    measured: dict[str, Any] = field(default_factory=dict)  # when, which commit, how quiet it was
 
     @classmethod
     def of(cls, case: Case) -> CaseResult:
@@ -80,6 +86,12 @@ class Results:
     def failed(self) -> list[CaseResult]:
         return [case for case in self.cases if case.error]
 
+    def merged(self, older: Results, order: list[str]) -> Results:
+        """These cases, and the older ones that were not run again."""
+        named = {case.name: case for case in (*older.cases, *self.cases)}
+        cases = [named[name] for name in order if name in named]
+        return replace(self, cases=cases, seconds=round(older.seconds + self.seconds, 1))
+
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1, sort_keys=True) + "\n")
@@ -110,16 +122,33 @@ def machine() -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str]:
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    commit = subprocess.run(
+def commit() -> str:
+    said = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )
+    return said.stdout.strip() or "no git"
+
+
+def measured_now() -> dict[str, Any]:
     return {
-        "odradek": f"{version('odradek')} ({commit.stdout.strip() or 'no git'})",
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "load average": round(os.getloadavg()[0], 2),
+    }
+
+
+def versions() -> dict[str, str]:
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    python = subprocess.run(
+        [Odradek.python, "-c", "import platform; print(platform.python_version())"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return {
+        "odradek": f"{version('odradek')} ({commit()})",
         "apache kafka": kafka_version(),
-        "python": platform.python_version() + (" uvloop " + version("uvloop")),
+        "python of our broker": f"{python.stdout.strip()} ({Odradek.python})",
+        "python of the load": platform.python_version(),
+        "uvloop": version("uvloop"),
         "java": (java.stderr.splitlines() or ["?"])[0],
         "librdkafka": str(confluent_kafka.libversion()[0]),
-        "platform": sys.platform,
     }

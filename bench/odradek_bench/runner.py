@@ -17,13 +17,13 @@ from dataclasses import replace
 from confluent_kafka import KafkaException
 
 from odradek_bench.case import Bench, Case, Sample, UnavailableError
-from odradek_bench.results import CaseResult, Results
-from odradek_bench.verify import WrongAnswerError
+from odradek_bench.results import THEIRS, CaseResult, Results, measured_now
+from odradek_bench.verify import StalledError, WrongAnswerError
 from odradek_cli.processes import StartFailedError
 
 FAILURES = (
-    WrongAnswerError, StartFailedError, KafkaException, OSError, subprocess.SubprocessError,
-    AssertionError,
+    WrongAnswerError, StalledError, StartFailedError, KafkaException, OSError, AssertionError,
+    subprocess.SubprocessError,
 )  # fmt: skip
 
 
@@ -39,6 +39,7 @@ def run_cases(
             bench.close()  # the next cases bring servers of their own: free the cores
         previous = case.servers
         result = CaseResult.of(case)
+        result.measured = measured_now()
         results.cases.append(result)
         if time.monotonic() - began > deadline_s:
             result.skipped = f"not run: the {deadline_s:.0f} s of the run were over"
@@ -80,6 +81,7 @@ def _run_round(bench: Bench, case: Case, engine: str, result: CaseResult) -> Non
         result.unavailable[engine] = str(reason)
     except FAILURES as error:
         result.error = f"{engine}: {error or type(error).__name__}"
+        result.wrong = isinstance(error, WrongAnswerError) and engine != THEIRS
 
 
 def brief(sample: Sample) -> str:

@@ -21,6 +21,10 @@ class WrongAnswerError(Exception):
     """The broker acknowledged or delivered something else than what was sent."""
 
 
+class StalledError(Exception):
+    """No progress for so long that the case was given up; on a busy machine that may happen."""
+
+
 @dataclass(frozen=True)
 class Tally:
     count: int = 0

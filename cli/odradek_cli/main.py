@@ -26,6 +26,7 @@ from odradek_cli.consume import consume
 from odradek_cli.demo import demo
 from odradek_cli.dump_log import dump_log
 from odradek_cli.errors import CliError
+from odradek_cli.migrate.command import migrate
 from odradek_cli.produce import produce
 from odradek_cli.quorum import quorum
 
@@ -49,6 +50,7 @@ app.command("plan")(local.plan_anywhere)
 app.command()(quorum)
 app.command()(produce)
 app.command()(consume)
+app.command()(migrate)
 app.command("dump-log")(dump_log)
 app.command()(demo)
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from odradek_e2e.chart import CHART, HelmError, objects, render, value_sets, values_of
+from odradek_e2e.chart import CHART, RELEASE, HelmError, objects, render, value_sets, values_of
 from odradek_e2e.control_plane import ControlPlane, ControlPlaneError
-from odradek_e2e.release import Release
+from odradek_e2e.programs import program
+from odradek_e2e.release import Release, settle, state
 
 # Not of Kubernetes itself: its CRD belongs to the Prometheus operator and is not here.
 FOREIGN = "ServiceMonitor"
@@ -114,6 +116,39 @@ def test_crds_are_upgraded_with_the_chart_and_outlive_it(
         uid = kubernetes.kubectl("get", "kc/main", "-n", namespace, "-o=jsonpath={.metadata.uid}")
         assert uid
         assert "flavour" not in _fields_of_a_cluster(kubernetes)  # it is the old chart again
+
+
+def test_an_interrupted_installation_is_no_obstacle(
+    kubernetes: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """
+    1. helm installs and waits for pods, which never run here; it is killed.
+    2. An upgrade is refused: helm believes itself at work still.
+    3. `settle` installs nevertheless, and a second time upgrades.
+    """
+    where = (RELEASE, namespace, kubernetes.kubeconfig)
+    words = [str(program("helm")), "install", RELEASE, str(CHART), f"--namespace={namespace}",
+             f"--kubeconfig={kubernetes.kubeconfig}", "--wait"]  # fmt: skip
+    waiting = subprocess.Popen(
+        words, env={"HOME": str(tmp_path)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        kubernetes.kubectl("wait", "--for=create", "deployment/odradek", "-n", namespace,
+                           "--timeout=150s")  # fmt: skip
+    finally:
+        waiting.kill()
+        waiting.wait()
+    try:
+        assert state(*where) == "pending-install"
+        with pytest.raises(HelmError, match="another operation"):
+            Release(kubernetes, namespace).upgrade(CHART)
+        for _ in range(2):
+            settle(RELEASE, namespace, kubeconfig=kubernetes.kubeconfig)
+            assert state(*where) == "deployed"
+        assert kubernetes.kubectl("get", "deployments", "-n", namespace, "-o=name")
+    finally:
+        Release(kubernetes, namespace).__exit__()
+    assert state(*where) == ""
 
 
 def test_a_second_release_leaves_the_crds_to_the_first(

@@ -2,14 +2,42 @@
 
 with Release(kubernetes, "kafka", "--set=replicas=3") as release:
     release.account_kubeconfig(path)     # to be the operator, with its rights and no others
+
+`settle` is for a release that outlives the tests, on kind.
 """
 
+import json
 from pathlib import Path
 
 import yaml
 
-from odradek_e2e.chart import CHART, RELEASE, helm
+from odradek_e2e.chart import CHART, RELEASE, HelmError, helm
 from odradek_e2e.control_plane import ControlPlane
+
+# Helm refuses every further operation on a release that it believes to be at work still.
+INTERRUPTED = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
+
+
+def settle(name: str, namespace: str, *options: str, kubeconfig: Path) -> str:
+    """Installed or upgraded, whatever was there before; what Helm says to the user.
+
+    A release whose Helm was interrupted is removed first: CRDs, and so all KafkaClusters, stay.
+    """
+    where = f"--namespace={namespace}"
+    if state(name, namespace, kubeconfig) in INTERRUPTED:
+        helm("uninstall", name, where, "--no-hooks", "--wait", kubeconfig=kubeconfig)
+    return helm("upgrade", "--install", name, str(CHART), where, *options, kubeconfig=kubeconfig)
+
+
+def state(name: str, namespace: str, kubeconfig: Path) -> str:
+    """In Helm's words; empty if there is no such release."""
+    try:
+        said = helm("status", name, f"--namespace={namespace}", "-o=json", kubeconfig=kubeconfig)
+    except HelmError as error:
+        if "not found" in str(error):
+            return ""
+        raise
+    return str(json.loads(said)["info"]["status"])
 
 
 class Release:

@@ -39,6 +39,7 @@ class ObservedBroker:
     detail: str = ""  # last words of one that crashed
     address: str = ""
     node_rack: str = ""  # the rack that its node is in now; empty: nobody knows
+    file_unseen: bool = False  # of `started_with` only the @-settings are known just now
     wants_restart: str = ""  # why the platform needs a restart of it, whatever its settings
 
 

@@ -1,4 +1,7 @@
-"""All cases by name, in the order in which they run: one broker first, clusters last."""
+"""All cases by name, in the order in which they run: one broker first, clusters last.
+
+A run whose time is over leaves out the last ones: what starts further JVMs comes late.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ from odradek_bench.cases import (
 FAMILIES = (
     limits,
     bulk,
-    java_tools,
-    spark,
     small_requests,
     latency,
     storage,
     idle,
+    java_tools,
+    spark,
     starting,
     cluster,
 )

@@ -22,7 +22,7 @@ from odradek_bench import load, verify
 from odradek_bench.case import BULK, Bench, Case, Metric, Sample
 from odradek_bench.engines import Servers
 from odradek_bench.usage import Meter
-from odradek_bench.verify import WrongAnswerError
+from odradek_bench.verify import StalledError, WrongAnswerError
 
 SIZE = 1024
 PARTITIONS = 12
@@ -116,7 +116,7 @@ class Trickle:
             while (left := due - time.perf_counter()) > 0:
                 self._producer.poll(left)
             if time.perf_counter() > give_up:
-                raise WrongAnswerError(f"failover: no acks within {FAILOVER_DEADLINE_S:.0f} s")
+                raise StalledError(f"failover: no acks within {FAILOVER_DEADLINE_S:.0f} s")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:

@@ -26,7 +26,7 @@ def idle(bench: Bench, engine: str) -> Sample:
         for connection in opened:
             connection.ask(question)
         with Meter(servers.pids) as meter:
-            time.sleep(0.5 if bench.small else 10.0)  # the measured quiet, not a wait for something
+            time.sleep(0.5 if bench.small else 5.0)  # the measured quiet, not a wait for something
         for connection in opened:  # and all of them are still served
             connection.ask(question)
         rss_mb = rss_bytes(servers.pids) / MB

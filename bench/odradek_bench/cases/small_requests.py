@@ -20,7 +20,7 @@ PARTITIONS = 12
 def single_records(bench: Bench, engine: str, *, connections: int) -> Sample:
     raise_file_limit(connections + 500)
     servers = bench.server(engine)
-    per_connection = bench.size(full=120_000, smoke=4_000) // connections
+    per_connection = bench.size(full=80_000, smoke=4_000) // connections
     requests = per_connection * connections
     (value,) = verify.payloads(bench.seed, 100, 1)
     with bench.topic(servers, PARTITIONS) as topic:

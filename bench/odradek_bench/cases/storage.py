@@ -24,7 +24,7 @@ from odradek_bench.cases.bulk import RAW_BATCH_RECORDS, fill, push_out_of_page_c
 from odradek_bench.engines import Servers
 from odradek_bench.stats import quantile
 from odradek_bench.usage import MB, Meter, rss_bytes
-from odradek_bench.verify import WrongAnswerError
+from odradek_bench.verify import StalledError, WrongAnswerError
 
 KEYS = 1_000
 VALUE_BYTES = 1024
@@ -93,7 +93,7 @@ def _wait_until_compact(servers: Servers) -> None:
     give_up = time.monotonic() + CLEANED_DEADLINE_S
     while (left := _bytes_on_disk(servers)) > small_enough:
         if time.monotonic() > give_up:
-            raise WrongAnswerError(f"compaction: {left / MB:.0f} MB are left after 120 s")
+            raise StalledError(f"compaction: {left / MB:.0f} MB are left after 120 s")
         time.sleep(0.01)
 
 
@@ -155,7 +155,7 @@ def _write_live(address: str, topic: str, seconds: float, sender: Connection) ->
             address, topic, raw.batch(_live_pool()), 1, batches_per_s=500.0, seconds=seconds
         )
         sender.send(seen.ack_ms)
-    except (OSError, WrongAnswerError) as error:
+    except (OSError, StalledError, WrongAnswerError) as error:
         sender.send(str(error))
 
 

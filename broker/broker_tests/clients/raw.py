@@ -57,7 +57,8 @@ class RawConnection:
 
 @contextmanager
 def connect(broker: Server, timeout_s: float = TIMEOUT_S) -> Iterator[RawConnection]:
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=timeout_s) as connection:
+    host, _, port = broker.bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield RawConnection(connection)
 

@@ -47,7 +47,7 @@ def served(broker: Server, topic: str) -> Iterator[str]:
     # The first request of a kind loads its code: that is not growth caused by bad input.
     with raw.connect(broker) as client:
         client.ask(raw.produce_request(topic, raw.batch(b"first")))
-    before_bytes = broker.rss_bytes()
+    before_bytes = 0 if on_apache() else broker.rss_bytes()
     worker = threading.Thread(target=work)
     worker.start()
     yield topic

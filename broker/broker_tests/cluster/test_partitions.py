@@ -51,8 +51,6 @@ def controller_seen_by(cluster: PartitionedCluster, node_id: int) -> int:
         return -1
 
 
-# Not yet dependable (seen to fail in 2 of 4 runs): a producer may go on asking the isolated leader.
-@pytest.mark.long
 def test_a_leader_without_the_others(cluster: PartitionedCluster, topic: str) -> None:
     """1. the leader of a partition reaches no broker and none reaches it, only clients do;
     2. another leads, and writes go on; 3. the network is back, all agree; then the same with

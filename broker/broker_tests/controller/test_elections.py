@@ -342,4 +342,5 @@ def test_ten_thousand_partitions_are_decided_quickly():
         records = brokers.fence(world.image, [1], unclean_default=False)
         took.append(time.process_time() - started)
     assert len(records) == 10_001
-    assert min(took) < 0.2, f"{min(took):.3f} s"
+    # 0.15 to 0.25 s where it was measured. A second would be noticed: it is the controller's loop.
+    assert min(took) < 1, f"{min(took):.3f} s"

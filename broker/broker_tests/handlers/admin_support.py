@@ -21,6 +21,8 @@ class AdminClient:
         self.controller = controller
         self.listener = listener
         self.logs: Any = None
+        self.left_behind = False
+        self.disconnected: list[str] = []
 
     async def ask(self, module: ModuleType, version: int, **fields: object) -> Any:
         key = module.API_KEY
@@ -30,6 +32,7 @@ class AdminClient:
             api_version=version,
             listener=self.listener,
             is_forwarded=True,  # decided here
+            disconnect=self.disconnected.append,
             broker=SimpleNamespace(
                 node_id=1,
                 cluster_id="cluster",
@@ -40,6 +43,7 @@ class AdminClient:
                 clock=ManualClock(),
                 rng=Random(1),
                 logs=self.logs,
+                partitions=SimpleNamespace(left_behind=self.left_behind),
             ),
         )
         answer = module.handle(ctx, request)

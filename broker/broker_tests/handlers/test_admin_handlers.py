@@ -113,6 +113,17 @@ def test_the_first_who_asks_for_a_coordinator_gets_its_topic_made(version):
     with_client(story, {"offsets.topic.num.partitions": "5"})
 
 
+def test_a_broker_left_behind_does_not_call_itself_a_coordinator():
+    async def story(client: AdminClient):
+        await client.ask(find_coordinator, 6, key_type=0, coordinator_keys=["g"])
+        assert client.disconnected == []
+        client.left_behind = True
+        await client.ask(find_coordinator, 6, key_type=0, coordinator_keys=["g"])
+        assert len(client.disconnected) == 1
+
+    with_client(story, {"offsets.topic.num.partitions": "5"})
+
+
 def test_no_coordinator_where_its_topic_cannot_have_the_replicas_that_were_asked_for():
     async def story(client: AdminClient):
         answer = await client.ask(find_coordinator, 6, key_type=0, coordinator_keys=["g", "h"])

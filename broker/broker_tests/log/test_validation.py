@@ -12,6 +12,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek_broker.log import validation
 from odradek_broker.log.validation import (
     RECORD_ERRORS_MAX,
     RecordsRejectedError,
@@ -345,6 +346,53 @@ def test_the_walk_agrees_with_the_reader(sizes: list[int]) -> None:
         if count:
             with pytest.raises(DecodeError):
                 walk_records(data, count)
+
+
+def one_by_one(data: bytearray, count: int) -> object:
+    """What the walk says when it takes no steps of several records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validation, "RUN_MISSES", 0)
+        return outcome(data, count)
+
+
+def outcome(data: bytearray, count: int) -> object:
+    try:
+        return walk_records(data, count)
+    except DecodeError as error:
+        return str(error)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 200), st.integers(1, 80)), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3),
+    st.integers(-2, 2),
+)
+def test_steps_of_several_records_find_what_single_ones_find(
+    runs: list[tuple[int, int]], changes: list[tuple[int, int]], more: int
+) -> None:
+    """Also where bytes were changed, or the count is wrong."""
+    data = bytearray()
+    sizes = [size for size, times in runs for _ in range(times)]
+    for index, size in enumerate(sizes):
+        encode_record(data, index, 0, None, bytes(size))
+    for at, value in changes:
+        data[at % len(data)] = value
+    count = max(1, len(sizes) + more)
+    assert outcome(data, count) == one_by_one(data, count)
+
+
+def test_a_changed_length_in_a_run_of_equal_ones_is_found() -> None:
+    data = bytearray()
+    for index in range(60):  # all 108 bytes long, two of them for the length
+        encode_record(data, index, 0, None, bytes(100))
+    size = len(data) // 60
+    assert walk_records(data, 60) == (0, 0, True)
+    for index in range(60):
+        for at in (index * size, index * size + 1):
+            changed = bytearray(data)
+            changed[at] ^= 2
+            with pytest.raises(DecodeError):
+                walk_records(changed, 60)
 
 
 def test_the_walk_steps_over_records_of_every_length_of_length() -> None:

@@ -122,6 +122,9 @@ class Cluster:
         self.down: set[BrokerId] = set()
         self.fetches = 0
         self.alter_partition_error: ErrorCode | None = None
+        self.refused_isr: ErrorCode | None = None  # of every partition, instead of a look at it
+        self.refusals = 0
+        self.controller: BrokerId | None = None  # a broker whose own requests are plain calls
         self.nodes: dict[BrokerId, Node] = {}
         self._contexts: dict[BrokerId, BrokerContext] = {}
         self._replication: dict[BrokerId, ReplicationService] = {}
@@ -258,8 +261,10 @@ class Channel:
                 if not self._cluster.alter_partition_error
             ],
         )
-        answer = api.encode_response(56, version, response)
         await asyncio.sleep(0)
+        if self._source == self._cluster.controller:
+            return response
+        answer = api.encode_response(56, version, response)
         return api.decode_response(56, version, answer)
 
     def _assign(self, version: int, request: Struct) -> Struct:
@@ -283,15 +288,12 @@ class Channel:
     def _alter(self, topic_id: UUID, asked: Struct) -> Struct:
         metadata = self._cluster.metadata
         index = asked.partition_index
-        answer = Struct(
-            partition_index=index,
-            error_code=ErrorCode.none,
-            leader_id=-1,
-            leader_epoch=-1,
-            isr=[],
-            leader_recovery_state=0,
-            partition_epoch=-1,
-        )
+        # A refusal has no other fields, as the real controller's.
+        answer = Struct(partition_index=index, error_code=ErrorCode.none)
+        if self._cluster.refused_isr is not None:
+            self._cluster.refusals += 1
+            answer.error_code = self._cluster.refused_isr
+            return answer
         now = metadata.image.topics_by_id[topic_id].partitions[index]
         isr = tuple(BrokerId(member.broker_id) for member in asked.new_isr_with_epochs)
         if asked.leader_epoch != now.leader_epoch or now.leader != self._source:

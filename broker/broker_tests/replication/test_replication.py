@@ -16,6 +16,7 @@ from odradek_broker.metadata.records import (
     ResourceType,
 )
 from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.follower_state import Status
 from odradek_broker.wire.struct import Struct
 
@@ -245,6 +246,24 @@ def test_the_controller_is_asked_again_until_it_answers(tmp_path: Path) -> None:
         assert cluster.partition(1).isr == ALL
         cluster.alter_partition_error = None
         assert await waiting is ErrorCode.none
+
+    run(story, tmp_path)
+
+
+@pytest.mark.parametrize("controller", [ONE, TWO])
+def test_a_refused_isr_is_proposed_again(tmp_path: Path, controller: BrokerId) -> None:
+    """Also if the leader is the controller itself: then its answers do not go over a wire."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.controller = controller
+        cluster.commit(*topic())
+        cluster.down.add(THREE)
+        assert await cluster.produce(1, "a") is ErrorCode.none
+        cluster.refused_isr = ErrorCode.ineligible_replica
+        cluster.down.clear()
+        await until(lambda: cluster.refusals >= 2)
+        cluster.refused_isr = None
+        await until(lambda: set(cluster.partition(1).isr) == set(ALL))
 
     run(story, tmp_path)
 

@@ -316,6 +316,11 @@ class ClusterNode(RaftNode):
         if not self._hosting:
             self._look_for_registration()
 
+    @property
+    def serves(self) -> bool:
+        """Clients are answered."""
+        return self._ready
+
     def _look_for_registration(self) -> None:
         """The metadata here knows of us: load the logs, then take roles (main.py)."""
         own = self.metadata.image.brokers.get(BrokerId(self.node_id))

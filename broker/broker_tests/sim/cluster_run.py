@@ -44,7 +44,7 @@ from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError, World
 from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, Offset, TopicPartition
+from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek_broker.partition import replica_state
 from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.values import ReplicaKey
@@ -183,6 +183,7 @@ class ClusterRun:
         self._operator_rng = self.world.rng("operator")
         self._operates = rng.random() < 0.6
         self._pauses = self.world.rng("pauses").random() < 0.3
+        self._newest_epochs: dict[TopicPartition, LeaderEpoch] = {}
         self._values = 0
         self._loaded = True
         self._unacknowledged: list[Write] = []
@@ -311,6 +312,29 @@ class ClusterRun:
             if missing() is None:
                 return
         raise SimulationError(f"{when}: not within {within_ms} ms: {missing()}")
+
+    def newest_leader(self, name: TopicPartition) -> ClusterNode | None:
+        """Whoever leads in the newest epoch; clients do not go back to one that was replaced."""
+        found: ClusterNode | None = None
+        for node_id, node in self.nodes.items():
+            if not self.world.hosts[node_id].up or not node.serves:
+                continue
+            partition = node.partition(name)
+            if partition is None or partition.leading is None:
+                continue
+            if partition.leader_epoch >= self._newest_epochs.get(name, -1):
+                self._newest_epochs[name] = partition.leader_epoch
+                found = node
+        return found
+
+    def _all_get_on(self, within_ms: int, done: Callable[[], list[int]], wrong: str) -> None:
+        """After the heal: each of the clients gets something done."""
+        before = done()
+        for _ in range(within_ms // 200):
+            self._pass(200)
+            if all(now > then for now, then in zip(done(), before, strict=True)):
+                return
+        raise SimulationError(wrong)
 
     def _unformed(self) -> str | None:
         image = self.cluster.image

@@ -17,13 +17,13 @@ from broker_tests.sim.faults import Fault
 from broker_tests.sim.group_client import GROUP, GroupChecker, Member
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.txn_run import FIRST_CLIENT_HOST, ClientHost
-from broker_tests.sim.world import SimulationError
+from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
-from odradek_broker.model.ids import LeaderEpoch, TopicPartition
+from odradek_broker.model.ids import TopicPartition
 from odradek_broker.runtime.settings import Settings
 
 MEMBERS = 3
@@ -45,7 +45,6 @@ class GroupRun(ClusterRun):
         keep_trace: bool = False,
     ) -> None:
         self._services: dict[int, GroupService] = {}
-        self._newest: LeaderEpoch = -1
         super().__init__(f"group-{seed}", faults=faults, keep_trace=keep_trace)
         self.checker = GroupChecker(self.cluster.fail)
         self.resting = False
@@ -79,21 +78,12 @@ class GroupRun(ClusterRun):
         node.metadata.subscribe(coordinator.metadata_changed)
 
     def coordinator(self) -> tuple[CoordNode, GroupService] | None:
-        """Whoever leads in the newest epoch; nobody goes back to one that was replaced."""
-        found: tuple[CoordNode, GroupService] | None = None
-        for node_id, service in self._services.items():
-            node = self.nodes[node_id]
-            if not self.world.hosts[node_id].up or not getattr(node, "_ready", False):
-                continue
-            index = service.coordinator.partition_of(GROUP)
-            partition = node.partition(TopicPartition(TOPIC, index))
-            if partition is None or partition.leading is None:
-                continue
-            if partition.leader_epoch >= self._newest:
-                self._newest = partition.leader_epoch
-                assert isinstance(node, CoordNode)
-                found = node, service
-        return found
+        index = partition_for(GROUP, self.partition_count)
+        node = self.newest_leader(TopicPartition(TOPIC, index))
+        if node is None:
+            return None
+        assert isinstance(node, CoordNode)
+        return node, self._services[node.node_id]
 
     # ------------------------------------------------------------ phases
 
@@ -111,12 +101,11 @@ class GroupRun(ClusterRun):
 
     def _last_writes(self) -> None:
         self.resting = False
-        before = [member.rounds for member in self.members]
-        for _ in range(SETTLE_MS // 200):
-            self._pass(200)
-            if all(m.rounds > n for m, n in zip(self.members, before, strict=True)):
-                return
-        raise SimulationError("a member gets nothing after the heal")
+        self._all_get_on(
+            SETTLE_MS,
+            lambda: [member.rounds for member in self.members],
+            "a member gets nothing after the heal",
+        )
 
     def run(self) -> Outcome:
         outcome = super().run()

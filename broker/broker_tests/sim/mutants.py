@@ -6,7 +6,8 @@ is reachable from production code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from random import Random
@@ -35,6 +36,8 @@ from odradek_broker.raft.types import Commit, Instruction, PersistVote
 from odradek_broker.raft.values import NodeId, OffsetAndEpoch, ReplicaKey
 from odradek_broker.raft.voters import VoterHistory, VotersAt, VoterSet
 
+MISFIT = re.compile(r"^(TypeError|AttributeError|NameError|ImportError)\b", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -47,6 +50,17 @@ class Mutant:
             for target, name, replacement in self.patches:
                 stack.enter_context(patch.object(target, name, replacement))
             yield
+
+    def must_be_found(self, failure_of: Callable[[int], str | None], known: int, most: int) -> None:
+        """By the seed that found it last time; if the code has changed since, by one nearby."""
+        with self.planted():
+            for seed in [known, *(seed for seed in range(most) if seed != known)]:
+                failure = failure_of(seed)
+                if failure is not None:
+                    # Then it is the patch that does not fit the code any more.
+                    assert not MISFIT.search(failure), f"{self.name}: {failure}"
+                    return
+        raise AssertionError(f"{self.name} was not found in {most} seeds")
 
 
 # ---------------------------------------------------------------- votes

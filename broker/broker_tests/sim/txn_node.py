@@ -119,6 +119,10 @@ class TxnNode(CoordNode):
         self.transactions = None
         super().start()
 
+    @property
+    def serves(self) -> bool:
+        return self.transactions is not None
+
     def _start_transactions(self, _: CoordNode) -> None:
         self.loop.call_soon(self._serve_transactions)
 

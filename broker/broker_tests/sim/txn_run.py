@@ -69,7 +69,6 @@ class TxnRun(ClusterRun):
         keep_trace: bool = False,
     ) -> None:
         self._producer_ids = 1_000
-        self._newest: dict[TopicPartition, int] = {}  # leader epochs
         super().__init__(f"txn-{seed}", faults=faults, keep_trace=keep_trace)
         rng = self.world.rng("transactions")
         self.duplicates = rng.choice((0.0, 0.05))
@@ -102,18 +101,9 @@ class TxnRun(ClusterRun):
         return self.leader(TopicPartition(TRANSACTION_TOPIC, index))
 
     def leader(self, name: TopicPartition) -> TxnNode | None:
-        """Whoever leads in the newest epoch; nobody goes back to one that was replaced."""
-        found: TxnNode | None = None
-        for node_id, node in self.nodes.items():
-            if not self.world.hosts[node_id].up or node.transactions is None:
-                continue
-            partition = node.partition(name)
-            if partition is None or partition.leading is None:
-                continue
-            if partition.leader_epoch >= self._newest.get(name, -1):
-                self._newest[name] = partition.leader_epoch
-                found = node
-        return found
+        node = self.newest_leader(name)
+        assert node is None or isinstance(node, TxnNode)
+        return node
 
     def _registrations(self) -> list[PartitionRegistration]:
         """The data's first: the operator moves these; faults chase the leaders of all."""
@@ -184,12 +174,11 @@ class TxnRun(ClusterRun):
     def _last_writes(self) -> None:
         self._judge()
         self.resting = False
-        before = [client.committed for client in self.clients]
-        for _ in range(SETTLE_MS // 200):
-            self._pass(200)
-            if all(c.committed > n for c, n in zip(self.clients, before, strict=True)):
-                return
-        raise SimulationError("a producer cannot commit after the heal")
+        self._all_get_on(
+            SETTLE_MS,
+            lambda: [client.committed for client in self.clients],
+            "a producer cannot commit after the heal",
+        )
 
     # ------------------------------------------------------------ the judgement
 

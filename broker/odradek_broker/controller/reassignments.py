@@ -76,7 +76,8 @@ def alter_partition_reassignments(
     response = Struct(
         error_code=ErrorCode.none,
         error_message=None if responses else "",
-        allow_replication_factor_change=may_change_factor,
+        # Kafka's answer to an empty request is the one that its schema starts with.
+        allow_replication_factor_change=may_change_factor if responses else True,
         responses=responses,
     )
     return Result(records, response)

@@ -1,9 +1,10 @@
 """AddPartitionsToTxn (24), v0–5: a transaction has records in these partitions from now on.
 
-    v0–3  from a client, for one transaction. All partitions or none: if one is unknown, the others
-          are OPERATION_NOT_ATTEMPTED.
+    v0–3  from a client, for one transaction.
     v4–5  between brokers, for many transactions; verify_only asks which are in it already. A
           partition that is not is TRANSACTION_ABORTABLE. v5 adds with an epoch per transaction.
+
+All partitions of a transaction or none: if one is unknown, the others are OPERATION_NOT_ATTEMPTED.
 
 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v2.
 """
@@ -45,7 +46,9 @@ async def batched(broker: BrokerContext, request: Struct, version: int) -> Struc
 async def _transaction(broker: BrokerContext, asked: Struct, version: int) -> Struct:
     partitions = _partitions(asked.topics)
     producer = asked.producer_id, asked.producer_epoch
-    results: Results
+    results = _if_unknown(broker, partitions)
+    if results is not None:
+        return Struct(transactional_id=asked.transactional_id, topic_results=_by_topic(results))
     try:
         if not asked.transactional_id:
             raise KafkaError(ErrorCode.invalid_request)
@@ -69,20 +72,8 @@ async def _transaction(broker: BrokerContext, asked: Struct, version: int) -> St
 async def _add_for_client(
     ctx: RequestContext, request: Struct, partitions: list[TopicPartition]
 ) -> Results:
-    topics = ctx.broker.metadata.image.topics
-    unknown = {
-        partition
-        for partition in partitions
-        if partition.topic not in topics
-        or partition.partition not in topics[partition.topic].partitions
-    }
-    if unknown:
-        return {
-            partition: ErrorCode.unknown_topic_or_partition
-            if partition in unknown
-            else ErrorCode.operation_not_attempted
-            for partition in partitions
-        }
+    if (results := _if_unknown(ctx.broker, partitions)) is not None:
+        return results
     code = ErrorCode.none
     try:
         if not request.v3_and_below_transactional_id:
@@ -99,6 +90,25 @@ async def _add_for_client(
         if code is ErrorCode.producer_fenced and ctx.api_version < FENCED_SINCE:
             code = ErrorCode.invalid_producer_epoch
     return dict.fromkeys(partitions, code)
+
+
+def _if_unknown(broker: BrokerContext, partitions: list[TopicPartition]) -> Results | None:
+    """The results if one of them is not there; then nothing is done for the others."""
+    topics = broker.metadata.image.topics
+    unknown = {
+        partition
+        for partition in partitions
+        if partition.topic not in topics
+        or partition.partition not in topics[partition.topic].partitions
+    }
+    if not unknown:
+        return None
+    return {
+        partition: ErrorCode.unknown_topic_or_partition
+        if partition in unknown
+        else ErrorCode.operation_not_attempted
+        for partition in partitions
+    }
 
 
 def _partitions(topics: Iterable[Struct]) -> list[TopicPartition]:

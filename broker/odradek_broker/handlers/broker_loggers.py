@@ -29,6 +29,8 @@ def describe(node_id: int, resource: Struct) -> Struct:
         raise KafkaError(ErrorCode.invalid_request, "Broker id must not be empty")
     if name != str(node_id):
         reason = f"Unexpected broker id, expected {node_id} but received {name}"
+        if not name.removeprefix("-").isdecimal():
+            reason = f"Broker id must be an integer, but it is: {name}"
         raise KafkaError(ErrorCode.invalid_request, reason)
     asked = resource.configuration_keys
     entries = [

@@ -17,13 +17,14 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     groups = []
     for group_id in request.group_ids:
         if not group_id:
-            groups.append(unknown(group_id, "", ErrorCode.invalid_group_id))
+            groups.append(unknown(group_id, None, ErrorCode.invalid_group_id))
             continue
         try:
             group = await ctx.broker.consumer_groups.describe(group_id)
         except KafkaError as error:
-            group = unknown(group_id, error.message or "", error.code)
-        if request.include_authorized_operations:
+            groups.append(unknown(group_id, error.message or "", error.code))
+            continue
+        if request.include_authorized_operations and not group.error_code:
             group.authorized_operations = GROUP_OPERATIONS
         groups.append(group)
     return Struct(groups=groups)

@@ -44,7 +44,10 @@ async def _delete(ctx: RequestContext, topic: str, asked: Struct, timeout_ms: in
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(ErrorCode.offset_out_of_range)
         partition.log.advance_log_start_offset(offset)
-        await _everywhere(ctx, partition, offset, timeout_ms)
+        if state.low_watermark(partition.log.log_start_offset) < offset:
+            await _everywhere(ctx, partition, offset, timeout_ms)
+        else:
+            ctx.broker.partitions.mark_dirty(partition)
         answer.low_watermark = state.low_watermark(partition.log.log_start_offset)
     except KafkaError as error:
         answer.error_code = error.code

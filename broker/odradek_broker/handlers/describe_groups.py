@@ -29,7 +29,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
                 protocol_data="",
                 members=[],
             )
-        if request.include_authorized_operations:
+        if request.include_authorized_operations and not group.error_code:
             group.authorized_operations = GROUP_OPERATIONS
         groups.append(group)
     return Struct(groups=groups)

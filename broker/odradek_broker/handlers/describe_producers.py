@@ -1,6 +1,7 @@
 """DescribeProducers (61), v0: which producers a partition's leader remembers, and whose
 transaction is open there since which offset. `kafka-transactions find-hanging` asks this."""
 
+from odradek_broker.controller.topic_names import validate_topic_name
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.log.producer_state import ProducerEntry
 from odradek_broker.model.errors import ErrorCode, KafkaError
@@ -24,6 +25,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
 
 def _describe(ctx: RequestContext, topic: str, index: int) -> Struct:
     try:
+        validate_topic_name(topic)
         partition = ctx.broker.partitions.get(topic, index)
         partition.led_here()
     except KafkaError as error:

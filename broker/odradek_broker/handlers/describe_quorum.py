@@ -1,6 +1,7 @@
 """DescribeQuorum (55), v0–2: who leads and who votes about the metadata log, how far each is.
 
-Only the leader knows that, so it is forwarded there. Times are wall clock, as Kafka tells them:
+Who asks for anything besides hears of nothing, as in Kafka. Only the leader knows, so it is
+forwarded there. Times are wall clock, as Kafka tells them:
 the leader is always caught up, a replica that never was has -1.
 """
 
@@ -25,17 +26,17 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
 
 
 def _describe(ctx: RequestContext, request: Struct) -> Struct:
-    found = False
-    topics = []
-    for topic in request.topics:
-        partitions = []
-        for asked in topic.partitions:
-            if (topic.topic_name, asked.partition_index) == METADATA_PARTITION:
-                found = True
-                partitions.append(_quorum(ctx))
-            else:
-                partitions.append(_unknown(asked.partition_index))
-        topics.append(Struct(topic_name=topic.topic_name, partitions=partitions))
+    asked = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
+    found = asked == [METADATA_PARTITION]
+    topics = [
+        Struct(
+            topic_name=topic.topic_name,
+            partitions=[
+                _quorum(ctx) if found else _unknown(one.partition_index) for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
     voters = ctx.broker.quorum.state.voters.voters if found else ()
     return Struct(
         error_code=ErrorCode.none,

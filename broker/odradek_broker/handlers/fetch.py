@@ -45,6 +45,7 @@ API_KEY = 1
 VERSIONS = range(4, 19)
 
 # Older consumers know nothing of followers that serve them.
+UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 FOLLOWER_FETCHING_FROM = 11
 
 
@@ -262,7 +263,9 @@ class FetchCall(Ticket):
         )
 
     def _refusal(self, key: Key, code: ErrorCode) -> FetchPartitionResult:
-        result = FetchPartitionResult(key[1], code)
+        # As in Kafka: what is not there has no aborted transactions, for the rest that is not said.
+        aborted = () if code in UNKNOWN else None
+        result = FetchPartitionResult(key[1], code, aborted_transactions=aborted)
         if code in LEADER_ERRORS:
             result = result._replace(current_leader=current_leader(self._ctx, *key))
         return result
@@ -338,7 +341,8 @@ class FetchCall(Ticket):
 
     def _check_readable(self, partition: Partition, asked: FetchPartition) -> None:
         """Consumers read from the leader, or from a follower if they know of such things."""
-        partition.check_leader_epoch(asked.current_leader_epoch)
+        # In a fetch (and only there) any number below zero says that no epoch is known.
+        partition.check_leader_epoch(max(asked.current_leader_epoch, -1))
         if partition.leading is None and (
             partition.following is None or self._ctx.api_version < FOLLOWER_FETCHING_FROM
         ):

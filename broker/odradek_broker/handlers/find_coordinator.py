@@ -2,7 +2,8 @@
 
 It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`; the
 topic is created when it is first asked for. COORDINATOR_NOT_AVAILABLE while that partition has
-no leader, or the topic cannot be created. Share groups and unknown key types are refused as
+no leader, or the topic cannot be created; a broker that was left behind by the others does not
+name itself, but closes the connection. Share groups and unknown key types are refused as
 Apache Kafka refuses them.
 """
 
@@ -29,16 +30,21 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     keys = request.coordinator_keys if batched else [request.key]
     topic = TOPICS.get(request.key_type)
     if topic is None:
-        message = "" if request.key_type == SHARE else MALFORMED_REQUEST
+        message = "" if batched and request.key_type == SHARE else MALFORMED_REQUEST
         found = [_nowhere(ErrorCode.invalid_request, message) for _ in keys]
     else:
         try:
             await internal_topics.ensure(ctx, topic)
             view = ClusterView(ctx)
             found = [_coordinator(view, topic, key) for key in keys]
+            own = any(answer.node_id == ctx.broker.node_id for answer in found)
+            if own and ctx.broker.partitions.left_behind:
+                ctx.disconnect("this broker is cut off from the others; they know who coordinates")
         except KafkaError as error:
             found = [_nowhere(error.code, error.message or NOT_AVAILABLE) for _ in keys]
     if not batched:
+        if found[0].error_code is ErrorCode.none:
+            found[0].error_message = "NONE"  # the name of Kafka's "no error"
         return found[0]
     for key, answer in zip(keys, found, strict=True):
         answer.key = key

@@ -59,7 +59,8 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         topics = [_topic_by_name(ctx, view, name, refused) for name in names]
     if request.include_topic_authorized_operations:
         for answer in topics:
-            answer.topic_authorized_operations = TOPIC_OPERATIONS
+            if answer.error_code is not ErrorCode.unknown_topic_id:
+                answer.topic_authorized_operations = TOPIC_OPERATIONS
     return _response(ctx, view, topics, request)
 
 

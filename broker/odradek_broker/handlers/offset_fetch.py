@@ -45,7 +45,10 @@ async def _group(ctx: RequestContext, asked: Struct, request: Struct) -> Struct:
             known = image.topics_by_id.get(topic.topic_id) if by_id else None
             topics.append((topic, (known.name if known else None) if by_id else topic.name))
         keys = [
-            (name, index) for topic, name in topics if name for index in topic.partition_indexes
+            (name, index)
+            for topic, name in topics
+            if name is not None
+            for index in topic.partition_indexes
         ]
     try:
         found = await ctx.broker.groups.fetch_offsets(

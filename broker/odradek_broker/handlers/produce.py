@@ -2,7 +2,8 @@
 
     acks  0  nothing is answered; an error closes the connection, so that the client notices
           1  answered when this broker wrote it (page cache)
-         -1  answered when all in-sync replicas have it; waits in the purgatory without a thread
+         -1  answered when all in-sync replicas have it; waits in the purgatory without a thread;
+             a leader that was left behind by the others closes the connection
 
 Hot path: no coroutine, no copy of the records. The bytes stay in the frame's buffer, the log
 patches offsets into them, and one writev per partition takes them to the file at the end of
@@ -34,6 +35,9 @@ from odradek_broker.wire.produce import (
 from odradek_broker.wire.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    OFFSET_AND_LENGTH,
     TRANSACTIONAL_BIT,
     BatchHeader,
     read_header,
@@ -48,6 +52,7 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 ATTRIBUTES_LOW_BYTE_AT = 22
 # Clients that speak older versions do not know the codec (KIP-110).
 ZSTD_FROM_VERSION = 7
+BAD_RECORDS = (ErrorCode.invalid_record, ErrorCode.invalid_timestamp)  # told with the log's start
 ABORTABLE_FROM_VERSION = 11
 ADDS_PARTITIONS_FROM_VERSION = 12
 
@@ -99,10 +104,10 @@ class ProduceCall(Ticket):
                     assert topic_id is not None
                     partition = partitions.by_id.get((topic_id, index))
                 try:
-                    if not valid_acks:
-                        raise KafkaError(ErrorCode.invalid_required_acks)
                     if partition is None:
                         raise KafkaError(partitions.why_missing(name or topic_id or b"", index))
+                    if not valid_acks:
+                        raise KafkaError(ErrorCode.invalid_required_acks)
                     self._append(partition, index, records, now_ms)
                 except KafkaError as error:
                     self._refuse(partition, index, records, error)
@@ -245,9 +250,12 @@ class ProduceCall(Ticket):
             metrics.total_produce_requests += 1
             metrics.failed_produce_requests += 1
             metrics.bytes_rejected += len(records or b"")
+        result = ProducePartitionResult(index, error.code, error_message=error.message)
+        if partition is None or error.code not in BAD_RECORDS or not _is_one_batch(records):
+            return result
         record_errors = error.record_errors if isinstance(error, RecordsRejectedError) else ()
-        return ProducePartitionResult(
-            index, error.code, record_errors=record_errors, error_message=error.message
+        return result._replace(
+            record_errors=record_errors, log_start_offset=partition.log.log_start_offset
         )
 
     def acknowledged(self, index: int, error: ErrorCode) -> None:
@@ -285,6 +293,8 @@ class ProduceCall(Ticket):
         ]
         nodes: list[NodeEndpoint] = []
         if any(result.error_code in LEADER_ERRORS for result in self._results):
+            if ctx.broker.partitions.left_behind:
+                ctx.disconnect("this broker is cut off from the others; they know who leads")
             topics, nodes = self._with_leaders(topics)
         response = encode_produce_response(
             ctx.api_version, ctx.correlation_id, topics, node_endpoints=nodes
@@ -311,6 +321,14 @@ class ProduceCall(Ticket):
             )
         hints = (one.current_leader for _, _, results in told for one in results)
         return told, endpoints(self._ctx, hints)
+
+
+def _is_one_batch(records: memoryview | None) -> bool:
+    """What is not even that Kafka refuses before it looks at the log."""
+    if records is None or len(records) < HEADER_BYTES:
+        return False
+    _, length = OFFSET_AND_LENGTH.unpack_from(records)
+    return records[MAGIC_AT] == 2 and LOG_OVERHEAD + length == len(records)
 
 
 def _check_order(partition: Partition, header: BatchHeader) -> None:

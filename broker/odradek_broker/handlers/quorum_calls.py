@@ -6,12 +6,24 @@ from odradek_broker.handlers.context import RequestContext
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft.messages import Request, Response
 from odradek_broker.raft.service import Records
+from odradek_broker.wire.struct import Struct
 
 
 def check_cluster(ctx: RequestContext, cluster_id: str | None) -> None:
     """A request that was meant for another cluster must not change this one."""
     if cluster_id is not None and cluster_id != ctx.broker.cluster_id:
-        raise KafkaError(ErrorCode.inconsistent_cluster_id)
+        raise KafkaError(
+            ErrorCode.inconsistent_cluster_id,
+            f'The given id "{cluster_id}" doesn\'t match the cluster id "{ctx.broker.cluster_id}"',
+        )
+
+
+def check_voter(what: str, request: Struct) -> None:
+    """A voter is a node and a directory of it."""
+    if request.voter_id < 0 or request.voter_directory_id is None:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"{what} voter request didn't include a valid voter"
+        )
 
 
 def check_sender(ctx: RequestContext, cluster_id: str | None) -> None:

@@ -7,7 +7,7 @@ would not be taken in again.
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
-from odradek_broker.handlers.quorum_calls import check_cluster
+from odradek_broker.handlers.quorum_calls import check_cluster, check_voter
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.raft import rpc_requests, rpc_responses
 from odradek_broker.wire.struct import Struct
@@ -18,6 +18,7 @@ VERSIONS = range(0, 1)
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     check_cluster(ctx, request.cluster_id)
+    check_voter("Remove", request)
     change = rpc_requests.decode_remove_raft_voter(request)
 
     quorum, controller = ctx.broker.quorum, ctx.broker.controller

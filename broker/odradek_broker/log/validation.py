@@ -10,12 +10,12 @@ codes of Apache Kafka 4.3 (compared by sending the same batches to both):
                        not add up to the batch; a null key in a compacted topic
     INVALID_TIMESTAMP  outside message.timestamp.before/after.max.ms
 
-Records are not decoded: a walk over their length prefixes (0.1 µs each) proves that there are
-as many as the header says and that they end where the batch ends. The first and the last one
-are looked at closely. A batch that passes is appended as it came, unless one of these asks for
-more: `message.timestamp.type=LogAppendTime` (header patched in place), a wrong max_timestamp
-(likewise), a `compression.type` other than the batch's or offsets that are not 0, 1, 2, …
-(the batch is written anew).
+Records are not decoded: a walk over their length prefixes (0.02 to 0.1 µs each) proves that
+there are as many as the header says and that they end where the batch ends. The first and the
+last one are looked at closely. A batch that passes is appended as it came, unless one of these
+asks for more: `message.timestamp.type=LogAppendTime` (header patched in place), a wrong
+max_timestamp (likewise), a `compression.type` other than the batch's or offsets that are not
+0, 1, 2, … (the batch is written anew).
 """
 
 from struct import Struct
@@ -235,27 +235,41 @@ STEP: list[Any] = [
 ]
 
 
+# Many batches have records of one length in a row: they are stepped over in one go, LOOKAHEAD of
+# them at first, ever more as that goes well. Where fewer than RUN_MIN are equal, PACE of them
+# are taken one by one, and after RUN_MISSES such disappointments all the rest.
+LOOKAHEAD = 32
+RUN_MIN = 8
+RUN_MISSES = 4
+PACE = 16
+
+
 def walk_records(data: Buffer, count: int) -> Edges:
     """Step over `count` records; DecodeError unless they fill `data` exactly.
 
-    The inner loop of produce: 0.06 µs a record of up to 63 bytes, 0.11 µs up to 8 KiB.
+    The inner loop of produce: 0.02 µs a record where lengths repeat, else 0.06 µs up to
+    63 bytes and 0.11 µs up to 8 KiB.
     """
     at = 0
-    step = STEP
+    left = count - 1  # the last one is looked at closely
+    misses_left = RUN_MISSES
+    lookahead = LOOKAHEAD
     try:
-        for _ in range(count - 1):
-            low = data[at]
-            if low < 0x80:
-                at += step[low]
-                continue
-            high = data[at + 1]
-            if high < 0x80:
-                at += step[low] + (high << 6)
-            else:
-                length, at = read_varint(data, at)
-                if length < 0:
-                    raise DecodeError("a record of impossible length")
-                at += length
+        while left > 0:
+            pace = left
+            if misses_left and left >= RUN_MIN:
+                run, size = _equal_lengths(data, at, min(left, lookahead))
+                if run >= RUN_MIN:
+                    at += run * size
+                    left -= run
+                    misses_left = RUN_MISSES
+                    lookahead *= 4
+                    continue
+                misses_left -= 1
+                lookahead = LOOKAHEAD
+                pace = min(PACE, left)
+            at = _step_over(data, at, pace)
+            left -= pace
         end, last_timestamp, last_offset = check_record(data, at)
         first_timestamp, first_offset = last_timestamp, last_offset
         if count > 1:
@@ -267,6 +281,46 @@ def walk_records(data: Buffer, count: int) -> Edges:
     if end != len(data):
         raise DecodeError(f"{len(data) - end} bytes after the last record")
     return Edges(first_timestamp, last_timestamp, first_offset == 0 and last_offset == count - 1)
+
+
+def _step_over(data: Buffer, at: int, count: int) -> int:
+    """Where the next record is after `count` of them; IndexError or TypeError if there are none."""
+    step = STEP
+    for _ in range(count):
+        low = data[at]
+        if low < 0x80:
+            at += step[low]
+            continue
+        high = data[at + 1]
+        if high < 0x80:
+            at += step[low] + (high << 6)
+        else:
+            length, at = read_varint(data, at)
+            if length < 0:
+                raise DecodeError("a record of impossible length")
+            at += length
+    return at
+
+
+def _equal_lengths(data: Buffer, at: int, count: int) -> tuple[int, int]:
+    """How many of `count` records, from byte `at` on, have the first one's length, and their size.
+
+    Looks at every byte that tells a length, as a walk from record to record would. Records
+    longer than 8 KiB are few: of them it says that there are none.
+    """
+    low, high = data[at], data[at + 1]
+    size = STEP[low]
+    if low >= 0x80:
+        if high >= 0x80:
+            return 0, 0
+        size += high << 6
+    end = at + size * count
+    lows = bytes(data[at:end:size])
+    run = len(lows) - len(lows.lstrip(lows[:1]))
+    if low >= 0x80:
+        highs = bytes(data[at + 1 : end : size])
+        run = min(run, len(highs) - len(highs.lstrip(highs[:1])))
+    return run, size
 
 
 def _check_keys(data: Buffer, count: int) -> None:

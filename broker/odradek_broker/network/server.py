@@ -15,8 +15,9 @@ from odradek_broker.runtime.listeners import Listener
 
 logger = logging.getLogger(__name__)
 
-# One read takes at most this much; larger frames are read into buffers of their own.
-SCRATCH_BYTES = 64 * 1024
+# One read takes at most this much; larger frames are read into buffers of their own. Batches of
+# 64 KB, several in flight, come with one read: adr/0008.
+SCRATCH_BYTES = 256 * 1024
 # New connections per wake-up, so that a storm of them does not starve the established ones.
 ACCEPT_MAX = 64
 # How long accepting rests when the process has no file descriptors left.

@@ -517,6 +517,15 @@ class PartitionService:
         silent_ms = self._settings.int("broker.session.timeout.ms")
         return partition.leading.misses_follower(self._clock.monotonic_ms(), silent_ms)
 
+    @property
+    def left_behind(self) -> bool:
+        """This broker leads in vain, so what it knows of the cluster is old.
+
+        librdkafka asks the broker that it heard from last, which is this one as long as it
+        answers: a client that is refused here must lose its connection to look elsewhere.
+        """
+        return self.cut_off() and any(map(self.leads_in_vain, self.by_name.values()))
+
     def _check(self) -> None:
         """Once a second: directories that failed without a write, leaders left behind."""
         for log_dir in self.logs.offline_dirs:

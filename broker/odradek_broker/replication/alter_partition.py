@@ -104,8 +104,10 @@ class AlterPartitionSender(BatchSender[Proposal]):
             )
             # The reason passes (a broker that is about to be let in); nobody else would ask.
             self._loop.call_later(RECHECK_SECONDS, self._partitions.step, partition, CheckIsr())
-        else:
-            logger.info("%s: ISR is %s now", partition.topic_partition, list(answer.isr))
+            # It has no other fields, if this broker is the controller and no wire filled them in.
+            self._partitions.step(partition, ProposalAnswered(proposal, error))
+            return False
+        logger.info("%s: ISR is %s now", partition.topic_partition, list(answer.isr))
         self._partitions.step(
             partition,
             ProposalAnswered(
@@ -116,4 +118,4 @@ class AlterPartitionSender(BatchSender[Proposal]):
                 tuple(BrokerId(broker_id) for broker_id in answer.isr),
             ),
         )
-        return not error
+        return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,12 @@ import pytest
 
 from e2e_tests.kind.evidence import collect
 from e2e_tests.kind.story import KubectlError, Story, kubectl
-from odradek_e2e.chart import CHART, ROOT, helm
+from odradek_e2e import release
+from odradek_e2e.chart import ROOT
 from odradek_e2e.ci import DEADLINE
-from odradek_e2e.images import build
-from odradek_e2e.images.requirements import requirements_of
 from odradek_e2e.images.table import IMAGES
+from odradek_e2e.kind import cluster as kind
+from odradek_e2e.kind import engine as engines
 from odradek_e2e.kind.places import kubeconfig
 
 SYSTEM = "odradek-system"
@@ -74,15 +76,16 @@ def operator(cluster: str) -> str:
     if not kubectl("get", "namespace", SYSTEM, "--ignore-not-found"):
         kubectl("create", "namespace", SYSTEM)
     kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
-    helm("upgrade", "--install", RELEASE, str(CHART), f"--namespace={SYSTEM}",
-         "--set=watch.scope=Cluster", f"--set-string=podAnnotations.image={image_key()}",
-         "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
+    release.settle(RELEASE, SYSTEM, "--set=watch.scope=Cluster", "--set=spark.mode=native",
+                   f"--set-string=podAnnotations.image={image_key()}",
+                   "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
     return SYSTEM
 
 
 def image_key() -> str:
     """Another image under the same tag is another rollout."""
-    return build.content_key(IMAGES["operator"], requirements_of("operator"))
+    image = IMAGES["operator"]
+    return kind.loaded(engines.find(), f"{image.name}-{image.tag()}")
 
 
 @pytest.fixture
@@ -95,6 +98,7 @@ def story(operator: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iter
     yield Story(name, tmp_path)
     if getattr(request.node, "failed", False):
         folder = collect(name, operator, ROOT / "build" / "e2e" / name)
+        shutil.copytree(tmp_path, folder, dirs_exist_ok=True)
         print(f"\nwhat was found in {name}: {folder.relative_to(ROOT)}")
     # A namespace always ends, whatever the story did to it.
     kubectl("delete", "namespace", name, "--timeout=240s", timeout_s=300)

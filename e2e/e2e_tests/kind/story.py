@@ -14,6 +14,7 @@ Kubernetes is asked through kubectl, as a person would.
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import threading
 import time
@@ -53,7 +54,7 @@ def kubectl(*words: str, stdin: str | None = None, timeout_s: float = 300.0) -> 
 class Story:
     def __init__(self, namespace: str, directory: Path) -> None:
         self.namespace = namespace
-        self.directory = directory  # Load puts its history here
+        self.directory = directory  # of the load: what the producer said; its history if it is bad
 
     # -- kubectl -----------------------------------------------------------------------------------
 
@@ -181,11 +182,20 @@ class Story:
     # -- clients -----------------------------------------------------------------------------------
 
     @contextmanager
-    def load(self, topic: str, partitions: int = 6, per_second: int = 100) -> Iterator[Load]:
+    def load(self, topic: str, partitions: int = 6, **settings: Any) -> Iterator[Load]:
+        """`settings` of the producer. What it says about its epochs is in producer.log."""
         world: Any = self
-        with Load(world, topic, partitions=partitions, per_second=per_second) as load:
-            yield load
-            load.wait_for_acks(50)
+        noted = logging.FileHandler(self.directory / "producer.log", delay=True)
+        noted.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logger = logging.Logger(self.namespace, logging.DEBUG)
+        logger.addHandler(noted)
+        told = {"debug": "eos", "log_level": 7, "logger": logger, **settings}
+        try:
+            with Load(world, topic, partitions=partitions, per_second=100, settings=told) as load:
+                yield load
+                load.wait_for_acks(50)
+        finally:
+            noted.close()
 
     def judge(self, load: Load) -> str:
         checked = load.check()
@@ -199,16 +209,17 @@ class Story:
         """Every state of `status.rolling` meanwhile, with the controller of that moment."""
         words = [str(program("kubectl")), f"--kubeconfig={kubeconfig()}", "get", "kafkacluster",
                  CLUSTER, f"--namespace={self.namespace}", "--watch", "-o",
-                 "jsonpath={.status.controller} {.status.rolling}{'\\n'}"]  # fmt: skip
+                 "jsonpath={.status.controller}={.status.rolling}{'\\n'}"]  # fmt: skip
         seen: list[dict[str, Any]] = []
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
         def read() -> None:
             assert process.stdout is not None
             for line in process.stdout:
-                controller, _, rolling = line.decode().strip().partition(" ")
+                controller, _, rolling = line.decode().strip().partition("=")
                 if rolling:
-                    state = {**json.loads(rolling), "controller": int(controller)}
+                    # Left out while nobody is known to be it.
+                    state = {**json.loads(rolling), "controller": int(controller or -1)}
                     if not seen or seen[-1] != state:
                         seen.append(state)
 

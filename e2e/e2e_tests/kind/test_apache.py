@@ -10,6 +10,10 @@ from e2e_tests.kind.test_faults import uid_of
 from e2e_tests.kind.test_rolls import begin, controller_went_last, reasons, restarted, roll
 from odradek_e2e.kind.places import ZONES
 
+# With more, librdkafka itself may write records twice while leaders move: an answer "out of order"
+# in one partition makes it begin a new epoch in all of them (its issue 4953).
+ONE_AT_A_TIME = {"max.in.flight": 1}
+
 
 def test_apache_in_three_zones_rolled_under_load(story: Story) -> None:
     begin(story, engine="apache")
@@ -24,7 +28,7 @@ def test_apache_in_three_zones_rolled_under_load(story: Story) -> None:
     }
     story.topic("load", partitions=6, replicationFactor=3, config={"min.insync.replicas": 2})
     story.settle()
-    with story.load("load") as load:
+    with story.load("load", **ONE_AT_A_TIME) as load:
         for what, trigger in triggers.items():
             seen = roll(story, trigger)
             assert controller_went_last(seen), f"{what}: {seen}"
@@ -34,7 +38,7 @@ def test_apache_in_three_zones_rolled_under_load(story: Story) -> None:
 
 def test_apache_is_killed_repaired_and_scaled(story: Story) -> None:
     begin(story, engine="apache", rebalance="auto")
-    with story.load("orders") as load:
+    with story.load("orders", **ONE_AT_A_TIME) as load:
         before = story.uids()
         story.kubectl("delete", "pod", "main-zone-a-0", "--grace-period=0", "--force")
         story.wait_until(lambda: renewed(story, "main-zone-a-0", before), "a new pod")

@@ -14,13 +14,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from e2e_tests.kind.conftest import RELEASE
 from e2e_tests.kind.story import API_VERSION, CLUSTER, Story
-from odradek_e2e.chart import CHART, helm
-from odradek_e2e.kind.places import kubeconfig
 
 PER_SECOND = 20
 SPARK_S = 900.0  # to start a driver and an executor, where two cores carry all of it
@@ -29,14 +25,6 @@ PODS = {"driver": SMALL, "executor": {**SMALL, "instances": 1}, "volumeClaim": "
 SCHEMA = "n BIGINT NOT NULL, page STRING"
 
 
-@pytest.fixture(scope="module")
-def spark(operator: str) -> None:
-    """The chart as it is for the other stories, and the operator runs pipelines too."""
-    helm("upgrade", RELEASE, str(CHART), f"--namespace={operator}", "--reuse-values",
-         "--set=spark.mode=native", "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
-
-
-@pytest.mark.usefixtures("spark")
 def test_a_driver_is_killed_and_the_table_has_every_record_once(story: Story) -> None:
     """
     1. Records come all the time. The pipeline's driver and executor write them to a table.

@@ -28,7 +28,7 @@ PATIENT: dict[str, object] = {
     "scheduler": NO_LEASE,
     "etcd": {"local": {"extraArgs": {"unsafe-no-fsync": "true"}}},
 }
-LOADED = "/kind/odradek-loaded"  # in a node: the archives that it has
+LOADED = "/kind/odradek-loaded"  # in a node: which archives it has
 
 
 def up() -> Engine:
@@ -141,17 +141,23 @@ def load(engine: Engine, archive: Path) -> list[str]:
     """Imports an image archive into the workers that do not have it; which these were."""
     done = []
     for node in NODES[1:]:
-        mark = f"{LOADED}/{archive.name}"
-        with contextlib.suppress(KindError):
-            engine.docker("exec", node, "test", "-e", mark)
+        mark = archive.name.rpartition("-")[0]
+        if loaded(engine, mark, node) == archive.name:
             continue
         with open(archive, "rb") as content:
             engine.docker("exec", "-i", node, "ctr", "-n", "k8s.io", "images", "import",
                           "--all-platforms", "--digests", "-", stdin=content)  # fmt: skip
-        engine.docker("exec", node, "mkdir", "-p", LOADED)
-        engine.docker("exec", node, "touch", mark)
+        note = f"mkdir -p {LOADED} && echo {archive.name} > {LOADED}/{mark}"
+        engine.docker("exec", node, "sh", "-c", note)
         done.append(node)
     return done
+
+
+def loaded(engine: Engine, image: str, node: str = NODES[1]) -> str:
+    """The archive that was loaded last of an image and version, "operator-0.1.0"; empty: none."""
+    with contextlib.suppress(KindError):
+        return engine.docker("exec", node, "cat", f"{LOADED}/{image}").strip()
+    return ""
 
 
 def tag(engine: Engine, name: str, other: str) -> None:

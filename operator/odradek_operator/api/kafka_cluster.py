@@ -53,6 +53,7 @@ RESERVED_SETTINGS = {
     "min.insync.replicas": "set spec.replication.minInsyncReplicas",
 }
 
+CONTROLLER_PORT = 9093  # of engine apache on Kubernetes, between its brokers only
 RACKS_MAX = 100
 BROKERS_MAX = 1000
 
@@ -239,6 +240,15 @@ CLUSTER_RULES = (
         "two listeners cannot share a port",
         "listeners",
         lambda new, _: len(set(_ports(new))) == len(_ports(new)),
+    ),
+    Rule(
+        f"self.engine != 'apache' || (self.listeners.port != {CONTROLLER_PORT} && "
+        f"self.metrics.port != {CONTROLLER_PORT} && (!has(self.listeners.external) || "
+        f"self.listeners.external.port != {CONTROLLER_PORT}))",
+        f"port {CONTROLLER_PORT} is where the controllers of engine apache talk: listeners.port, "
+        "listeners.external.port and metrics.port are others",
+        "listeners",
+        lambda new, _: new.engine != "apache" or CONTROLLER_PORT not in _ports(new),
     ),
     Rule(
         "self.engine == oldSelf.engine",

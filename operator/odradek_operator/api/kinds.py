@@ -105,3 +105,9 @@ KINDS = {
         ),
     )
 }
+
+# msgspec prepares a Struct when it is first needed, and a second thread that needs it meanwhile
+# finds it half prepared: the process ends with SIGSEGV (0.22.0). So here, before there are threads.
+for _kind in KINDS.values():
+    for _struct in (_kind.spec, _kind.status):
+        msgspec.json.Decoder(_struct)

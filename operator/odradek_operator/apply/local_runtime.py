@@ -219,7 +219,7 @@ class LocalRuntime:
                 cluster.write_down(seen)
                 said = cluster.report(seen, [])
                 self._publish(key, said, report)  # said before it is done
-                failures = act(seen, cluster.platform, cluster.admin)
+                failures, _ = act(seen, cluster.platform, cluster.admin)
             except LedgerError as error:
                 said, failures = cluster.report(seen, []), [str(error)]
             report.clusters[key] = msgspec.structs.replace(

@@ -1,7 +1,7 @@
 """One pass over one cluster: look, plan, say, act. Level-based: it does not care why it runs.
 
     seen = look(resource, topics, platform, record, admin)     # changes nothing; `odradek plan`
-    failures = act(seen, platform, admin)                      # after the status was written
+    failed, awaited = act(seen, platform, admin)               # after the status was written
 
 `Record` is what earlier passes wrote down about topics and settings; `remember` says what has to
 be written down before acting.
@@ -17,7 +17,7 @@ from odradek_operator.api.base import Resource
 from odradek_operator.api.kafka_cluster import KafkaClusterSpec
 from odradek_operator.apply.carry_out import carry_out
 from odradek_operator.apply.port import Platform
-from odradek_operator.cluster.kafka_admin import AdminError, KafkaAdmin
+from odradek_operator.cluster.kafka_admin import AdminError, KafkaAdmin, NotYetError
 from odradek_operator.desired.build import DesiredCluster, DesiredTopic, build
 from odradek_operator.observed import Kafka, Observed, Phase
 from odradek_operator.plan.actions import AlterBrokerConfig, Plan
@@ -68,17 +68,21 @@ def look(
     return Seen(desired, observed, topics, plan, _remember(desired, observed, topics, plan))
 
 
-def act(seen: Seen, platform: Platform, admin: KafkaAdmin) -> list[str]:
-    """Carries the plan out, in order; what failed, in words. The next pass tries again."""
+def act(seen: Seen, platform: Platform, admin: KafkaAdmin) -> tuple[list[str], list[str]]:
+    """Carries the plan out, in order; what failed and what is awaited, in words.
+
+    Either ends it: the next pass tries again.
+    """
     failures: list[str] = []
     for action in seen.plan:
         try:
             refused = carry_out(action, seen.desired, platform, admin)
+        except NotYetError as awaited:
+            return failures, [f"{what(action)}: {awaited}"]
         except AdminError as error:
-            failures.append(f"{what(action)}: {error}")
-            break
+            return [*failures, f"{what(action)}: {error}"], []
         failures += [f"{what(action)}: {name}: {why}" for name, why in refused.items()]
-    return failures
+    return failures, []
 
 
 def _ask(

@@ -57,6 +57,10 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)  # it logs every broker th
 kafka_sockets.install()
 
 
+class NotYetError(Exception):
+    """Something has to come first, and nothing is wrong: the next pass tries again."""
+
+
 class AdminError(Exception):
     """The cluster did not answer; the message is a sentence."""
 

@@ -30,7 +30,8 @@ def restart_reason(
     """Why this broker has to be restarted, if it has to.
 
     `settings` is empty when the broker was not asked. Then nobody knows what could be changed as
-    it runs, and nothing is concluded, unless it cannot run at all.
+    it runs, and nothing is concluded, unless it cannot run at all. Nor is anything if its file is
+    not seen just now.
     """
     names = {
         name
@@ -39,7 +40,7 @@ def restart_reason(
     }
     if RESTART in names and not desired.settings.get(RESTART):
         names.discard(RESTART)  # the annotation was taken away again
-    if not settings and found.phase is not Phase.CRASHED:
+    if found.file_unseen or (not settings and found.phase is not Phase.CRASHED):
         names = {name for name in names if name.startswith("@")}
     static = sorted(
         name

@@ -48,8 +48,9 @@ def drain(
     holding = [p for p in kafka.partitions if leaving & {*p.replicas}]
     busy = {r for p in holding for r in p.replicas}
     plan = _move_off(desired, kafka, leaving, holding)
-    empty = sorted(leaving - busy)
     ready = {b for b, found in observed.brokers.items() if found.phase is Phase.READY}
+    # The last goes first. One whose end has begun is brought to it before the next one stops.
+    empty = sorted(leaving - busy, key=lambda broker: (broker not in ready, broker))
     steady = desired.brokers.keys() <= ready
     if empty and steady and not restarting:
         plan = (*plan, _take_away(desired, observed, kafka, empty))
@@ -96,7 +97,7 @@ def _take_away(
     broker = empty[-1]
     say = f"broker {broker} holds no replica and is not wanted any more"
     reason = Reason("ScaleDown", say)
-    if step := _leave_quorum(desired, kafka, empty, reason):
+    if step := _leave_quorum(desired, observed, kafka, empty, reason):
         return step
     if observed.brokers[broker].phase is not Phase.STOPPED:
         return StopBroker(broker, reason)
@@ -109,7 +110,7 @@ def _take_away(
 
 
 def _leave_quorum(
-    desired: DesiredCluster, kafka: Kafka, empty: list[int], reason: Reason
+    desired: DesiredCluster, observed: Observed, kafka: Kafka, empty: list[int], reason: Reason
 ) -> AddVoter | RemoveVoter | Wait | None:
     """Before a voter stops. None: it may, or it does not vote.
 
@@ -121,7 +122,9 @@ def _leave_quorum(
     voters = [b for b in empty if b in kafka.voters]
     if not voters:
         return None
-    if lagging := kafka.lagging_voters - {voters[-1]} - (kafka.voters - kafka.registered.keys()):
+    down = {b for b, found in observed.brokers.items() if found.phase is not Phase.READY}
+    behind = (kafka.lagging_voters | (kafka.voters & down)) - {voters[-1]}
+    if lagging := behind - (kafka.voters - kafka.registered.keys()):
         say = f"voters of the metadata quorum are not up to date: {listed(sorted(lagging))}"
         return Wait(Reason("QuorumNotHealthy", say), tuple(sorted(lagging)))
     successors = desired.brokers.keys() - kafka.voters

@@ -138,18 +138,22 @@ class ClusterWorker:
         try:
             platform.write_down(seen.desired)
             self._announce(document, usable, seen)
-            self.failures = [*platform.problems, *act(seen, platform, self._admin)]
+            failed, awaited = act(seen, platform, self._admin)
         except ApiError as error:
             if error.status.code in REFUSED:  # a quota, a policy, a missing right: trying again
                 self._events.say(document, "Refused", str(error), warning=True)
             raise
+        self.failures = [*platform.problems, *failed]
+        for one in awaited:
+            log.info("%s: %s", self.key, one)
+            self._events.say(document, "Waiting", one)
         for failure in self.failures:
             log.warning("%s: %s", self.key, failure)
             self._events.say(document, "Failed", failure, warning=True)
         doing = [action for action in seen.plan if not isinstance(action, Refuse)]
         if not doing:
             return Outcome.IDLE
-        waiting = self.failures or all(isinstance(action, Wait) for action in doing)
+        waiting = self.failures or awaited or all(isinstance(action, Wait) for action in doing)
         return Outcome.WAITING if waiting else Outcome.BUSY
 
     def _hold(self, topics: list[TopicObject], seen: Seen) -> None:

@@ -73,6 +73,18 @@ WHO = "f.yaml: KafkaCluster default/m: "
             {"metrics": {"port": 9092}},
             "spec.listeners: two listeners cannot share a port",
         ),
+        *(
+            (
+                {"engine": "apache", **ports},
+                "spec.listeners: port 9093 is where the controllers of engine apache talk: "
+                "listeners.port, listeners.external.port and metrics.port are others",
+            )
+            for ports in (
+                {"listeners": {"port": 9093}},
+                {"listeners": {"external": {"port": 9093}}},
+                {"metrics": {"port": 9093}},
+            )
+        ),
         ({"config": {"node.id": 7}}, "spec.config[node.id]: is not set here: broker ids are given "
          "by the operator"),
         ({"config": {"a": {"b": 1}}}, "spec.config[a]: a setting is a text, a number, true, false "

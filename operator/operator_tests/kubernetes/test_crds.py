@@ -41,6 +41,7 @@ def test_columns_and_short_names(kubernetes: ControlPlane, namespace: str) -> No
         ({"brokers": 0}, "spec.brokers"),
         ({"storage": {"size": "ten"}}, "spec.storage.size"),
         ({"replication": {"factor": 2, "minInsyncReplicas": 3}}, "more in-sync replicas than"),
+        ({"engine": "apache", "listeners": {"port": 9093}}, "where the controllers of engine"),
         ({"colour": "green"}, "spec.colour"),
     ],
 )

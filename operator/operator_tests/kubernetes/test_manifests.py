@@ -75,12 +75,13 @@ def test_pods_go_to_the_nodes_of_their_rack(
         }
 
     # Without volumes nobody is placed: there is no provisioner here.
-    kubernetes.apply(*_volumes(6, namespace))
     wanted = {f"main-{rack}-{n}": rack for rack in "abc" for n in range(2)}
+    kubernetes.apply(*_volumes(list(wanted), namespace))
     eventually(zones, wanted)
 
 
-def _volumes(count: int, namespace: str) -> list[dict[str, Any]]:
+def _volumes(pods: list[str], namespace: str) -> list[dict[str, Any]]:
+    """One for each, promised to it: claims of other tests wait for volumes, too."""
     return [
         {
             "apiVersion": "v1",
@@ -90,9 +91,10 @@ def _volumes(count: int, namespace: str) -> list[dict[str, Any]]:
                 "capacity": {"storage": "10Gi"},
                 "accessModes": ["ReadWriteOnce"],
                 "hostPath": {"path": f"/nowhere/{n}"},
+                "claimRef": {"namespace": namespace, "name": names.claim_name(0, pod)},
             },
         }
-        for n in range(count)
+        for n, pod in enumerate(pods)
     ]
 
 

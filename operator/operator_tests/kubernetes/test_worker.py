@@ -16,7 +16,7 @@ from lightkube.resources.core_v1 import Pod
 
 from odradek_e2e.control_plane import ControlPlane
 from odradek_operator.api.base import RESTART_ANNOTATION
-from odradek_operator.cluster.kubernetes import pods
+from odradek_operator.cluster.kubernetes import platform, pods
 from odradek_operator.process.worker import ClusterWorker
 from operator_tests.kubernetes.test_manifests import eventually
 from operator_tests.kubernetes.world import Outcome, World
@@ -151,6 +151,25 @@ def test_what_is_deleted_by_hand_comes_back(world: World) -> None:
     assert template["terminationGracePeriodSeconds"] == 60
     assert sets["main-zone-a"]["metadata"]["labels"]["extra"] == "fine"
     assert uids(world) == pods
+    quiet(world)
+
+
+def test_a_config_map_deleted_by_hand_restarts_nobody(world: World) -> None:
+    """What a pod was started with is not seen then: it says nothing about a change."""
+    world.cluster(brokers=3)
+    world.settle()
+    pods, (config,) = uids(world), found(world, "configmap")
+    world.kubernetes.kubectl("delete", "configmap", config, "-n", world.namespace)
+    world.settle()
+    assert list(found(world, "configmap")) == [config]
+    assert uids(world) == pods
+
+    # With another setting in the same moment it is another one, and a roll.
+    world.kubernetes.kubectl("delete", "configmap", config, "-n", world.namespace)
+    world.cluster(brokers=3, config={"num.partitions": 4})
+    world.settle()
+    assert config not in found(world, "configmap")
+    assert not set(uids(world).values()) & set(pods.values())
     quiet(world)
 
 
@@ -433,13 +452,26 @@ def test_more_volumes_and_a_file_system_that_grows_at_a_restart(world: World) ->
     assert f"the file system of {claim} grows at a restart" in events
 
 
-def test_load_balancers_give_every_broker_its_address(world: World) -> None:
+def said(world: World, reason: str) -> set[str]:
+    """The types of the Events with that reason."""
+    path = f'jsonpath={{.items[?(@.reason=="{reason}")].type}}'
+    return set(world.kubernetes.kubectl("get", "events", "-n", world.namespace, "-o", path).split())
+
+
+def test_load_balancers_give_every_broker_its_address(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fixed = [{"id": 2, "host": "kafka-2.example", "port": 30002}]
     external = {"type": "LoadBalancer", "port": 9095, "brokers": fixed}
     world.cluster(brokers=3, listeners={"external": external})
     world.one_pass()
     world.one_pass()
     assert not found(world, "pod")  # no address, no broker: it would have to be restarted
+    assert said(world, "Waiting") == {"Normal"}
+    assert not said(world, "Failed")
+    monkeypatch.setattr(platform, "ADDRESS_GRACE_S", -1.0)
+    world.one_pass()
+    assert said(world, "Failed") == {"Warning"}  # nobody gives them one: somebody should know
     for letter in "abc":
         ingress = {"loadBalancer": {"ingress": [{"hostname": f"lb-{letter}.example"}]}}
         name = f"main-zone-{letter}-0-external"

@@ -41,8 +41,10 @@ from odradek_operator.process import objects
 from odradek_operator.process.topic_book import TopicBook
 from odradek_operator.process.worker import ClusterWorker, Outcome, Tools
 
-# A pod that is evicted and back under its name before the disruption controller saw it go counts as
-# disrupted there for two minutes, and no other is given up meanwhile.
+# A budget lists evicted pods by name, and the disruption controller takes a name off only in a pass
+# that sees the pod gone or going, or two minutes later (1.34: disruption.go, buildDisruptedPodMap).
+# Here pods are gone and back at once: on a busy machine no pass falls between, and the new pod
+# counts as disrupted that long.
 PATIENCE_S = 150.0
 DYNAMIC = ("log.cleaner.threads", "log.retention.ms")
 

@@ -254,7 +254,9 @@ specs = st.fixed_dictionaries(
         "brokers": st.integers(3, 8),
         "config": st.sampled_from([{}, {"num.partitions": 2}, {"num.partitions": 5}]),
         "rebalance": st.sampled_from(["manual", "auto"]),
-        "racks": st.sampled_from([{}, {"names": ["a", "b", "c"]}, {"names": ["c", "a"]}]),
+        "racks": st.sampled_from(
+            [{}, {"names": ["a", "b", "c"]}, {"names": ["c", "a"]}, {"names": ["d", "e", "f"]}]
+        ),
         "rolling": st.sampled_from([{}, {"maxUnavailable": 3}]),
     }
 )

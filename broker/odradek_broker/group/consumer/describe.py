@@ -24,7 +24,9 @@ def describe(group: ConsumerGroup, image: MetadataImage, default_assignor: str) 
     )
 
 
-def unknown(group_id: str, message: str, code: ErrorCode = ErrorCode.group_id_not_found) -> Struct:
+def unknown(
+    group_id: str, message: str | None, code: ErrorCode = ErrorCode.group_id_not_found
+) -> Struct:
     return Struct(
         error_code=code,
         error_message=message,

@@ -89,7 +89,8 @@ def group_heartbeat(
     if isinstance(existing, ConsumerGroup):
         draft = Draft(existing)
     elif request.member_epoch > 0:
-        raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        kind = "Consumer group" if existing is None else "Group"
+        raise KafkaError(ErrorCode.group_id_not_found, f"{kind} {group_id} not found.")
     elif existing is None:
         draft = Draft(ConsumerGroup(group_id))
     else:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from odradek_operator.api.kafka_cluster import KafkaClusterSpec
+from odradek_operator.api.kafka_cluster import CONTROLLER_PORT, KafkaClusterSpec
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.desired.build import DesiredCluster
 
@@ -27,7 +27,6 @@ Object = dict[str, Any]
 CONFIG_DIR = "/etc/odradek"
 DATA_DIR = "/var/lib/odradek"
 USER_ID = 10001  # of the images; no name needs to exist for it
-CONTROLLER_PORT = 9093  # of engine apache, between its brokers only
 KAFKA, EXTERNAL, ADMIN = "kafka", "external", "admin"  # names of ports
 
 

@@ -27,16 +27,21 @@ from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod, Secret
 from lightkube.types import CascadeType, PatchType
 
 from odradek_operator.api.base import API_VERSION, Resource, quantity_bytes
-from odradek_operator.api.kafka_cluster import External, KafkaClusterSpec, KafkaClusterStatus
-from odradek_operator.cluster.kafka_admin import AdminError
+from odradek_operator.api.kafka_cluster import (
+    CONTROLLER_PORT,
+    External,
+    KafkaClusterSpec,
+    KafkaClusterStatus,
+)
+from odradek_operator.cluster.kafka_admin import AdminError, NotYetError
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import (
-    CONTROLLER_PORT,
     DATA_DIR,
     Object,
     manifests,
     owner_reference,
 )
+from odradek_operator.cluster.kubernetes.pods import phase_of
 from odradek_operator.cluster.kubernetes.properties import properties_text
 from odradek_operator.cluster.kubernetes.state import (
     ClusterState,
@@ -46,13 +51,10 @@ from odradek_operator.cluster.kubernetes.state import (
     secret_names,
 )
 from odradek_operator.desired.build import SECRETS, DesiredCluster, Endpoint, Known
-from odradek_operator.observed import ObservedBroker
+from odradek_operator.observed import ObservedBroker, Phase
 
+ADDRESS_GRACE_S = 120.0  # clouds need a minute or so for a load balancer
 FORBIDDEN, NOT_FOUND, CONFLICT, INVALID, TOO_MANY = 403, 404, 409, 422, 429
-
-
-class NotYetError(AdminError):
-    """Something has to come first; the message is a sentence, and the next pass tries again."""
 
 
 class KubernetesPlatform:
@@ -210,10 +212,17 @@ class KubernetesPlatform:
         external = self.resource.spec.listeners.external
         pod = self.state.pod_of(broker)
         if external is not None and not self._outside(broker, pod, external):
-            service = names.external_service(pod)
-            raise NotYetError(f"Service {service} has no address for clients outside yet")
+            raise self._no_address(names.external_service(pod))
         rack, ordinal = self.state.place_of(broker)
         self._scale(rack, max(self.state.racks[rack].replicas, ordinal + 1))
+
+    def _no_address(self, service: str) -> Exception:
+        """A Service that was made a moment ago has none; one that still has none is a problem."""
+        made = self.state.services.get(service)
+        when = made.metadata.creationTimestamp if made and made.metadata else None
+        if when is None or time.time() - when.timestamp() < ADDRESS_GRACE_S:
+            return NotYetError(f"Service {service} has no address for clients outside yet")
+        return AdminError(f"Service {service} gets no address for clients outside")
 
     def restart(self, broker: int, settings: Mapping[str, str]) -> None:  # noqa: ARG002
         """The first of a step asks the disruption budget, for all of them: it counts to one."""
@@ -312,8 +321,7 @@ class KubernetesPlatform:
         for name, claim in self.state.claims.items():
             asked = (claim.spec.resources if claim.spec else None) or None
             size = ((asked.requests if asked else None) or {}).get("storage", "0")
-            bound = claim.status is not None and claim.status.phase == "Bound"
-            if bound and quantity_bytes(str(size)) < quantity_bytes(wanted):
+            if _is_bound(claim) and quantity_bytes(str(size)) < quantity_bytes(wanted):
                 grown = {"spec": {"resources": {"requests": {"storage": wanted}}}}
                 try:
                     self._patch(PersistentVolumeClaim, name, grown)
@@ -323,7 +331,11 @@ class KubernetesPlatform:
                     self.problems.append(f"claim {name} does not grow: {error.status.message}")
 
     def _label_claims(self) -> None:
-        """Which broker's data it is: the ids outlive the StatefulSet on the claims."""
+        """Which broker's data it is: the ids outlive the StatefulSet on the claims.
+
+        Only once there can be data: until then the scheduler, the provisioner and the StatefulSet's
+        controller change the claim, and one of them would meet a conflict.
+        """
         for rack in self.state.racks.values():
             for ordinal, broker in enumerate(rack.ids):
                 pod = names.pod_name(self.resource.name, rack.name, ordinal)
@@ -331,9 +343,15 @@ class KubernetesPlatform:
                     name = names.claim_name(volume, pod)
                     claim = self.state.claims.get(name)
                     labels = (claim.metadata.labels if claim and claim.metadata else None) or {}
-                    if claim and labels.get(names.BROKER_ID_LABEL) != str(broker):
+                    if not claim or not (_is_bound(claim) or self._is_ready(pod)):
+                        continue
+                    if labels.get(names.BROKER_ID_LABEL) != str(broker):
                         label = {"metadata": {"labels": {names.BROKER_ID_LABEL: str(broker)}}}
                         self._patch(PersistentVolumeClaim, name, label)
+
+    def _is_ready(self, pod: str) -> bool:
+        found = self.state.pods.get(pod)
+        return found is not None and phase_of(found, time.time())[0] is Phase.READY
 
     def _sweep(self, wanted: set[tuple[str, str]]) -> None:
         """Ours that nobody needs: ConfigMaps that no pod and no template names, old services."""
@@ -375,6 +393,10 @@ class KubernetesPlatform:
         request.data = options
         answer = inner.send(inner.build_adapter_request(request))
         inner.handle_response("delete", answer, request)
+
+
+def _is_bound(claim: PersistentVolumeClaim) -> bool:
+    return claim.status is not None and claim.status.phase == "Bound"
 
 
 def _cluster_id(uid: str) -> str:

@@ -111,7 +111,8 @@ class ClusterState:
                 yield ObservedBroker(broker, rack.name, phase)
                 continue
             phase, since, detail = phase_of(pod, now)
-            if phase is Phase.STARTING and not self._config_of(pod):
+            unseen = not self._config_of(pod)
+            if unseen and phase is Phase.STARTING and not self._is_written_again(pod, rack.name):
                 # Made from a template that was replaced in the same moment; nothing mends it.
                 phase, detail = Phase.CRASHED, "the ConfigMap of its pod is gone"
             node = (pod.spec.nodeName if pod.spec else None) or ""
@@ -123,8 +124,15 @@ class ClusterState:
                 self.started_with(pod),
                 detail,
                 node_rack=node_racks.get(node, "") if rack.name else "",
+                file_unseen=unseen and self._is_written_again(pod, rack.name),
                 wants_restart=self._half_grown(pod),
             )
+
+    def _is_written_again(self, pod: Pod, rack: str) -> bool:
+        """A ConfigMap that somebody deleted: if the template still names it, this pass makes it."""
+        found = self.sets.get(rack)
+        template = found.spec.template if found and found.spec else None
+        return template is None or config_names(template) == config_names(pod)
 
     def _half_grown(self, pod: Pod) -> str:
         """Some volumes get their larger file system only when the pod comes anew."""

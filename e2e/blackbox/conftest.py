@@ -1,0 +1,40 @@
+"""The address, from ODRADEK_BLACKBOX_BOOTSTRAP, under the names that the shared tests use."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+
+import pytest
+
+pytest.register_assert_rewrite("broker_tests.clients")
+
+
+@dataclass(frozen=True)
+class Address:
+    """All that a test may know. (A test that reads files or stops the server is not shared.)"""
+
+    bootstrap: str
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+
+@pytest.fixture(scope="session")
+def broker() -> Address:
+    bootstrap = os.environ.get("ODRADEK_BLACKBOX_BOOTSTRAP")
+    if not bootstrap:
+        pytest.exit("ODRADEK_BLACKBOX_BOOTSTRAP is not set: run `make blackbox`", returncode=2)
+    return Address(bootstrap)
+
+
+@pytest.fixture(scope="session")
+def server(broker: Address) -> Address:
+    return broker
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,94 @@
+"""The protocol diff: its parts by themselves, and (long) a run against both engines."""
+
+import random
+from uuid import UUID
+
+import pytest
+
+from odradek_broker.handlers.registry import MODULES
+from odradek_broker.wire.api import decode_request, encode_request
+from odradek_broker.wire.struct import Struct
+from odradek_e2e.diff.compare import Difference, compare
+from odradek_e2e.diff.engines import Outcome, both_engines
+from odradek_e2e.diff.expected import TABLE, reason_for
+from odradek_e2e.diff.generate import request
+from odradek_e2e.diff.malform import DAMAGES
+from odradek_e2e.diff.names import Names, Ref, learn_from
+from odradek_e2e.diff.run import Run
+from odradek_e2e.diff.values import Round
+
+OURS, THEIRS = UUID(int=1), UUID(int=2)
+
+
+def names() -> Names:
+    known = Names()
+    for number, topic in enumerate(("r1-a", "r1-b")):
+        known.learn(f"topic {topic}", UUID(int=number + 10))
+    known.learn("log dir", "/data")
+    return known
+
+
+def test_requests_of_every_api_can_be_written():
+    """Generated values fit their types; what is written is read again."""
+    rng = random.Random(5)
+    round_ = Round(1, names())
+    for module in MODULES:
+        api_key, version = module.API_KEY, module.VERSIONS.stop - 1
+        wanted = round_.names.resolve(request(round_, api_key, version, rng))
+        decode_request(api_key, version, encode_request(api_key, version, wanted))
+
+
+def test_the_same_seed_makes_the_same_requests():
+    def some() -> list[str]:
+        rng, round_ = random.Random(9), Round(1, names())
+        return [repr(request(round_, key, 1, rng)) for key in (3, 10, 16)]
+
+    assert some() == some()
+
+
+def test_damage_depends_on_nothing_but_the_seed():
+    frame = bytes(range(60))
+    for damage in DAMAGES:
+        once, again = (damage(frame, 20, random.Random(3)) for _ in range(2))
+        assert once == again != frame
+
+
+def answer(**fields: object) -> Outcome:
+    return Outcome("answer", Struct(**fields))
+
+
+def test_ids_are_compared_by_name():
+    ours, apache = Names(), Names()
+    mine, theirs = Struct(name="a", topic_id=OURS), Struct(name="a", topic_id=THEIRS)
+    learn_from(mine, theirs, ours, apache, {})
+    assert ours.resolve(Ref("topic_id 1")) == OURS
+    both = (apache, ours)
+    assert not compare(answer(topic_id=THEIRS), answer(topic_id=OURS), both)
+    assert compare(answer(topic_id=THEIRS), answer(topic_id=UUID(int=3)), both)
+
+
+def test_times_are_ignored_and_order_does_not_matter():
+    theirs = answer(throttle_time=5, topics=[Struct(name="a", e=1), Struct(name="b", e=2)])
+    mine = answer(throttle_time=0, topics=[Struct(name="b", e=2), Struct(name="a", e=7)])
+    found = compare(theirs, mine, (Names(), Names()))
+    assert found == [Difference("topics[].e", 1, 7)]
+
+
+def test_another_outcome_is_a_difference():
+    found = compare(Outcome("closed"), answer(error_code=0), (Names(), Names()))
+    assert found == [Difference("", "closed", {"error_code": 0})]
+
+
+def test_every_expected_difference_has_a_reason():
+    assert all(len(line.reason) > 10 for line in TABLE)
+    assert reason_for("metadata", Difference("controller_id", 1, 2)) is None
+
+
+@pytest.mark.java
+@pytest.mark.long
+def test_both_engines_answer_alike(tmp_path):
+    with both_engines(tmp_path) as (ours, apache):
+        run = Run(ours, apache, seed=3)
+        run.run(500, lambda _: None)
+    unexpected = [met for met in run.tally.met if met.reason is None]
+    assert not unexpected, "\n".join(map(str, unexpected))

@@ -1,0 +1,13 @@
+"""Runs the black-box suite (e2e/blackbox) against one engine or both, and compares the results."""
+
+# What the suite's tests of groups and transactions expect, so that they need not wait long.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.assignment.interval.ms": "100",
+    "offsets.topic.num.partitions": "5",
+}

@@ -1,0 +1,91 @@
+"""`python -m odradek_e2e.blackbox --engine both`: a server per engine, the suite, a comparison.
+
+Exit code 0 if every test passed (or was skipped) everywhere. Both engines are judged by what
+Apache Kafka does, so the tests' own switch for the engine stands at "apache" for both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+
+from broker_tests.harness import RunningApacheKafka, RunningBroker
+from odradek_e2e.blackbox import SETTINGS
+
+ROOT = Path(__file__).parents[3]
+ENGINES = {"apache": RunningApacheKafka, "embedded": RunningBroker}
+
+Results = dict[str, str]  # test → passed, failed or skipped
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="blackbox", description=__doc__)
+    parser.add_argument("--engine", default="both", choices=[*ENGINES, "both"])
+    parser.add_argument("--bootstrap", default="", help="a cluster that runs already")
+    parser.add_argument("-k", default="", help="only tests whose names match")
+    asked = parser.parse_args()
+    found: dict[str, Results] = {}
+    with tempfile.TemporaryDirectory(prefix="odradek-blackbox-") as place:
+        directory = Path(place)
+        if asked.bootstrap:
+            found[asked.bootstrap] = run_suite(asked.bootstrap, asked.k, directory / "given.xml")
+        else:
+            for name in ENGINES if asked.engine == "both" else [asked.engine]:
+                with ENGINES[name](SETTINGS, directory=directory / name) as server:
+                    report = directory / f"{name}.xml"
+                    found[name] = run_suite(server.bootstrap, asked.k, report)
+    return say(found)
+
+
+def run_suite(bootstrap: str, wanted: str, report: Path) -> Results:
+    print(f"--- {bootstrap}", flush=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += [f"--junitxml={report}", "-k", wanted, str(ROOT / "e2e" / "blackbox")]
+    environment = {
+        **os.environ,
+        "ODRADEK_BLACKBOX_BOOTSTRAP": bootstrap,
+        "ODRADEK_TEST_ENGINE": "apache",
+    }
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
+    if not report.exists():
+        sys.exit(f"pytest ended with code {done.returncode} and no report")
+    return read_report(report)
+
+
+def read_report(report: Path) -> Results:
+    results = {}
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        kinds = {child.tag for child in case}
+        failed = kinds & {"failure", "error"}
+        results[name] = "failed" if failed else "skipped" if "skipped" in kinds else "passed"
+    return results
+
+
+def say(found: dict[str, Results]) -> int:
+    """Per engine how many passed; then every test that does not end alike."""
+    print()
+    for engine, results in found.items():
+        counts = Counter(results.values())
+        print(
+            f"{engine}: {len(results)} tests, {counts['passed']} passed, "
+            f"{counts['failed']} failed, {counts['skipped']} skipped"
+        )
+    names = sorted({name for results in found.values() for name in results})
+    different = [n for n in names if len({r.get(n, "absent") for r in found.values()}) > 1]
+    for name in different:
+        ends = ", ".join(f"{e} {r.get(name, 'absent')}" for e, r in found.items())
+        print(f"differs: {name}: {ends}")
+    if len(found) > 1:
+        print(f"{len(different)} differences")
+    return 1 if any("failed" in results.values() for results in found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

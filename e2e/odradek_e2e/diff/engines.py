@@ -1,0 +1,128 @@
+"""Both brokers, and one connection to each: a frame in, an outcome out."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker_tests.harness import RunningApacheKafka, RunningBroker, Server
+from odradek_broker.wire.api import DecodeError, Struct, decode_response, flexible
+from odradek_broker.wire.headers import API_VERSIONS_KEY
+from odradek_e2e.diff.names import Names
+
+# What an engine does not answer within this time it will answer when something else happens.
+PATIENCE_S = 6.0
+
+SETTINGS = {
+    "num.partitions": "2",
+    "log.retention.ms": "-1",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "auto.create.topics.enable": "false",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a request: an answer, a closed connection, or silence."""
+
+    kind: str  # "answer", "closed", "silence", "unreadable"
+    answer: Struct | None = None
+
+
+@dataclass
+class Engine:
+    name: str
+    server: Server
+    names: Names = field(default_factory=Names)
+    _socket: socket.socket | None = None
+    _count: int = 0
+
+    def ask(self, api_key: int, version: int, frame: bytes) -> Outcome:
+        """Sends a frame whose correlation id is zero; the answer is read with the same version."""
+        try:
+            response = self._exchange(frame)
+        except TimeoutError:
+            self.hang_up()
+            return Outcome("silence")
+        except OSError:
+            self.hang_up()
+            return Outcome("closed")
+        return read_answer(api_key, version, response)
+
+    def tell(self, frame: bytes) -> Outcome:
+        """For a request that has no answer (acks=0): whether the connection survives it."""
+        probe = struct.pack(">hhih", API_VERSIONS_KEY, 0, 77, -1)
+        try:
+            self._send(frame)
+            response = self._exchange(probe)
+        except OSError:
+            self.hang_up()
+            return Outcome("closed")
+        if response[:4] == struct.pack(">i", 77):
+            return Outcome("silence")
+        self.hang_up()
+        return Outcome("unreadable")
+
+    def hang_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _exchange(self, frame: bytes) -> bytes:
+        self._send(frame)
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
+    def _send(self, frame: bytes) -> None:
+        if self._socket is None:
+            address = ("127.0.0.1", self.server.port)
+            self._socket = socket.create_connection(address, timeout=PATIENCE_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def _exactly(self, count: int) -> bytes:
+        assert self._socket is not None
+        data = bytearray()
+        while len(data) < count:
+            part = self._socket.recv(count - len(data))
+            if not part:
+                raise ConnectionError("closed")
+            data += part
+        return bytes(data)
+
+
+def read_answer(api_key: int, version: int, response: bytes) -> Outcome:
+    """Decodes; a version that nobody knows is answered in the shape of v0 (ApiVersions)."""
+    at = 5 if flexible(api_key, version) and api_key != API_VERSIONS_KEY else 4
+    for attempt in (version, 0) if api_key == API_VERSIONS_KEY else (version,):
+        try:
+            return Outcome("answer", decode_response(api_key, attempt, response, at))
+        except DecodeError:
+            continue
+    return Outcome("unreadable")
+
+
+@contextmanager
+def both_engines(directory: Path) -> Iterator[tuple[Engine, Engine]]:
+    """Ours and Apache Kafka's, fresh, one broker each."""
+    with (
+        RunningApacheKafka(SETTINGS, directory=directory / "apache") as theirs,
+        RunningBroker(SETTINGS, directory=directory / "ours") as mine,
+    ):
+        ours, apache = Engine("embedded", mine), Engine("apache", theirs)
+        for engine in (ours, apache):
+            engine.names.learn("log dir", str(engine.server.data_dir))
+        try:
+            yield ours, apache
+        finally:
+            ours.hang_up()
+            apache.hang_up()

@@ -1,0 +1,183 @@
+"""Differences that are meant. Each line says where, and why; the tool prints how often it was met.
+
+A line matches if the API's name, the field's path and both values fit; `...` fits anything. What
+matches no line is unexpected and makes the tool fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import EllipsisType
+from typing import Any, NamedTuple
+
+from odradek_broker.wire.struct import Struct
+from odradek_e2e.diff.compare import Difference
+
+Fits = EllipsisType | object
+
+
+def any_two(_: Any, __: Any) -> bool:
+    return True
+
+
+def always(_: Struct) -> bool:
+    return True
+
+
+class Expected(NamedTuple):
+    api: str
+    field: str  # "" = the outcome as a whole; "*" = any field
+    apache: Fits
+    embedded: Fits
+    reason: str
+    when: Callable[[Any], bool] = always  # of the request
+    both: Callable[[Any, Any], bool] = any_two  # of Apache's value and ours
+
+
+def nothing(value: Any) -> bool:
+    return value is None
+
+
+def answered(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def a_setting(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(("Unknown topic config", "Invalid value"))
+
+
+def apache_has_more(apache: Any, embedded: Any) -> bool:
+    return isinstance(apache, list) and all(item in apache for item in embedded or [])
+
+
+def unread_fetch(request: Any) -> bool:
+    sizes = [p.partition_max_bytes for t in request.topics for p in t.partitions]
+    return (
+        request.isolation_level not in (0, 1)
+        or min([request.max_bytes, *sizes]) < 0
+        or any(getattr(topic, "topic_id", "") is None for topic in request.topics)
+    )
+
+
+def no_consumer(request: Any) -> bool:
+    state = getattr(request, "replica_state", None)
+    replica = state.replica_id if state is not None else getattr(request, "replica_id", -1)
+    return bool(replica != -1)
+
+
+def odd_epoch(request: Any) -> bool:
+    return any(p.leader_epoch < -1 for t in request.topics for p in t.partitions)
+
+
+def no_transactions(request: Any) -> bool:
+    return not request.transactions
+
+
+def null_records(request: Any) -> bool:
+    return any(p.records is None for t in request.topic_data for p in t.partition_data)
+
+
+def no_resource(request: Any) -> bool:
+    return any(not resource.resource_name for resource in request.resources)
+
+
+def no_partitions(request: Any) -> bool:
+    return not request.topic_partitions
+
+
+def unread_list(request: Any) -> bool:
+    return getattr(request, "isolation_level", 0) not in (0, 1)
+
+
+def odd_operation(request: Any) -> bool:
+    operations = [c.config_operation for r in request.resources for c in r.configs]
+    return any(operation not in range(4) for operation in operations)
+
+
+ELR = "Kafka keeps min.insync.replicas at cluster level (eligible leader replicas)"
+NOT_UTF8 = "strings that are not UTF-8 close the connection (SKIPPED.md)"
+ACLS = "Kafka closes on values that its parser does not know; ours says SECURITY_DISABLED"
+UNREAD = "odd isolation levels, sizes below 0, the zero id; Kafka: UNKNOWN_SERVER_ERROR for all"
+NO_CONSUMER = "fetches of brokers that do not exist: refused with another code"
+ODD_EPOCH = "an epoch below -1 is no epoch; Kafka answers with it"
+PHANTOM = "in Kafka's memory a refused request leaves an empty group behind, until a restart"
+NO_ANSWER = "Kafka never answers this one"
+TWO_ERRORS = "of two errors, the other one"
+NO_ELECTION = "an unknown type of election is refused also where nothing is to be elected"
+NO_TIME = "a damaged timeout is below 0: Kafka's controller refuses what it has not begun by then"
+FIRST_WRONG = "of several wrong settings, Kafka names the first in a hash map"
+OPERATION = "an unknown operation is INVALID_REQUEST; Kafka: UNKNOWN_SERVER_ERROR (SKIPPED.md)"
+STATIC_QUORUM = "Kafka's test server has kraft.version 0, where voters cannot change"
+OUR_WORDS = "our own words"
+MARKERS = "Kafka: UNKNOWN_SERVER_ERROR or no answer at all, if one marker cannot be written"
+FEATURES = "no share, streams and ELR features"
+OFFERED = "not offered: SKIPPED.md, first section"
+LOG_DIRS = "records of our own in the internal topics; what users wrote is compared by Fetch"
+MESSAGE = "responses[].error_message"
+SIZE = "results[].topics[].partitions[].partition_size"
+CODE = "partitions[].error_code"
+ELECTED = "replica_election_results[].partition_result[]"
+PRODUCED = "responses[].partition_responses[]"
+
+TABLE: tuple[Expected, ...] = (
+    Expected("advertised", "*", nothing, ..., "the controller's APIs are on the same listener"),
+    Expected("advertised", "*", ..., nothing, OFFERED),
+    Expected("api_versions", "api_keys", ..., ..., "compared as `advertised`"),
+    Expected("api_versions", "finalized_features", ..., ..., FEATURES),
+    Expected("api_versions", "supported_features", ..., ..., FEATURES),
+    Expected("describe_configs", "results[].configs[].documentation", ..., ..., OUR_WORDS),
+    Expected("describe_configs", "results[].configs[].config_source", 3, 5, ELR),
+    Expected("malformed negative_length", "", answered, "closed", NOT_UTF8),
+    Expected("create_acls", "", "closed", answered, ACLS),
+    Expected("delete_acls", "", "closed", answered, ACLS),
+    Expected("describe_acls", "", "closed", answered, ACLS),
+    Expected("describe_client_quotas", "*", ..., ..., "no quotas: always empty"),
+    Expected("describe_log_dirs", SIZE, ..., ..., LOG_DIRS),
+    Expected("describe_configs", "results[].configs[].synonyms", ..., ..., ELR),
+    Expected("list_groups", "groups", ..., ..., PHANTOM, both=apache_has_more),
+    Expected("join_group", "error_code", 23, 25, PHANTOM),
+    Expected("fetch", "*", ..., ..., UNREAD, unread_fetch),
+    Expected("fetch", "*", ..., ..., NO_CONSUMER, no_consumer),
+    Expected("offset_for_leader_epoch", "*", ..., ..., ODD_EPOCH, odd_epoch),
+    Expected("add_partitions_to_txn", "", "silence", answered, NO_ANSWER, no_transactions),
+    Expected("produce", "", "silence", answered, NO_ANSWER, null_records),
+    Expected("incremental_alter_configs", "*", ..., ..., TWO_ERRORS, no_resource),
+    Expected("elect_leaders", "error_code", 0, 42, NO_ELECTION, no_partitions),
+    Expected("malformed negative_length", f"{ELECTED}.error_code", 7, ..., NO_TIME),
+    Expected("malformed negative_length", f"{ELECTED}.error_message", nothing, ..., NO_TIME),
+    Expected("list_offsets", "*", ..., ..., UNREAD, unread_list),
+    Expected("create_topics", "topics[].error_message", a_setting, a_setting, FIRST_WRONG),
+    Expected("alter_configs", MESSAGE, a_setting, a_setting, FIRST_WRONG),
+    Expected("incremental_alter_configs", MESSAGE, a_setting, a_setting, FIRST_WRONG),
+    Expected("incremental_alter_configs", "*", ..., ..., OPERATION, odd_operation),
+    Expected(
+        "produce", f"{PRODUCED}.record_errors[].batch_index_error_message", ..., ..., OUR_WORDS
+    ),
+    Expected("produce", f"{PRODUCED}.error_message", ..., ..., OUR_WORDS),
+    Expected("add_raft_voter", "*", ..., ..., STATIC_QUORUM),
+    Expected("remove_raft_voter", "*", ..., ..., STATIC_QUORUM),
+    Expected("write_txn_markers", "", "silence", answered, MARKERS),
+    Expected("write_txn_markers", f"markers[].topics[].{CODE}", -1, ..., MARKERS),
+)
+
+
+def reason_for(api: str, difference: Difference, request: Struct | None = None) -> str | None:
+    for line in TABLE:
+        if (
+            line.api in (api, "*")
+            and line.field in (difference.field, "*")
+            and _fits(line.apache, difference.apache)
+            and _fits(line.embedded, difference.embedded)
+            and line.both(difference.apache, difference.embedded)
+            and (line.when is always or (request is not None and line.when(request)))
+        ):
+            return line.reason
+    return None
+
+
+def _fits(wanted: Fits, value: Any) -> bool:
+    if wanted is ...:
+        return True
+    if callable(wanted):
+        return bool(wanted(value))
+    return bool(wanted == value)
