@@ -20,9 +20,9 @@ BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 USAGE = "usage: driver <arguments of spark-submit> | executor | any command"
 
 
-def command(arguments: Sequence[str], env: Mapping[str, str], spark_home: str) -> list[str]:
+def command(arguments: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """Pure: what is started."""
-    jars = env.get("ODRADEK_SPARK_JARS", JARS)
+    spark_home, jars = env["SPARK_HOME"], env["ODRADEK_SPARK_JARS"]
     if arguments[0] == "driver":
         return [
             f"{spark_home}/bin/spark-submit",
@@ -69,16 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = importlib.util.find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
-    home = os.environ.setdefault("SPARK_HOME", str(Path(found.origin).parent))
-    os.environ.setdefault("PYSPARK_PYTHON", "python3")
-    os.environ.setdefault("ODRADEK_SPARK_JARS", JARS)
+    known = {"SPARK_HOME": str(Path(found.origin).parent), "PYSPARK_PYTHON": "python3",
+             "ODRADEK_SPARK_JARS": JARS}  # fmt: skip
+    env = {**known, **os.environ}
     try:
-        words = command(given, os.environ, home)
+        words = command(given, env)
     except KeyError as missing:
         print(f"{given[0]}: Spark sets {missing.args[0]}; it is not there", file=sys.stderr)
         return 2
     try:
-        os.execvp(words[0], words)
+        os.execvpe(words[0], words, env)
     except OSError as error:
         print(f"{words[0]}: {error.strerror}", file=sys.stderr)
         return 127

@@ -1,12 +1,16 @@
 """The Spark image's program: what it becomes. That Spark accepts it is seen on kind."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
+
 from odradek_spark.entrypoint import command, main
 
+IMAGE = {"SPARK_HOME": "/spark", "ODRADEK_SPARK_JARS": "/jars"}
 EXECUTOR = {
     "SPARK_EXECUTOR_MEMORY": "512m", "SPARK_DRIVER_URL": "spark://d:7078", "SPARK_EXECUTOR_ID": "2",
     "SPARK_EXECUTOR_CORES": "1", "SPARK_APPLICATION_ID": "app-1",
@@ -17,22 +21,25 @@ EXECUTOR = {
 
 def test_a_driver_is_spark_submit_in_client_mode() -> None:
     words = command(["driver", "--master", "k8s://x", "main.py"],
-                    {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.5"}, "/spark")  # fmt: skip
+                    {**IMAGE, "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.5"})  # fmt: skip
     assert words[0] == "/spark/bin/spark-submit"
     assert "spark.driver.bindAddress=10.0.0.5" in words
-    assert words[-5:] == ["--deploy-mode", "client", "--master", "k8s://x", "main.py"][-5:]
+    assert "spark.driver.extraClassPath=/jars/*" in words
+    assert words[-5:] == ["--deploy-mode", "client", "--master", "k8s://x", "main.py"]
 
 
 def test_an_executor_takes_its_options_in_their_order() -> None:
     options = {f"SPARK_JAVA_OPT_{n}": f"-Dn={n}" for n in (10, 2, 0)}
-    words = command(["executor"], {**EXECUTOR, **options, "ODRADEK_SPARK_JARS": "/jars"}, "/spark")
+    words = command(["executor"], {**IMAGE, **EXECUTOR, **options})
     assert words[:6] == ["java", "-Dn=0", "-Dn=2", "-Dn=10", "-Xms512m", "-Xmx512m"]
     assert words[7] == "/spark/jars/*:/jars/*"
     assert words[words.index("--resourceProfileId") + 1] == "3"
 
 
 def test_what_spark_did_not_say_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    before = dict(os.environ)
     assert main(["executor"]) == 2
+    assert dict(os.environ) == before
     assert "Spark sets SPARK_EXECUTOR_MEMORY" in capsys.readouterr().err
 
 
