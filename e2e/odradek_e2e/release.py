@@ -59,9 +59,14 @@ class Release:
 
     def __exit__(self, *_: object) -> None:
         self.uninstall()
-        self._kubernetes.kubectl(
-            "delete", "crd", "-l", "app.kubernetes.io/managed-by=Helm", "--timeout=150s"
-        )
+        kubectl = self._kubernetes.kubectl
+        managed = "-l=app.kubernetes.io/managed-by=Helm"
+        kinds = kubectl("get", "crds", managed, "-o=name").split()
+        if kinds:
+            # Of a kind that nobody has read yet, the API server has no cache; its finalizer then
+            # fails and comes back ever later, for minutes.
+            kubectl("get", ",".join(kind.partition("/")[2] for kind in kinds), "--all-namespaces")
+            kubectl("delete", "crds", managed, "--timeout=150s")
 
     def install(self) -> str:
         """What Helm says to the user."""
