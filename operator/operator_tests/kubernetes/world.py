@@ -23,6 +23,7 @@ import httpx2
 from lightkube import Client, KubeConfig
 from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import ConfigMap, Node, Pod
+from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.types import PatchType
 
 from odradek_e2e.control_plane import ControlPlane
@@ -41,11 +42,7 @@ from odradek_operator.process import objects
 from odradek_operator.process.topic_book import TopicBook
 from odradek_operator.process.worker import ClusterWorker, Outcome, Tools
 
-# A budget lists evicted pods by name, and the disruption controller takes a name off only in a pass
-# that sees the pod gone or going, or two minutes later (1.34: disruption.go, buildDisruptedPodMap).
-# Here pods are gone and back at once: on a busy machine no pass falls between, and the new pod
-# counts as disrupted that long.
-PATIENCE_S = 150.0
+PATIENCE_S = 90.0
 DYNAMIC = ("log.cleaner.threads", "log.retention.ms")
 
 
@@ -369,10 +366,14 @@ class World:
 
     def _kubelet(self) -> bool:
         up, changed = {}, False
+        disrupted = self._disrupted()
         labels: Any = {names.CLUSTER_LABEL: self.name}
         for pod in self.own.list(Pod, namespace=self.namespace, labels=labels):
             assert pod.metadata is not None
             assert pod.metadata.name is not None
+            if pod.metadata.deletionTimestamp is not None and pod.metadata.name in disrupted:
+                changed = True
+                continue
             if pod.metadata.deletionTimestamp is not None:
                 with contextlib.suppress(ApiError):  # gone by itself
                     self.own.delete(
@@ -390,6 +391,17 @@ class World:
         changed = changed or up.keys() != self.kafka.up.keys()
         self.kafka.set_up(up)
         return changed
+
+    def _disrupted(self) -> set[str]:
+        """The evicted pods that the budgets count.
+
+        They list them by name, and the disruption controller takes a name off only in a pass that
+        sees the pod gone or going, or two minutes later (1.34: disruption.go,
+        buildDisruptedPodMap). Real pods take their time to go; those that are played wait for it.
+        """
+        budgets = self.own.list(PodDisruptionBudget, namespace=self.namespace)
+        found = [budget.status.disruptedPods for budget in budgets if budget.status]
+        return {name for names_ in found for name in names_ or {}}
 
     def _make_ready(self, pod: str) -> None:
         when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
