@@ -44,8 +44,8 @@ from odradek_broker.wire.fetch import (
 API_KEY = 1
 VERSIONS = range(4, 19)
 
-# Older consumers know nothing of followers that serve them.
 UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+# Older consumers know nothing of followers that serve them.
 FOLLOWER_FETCHING_FROM = 11
 
 

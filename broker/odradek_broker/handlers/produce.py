@@ -17,6 +17,7 @@ v11, before it is INVALID_TXN_STATE.
 
 from functools import partial
 
+from odradek_broker.controller.topic_names import INTERNAL_TOPICS
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
 from odradek_broker.log.validation import RecordsRejectedError
@@ -47,8 +48,6 @@ API_KEY = 0
 VERSIONS = range(3, 14)
 
 ACKS_ALL = -1
-# Only the broker itself writes these.
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 ATTRIBUTES_LOW_BYTE_AT = 22
 # Clients that speak older versions do not know the codec (KIP-110).
 ZSTD_FROM_VERSION = 7
@@ -121,7 +120,7 @@ class ProduceCall(Ticket):
         self, partition: Partition, index: int, records: memoryview | None, now_ms: int
     ) -> None:
         topic = partition.topic_partition.topic
-        if topic in INTERNAL_TOPICS:
+        if topic in INTERNAL_TOPICS:  # only the broker itself writes these
             raise KafkaError(ErrorCode.invalid_topic_exception)
         if not records:
             raise KafkaError(ErrorCode.invalid_record, "a produce request without records")

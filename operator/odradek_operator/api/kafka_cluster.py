@@ -252,7 +252,7 @@ CLUSTER_RULES = (
     ),
     Rule(
         "self.engine == oldSelf.engine",
-        "the engine of a cluster never changes: make a new cluster and mirror the topics",
+        "the engine of a cluster never changes: make a new one and move there with odradek migrate",
         "engine",
         lambda new, old: old is None or new.engine == old.engine,
     ),
