@@ -8,13 +8,15 @@ readiness with a deadline (never a fixed sleep) and ends only the process that i
         kafka_tool("org.apache.kafka.tools.TopicCommand",
                    "--bootstrap-server", broker.bootstrap, "--list").stdout
 
-Apache Kafka comes from its Maven artifacts (kafka-tools/pom.xml), copied once per version into
-$XDG_CACHE_HOME/odradek/kafka-4.3.1 (94 jars, 56 MB); ODRADEK_KAFKA_JARS names another directory.
+Apache Kafka comes from its Maven artifacts (kafka-tools/pom.xml), copied once per content of that
+file into $XDG_CACHE_HOME/odradek/kafka-4.3.1-… (95 jars, 59 MB), each checked against its hash
+(jars.sha256); ODRADEK_KAFKA_JARS names another directory.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -72,7 +74,8 @@ def _cached_jars(name: str, pom: Path) -> Path:
             "run `apt-get install -y openjdk-17-jdk-headless maven`, or `make setup` as root"
         )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
-    jars = cache / name
+    content = b"".join(path.read_bytes() for path in (pom, pom.with_name("jars.sha256")))
+    jars = cache / f"{name}-{hashlib.sha256(content).hexdigest()[:8]}"
     if jars.is_dir():
         return jars
     cache.mkdir(parents=True, exist_ok=True)
@@ -95,10 +98,21 @@ def _fetch_jars(target: Path, pom: Path) -> None:
             raise ToolsMissingError(
                 f"Maven could not fetch Apache Kafka:\n{done.stdout}{done.stderr}"
             )
+        _check_jars(partial, pom.with_name("jars.sha256"))
         partial.chmod(0o755)
         partial.rename(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _check_jars(directory: Path, hashes: Path) -> None:
+    """All that are listed, as they are listed, and no other."""
+    listed = {name: digest for digest, name in map(str.split, hashes.read_text().splitlines())}
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.iterdir()
+    }
+    if wrong := sorted(name for name, _ in listed.items() ^ found.items()):
+        raise ToolsMissingError(f"{wrong[0]} is not as {hashes} says")
 
 
 def java_command(main_class: str, *args: str, jvm: Sequence[str] = JVM_FLAGS) -> list[str]:

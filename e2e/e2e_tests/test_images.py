@@ -109,6 +109,8 @@ def test_the_dockerfile_makes_the_same_image(image: Image) -> None:
     assert f"ENTRYPOINT {json.dumps(image.entrypoint)}" in stage
     for package in image.packages:
         assert f"COPY {package.relative_to(build.ROOT)} /opt/odradek/{package.name}" in text
+    for path in image.files:
+        assert f"COPY {path.relative_to(build.ROOT)} /opt/odradek/{image.package}/" in text
     assert f"USER {USER_ID}:{USER_ID}" in text
     for name, value in ENVIRONMENT.items():
         assert name == "PATH" or f"{name}={value}" in text, name  # Docker sets the path itself

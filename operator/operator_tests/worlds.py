@@ -48,8 +48,9 @@ class TestSite:
         address = f"main-{broker}:{spec.listeners.port}"
         dirs = tuple(f"/data/{n}" for n in range(spec.storage.volumes))
         listener = f"PLAINTEXT://:{spec.listeners.port}"
+        admin = f":{spec.metrics.port}"
         return Endpoint(
-            address, listener, f"PLAINTEXT://{address}", ":9404", dirs, f"main-{broker}:9093"
+            address, listener, f"PLAINTEXT://{address}", admin, dirs, f"main-{broker}:9093"
         )
 
 

@@ -48,7 +48,7 @@ def group_metrics(groups: GroupService) -> Iterable[Metric]:
         labels=("state",),
     )
     for name in CONSUMER_STATES:
-        by_state.add_metric((name.lower(),), consumer_states[name])
+        by_state.add_metric((name,), consumer_states[name])
     yield from (by_type, by_state)
     coordinator = groups.coordinator
     loading = sum(shard is None for _, shard in coordinator.shards())

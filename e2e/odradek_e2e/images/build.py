@@ -200,7 +200,7 @@ def sources(image: Image) -> dict[str, Path]:
         for package in image.packages
         for path in sorted(package.rglob("*"))
         if path.suffix in SOURCE_SUFFIXES
-    }
+    } | {f"{image.package}/{path.name}": path for path in image.files}
 
 
 def base_key(base: str) -> str:

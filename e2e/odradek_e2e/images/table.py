@@ -52,6 +52,7 @@ class Image:
     locks: tuple[Path, ...] = (LOCK,)  # where the requirements are pinned
     tag: Callable[[], str] = version
     jars: Callable[[], Path] | None = None  # a directory that becomes /opt/odradek/jars
+    files: tuple[Path, ...] = ()  # that lie elsewhere and go into the package's directory
     from_source: tuple[str, ...] = ()  # requirements that are not published as wheels
     left_out: tuple[str, ...] = ()  # of what the requirements bring, below /opt/odradek
     work_dir: str = "/"
@@ -118,6 +119,7 @@ APACHE = Image(
     base="java",
     tag=kafka_version,
     jars=kafka_jars,
+    files=(ROOT / "operator" / "odradek_operator" / "desired" / "apache-metrics.yaml",),
 )
 SPARK = Image(
     "spark",

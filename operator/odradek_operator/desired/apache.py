@@ -6,6 +6,8 @@ given at the formatting of its disk: it follows from the cluster id and the brok
 everybody can compute everybody's.
 
     kafka-storage format -t CLUSTER_ID -c server.properties --initial-controllers 0@host:9093:ID,…
+
+Its numbers are in JMX; a Java agent in its JVM serves them to Prometheus (apache-metrics.yaml).
 """
 
 from __future__ import annotations
@@ -13,8 +15,12 @@ from __future__ import annotations
 import hashlib
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 CLUSTER_ID, FORMAT = "@cluster-id", "@format"  # for whoever formats the disk; not settings
+METRICS = "@metrics"  # host:port of /metrics, for whoever starts it
+METRICS_RULES = Path(__file__).with_name("apache-metrics.yaml")
+METRICS_AGENT = "jmx_prometheus_javaagent-*.jar"  # among Kafka's jars
 LISTENERS = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
 
 
@@ -22,6 +28,7 @@ def apache_settings(
     broker: int,
     listeners: str,
     advertised: str,
+    metrics: str,
     formation: Sequence[int],
     controllers: Mapping[int, str],  # broker → host:port of its controller listener
     cluster_id: str,
@@ -40,6 +47,7 @@ def apache_settings(
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": ",".join(controllers[b] for b in formation),
+        METRICS: metrics,
         CLUSTER_ID: cluster_id,
         FORMAT: f"--initial-controllers {','.join(voters)}"
         if votes

@@ -208,7 +208,7 @@ def _engine(
         controllers = {b: endpoint.controller for b, endpoint in endpoints.items()}
         voting = [b for b in formation if b in controllers]
         return apache_settings(
-            broker, own.listeners, own.advertised, voting, controllers, cluster_id
+            broker, own.listeners, own.advertised, own.admin, voting, controllers, cluster_id
         )
     settings = {"odradek.cluster.id": cluster_id, "odradek.admin.listener": own.admin}
     if broker in formation:

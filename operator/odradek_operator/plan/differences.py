@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from odradek_operator.desired.apache import METRICS
 from odradek_operator.desired.build import (
     DISCOVERY_SETTINGS,
     IMAGE,
@@ -57,6 +58,8 @@ def restart_reason(
         return Reason("TemplateChanged", "resources or pod template changed")
     if SECRETS in static:
         return Reason("CertificateChanged", "a Secret that it mounts changed")
+    if METRICS in static:
+        return Reason("MetricsChanged", "its metrics are served elsewhere")
     return Reason("ConfigChanged", f"{listed(static)} changed")
 
 

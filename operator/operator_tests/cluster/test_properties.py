@@ -5,7 +5,7 @@ from odradek_operator.cluster.kubernetes.properties import (
     read_properties,
     voters_of,
 )
-from odradek_operator.desired.apache import CLUSTER_ID, FORMAT, apache_settings
+from odradek_operator.desired.apache import FORMAT, apache_settings
 from odradek_operator.desired.build import IMAGE
 
 CONTROLLERS = {broker: f"main-{broker}:9093" for broker in range(4)}
@@ -14,7 +14,9 @@ CONTROLLERS = {broker: f"main-{broker}:9093" for broker in range(4)}
 def apache(broker: int) -> dict[str, str]:
     listeners = "PLAINTEXT://:9092,EXTERNAL://:9094"
     advertised = "PLAINTEXT://main-0:9092,EXTERNAL://${env:HOST_IP}:31000"
-    made = apache_settings(broker, listeners, advertised, (0, 1, 2), CONTROLLERS, "AbcD")
+    made = apache_settings(
+        broker, listeners, advertised, "0.0.0.0:9404", (0, 1, 2), CONTROLLERS, "AbcD"
+    )
     return {"node.id": str(broker), **made, IMAGE: "x"}
 
 
@@ -30,7 +32,7 @@ def test_apache_is_told_how_its_disk_is_formatted() -> None:
     text = properties_text(settings)
     assert "odradek.cluster.id=AbcD\n" in text
     assert f"odradek.storage.format={settings[FORMAT]}\n" in text
-    own = {n: v for n, v in settings.items() if n not in (CLUSTER_ID, FORMAT, IMAGE)}
+    own = {n: v for n, v in settings.items() if not n.startswith("@")}
     assert read_properties(text) == own
     # A second value of a setting would win over the first.
     assert text.count("listener.security.protocol.map=") == 1

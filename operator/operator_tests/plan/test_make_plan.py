@@ -104,6 +104,16 @@ GOLDEN: list[tuple[str, Callable[[], Plan], list[str]]] = [
 ]  # fmt: skip
 
 
+def test_metrics_of_apache_kafka_on_another_port() -> None:
+    """Kafka does not know that port; who starts it does, at the start."""
+    apache = {"engine": "apache", **SIX}
+    before = cluster(**apache)
+    after = cluster(known(before), **apache, metrics={"port": 9500})
+    assert lines(make_plan(after, running(before, *TOPIC))) == [
+        "restart broker 1: its metrics are served elsewhere"
+    ]
+
+
 @pytest.mark.parametrize(("plan", "expected"), [c[1:] for c in GOLDEN], ids=[c[0] for c in GOLDEN])
 def test_golden(plan: Callable[[], Plan], expected: list[str]) -> None:
     assert sorted(lines(plan())) == sorted(expected)

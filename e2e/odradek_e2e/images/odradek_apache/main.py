@@ -7,12 +7,15 @@ The file is Kafka's own, with two lines that Kafka does not know: `odradek.clust
 
     /healthz   200 as long as the JVM runs
     /readyz    200 once the broker said that it has started and answers clients
-    /metrics   whether it is up and ready, for Prometheus
+    /metrics   Kafka's numbers for Prometheus, and whether it is up and ready
 
-Only the standard library is used.
+The numbers come from the JMX exporter, an agent in Kafka's JVM that only this process reaches: so
+there is one port, and it answers before Kafka does. Only the standard library is used.
 """
 
 import argparse
+import contextlib
+import http.client
 import os
 import re
 import shlex
@@ -29,6 +32,10 @@ from pathlib import Path
 HOME = Path("/opt/odradek")
 JARS = HOME / "jars"
 LOGGING = HOME / "odradek_apache" / "log4j2.json"
+METRICS_RULES = HOME / "odradek_apache" / "apache-metrics.yaml"
+METRICS_AGENT = "jmx_prometheus_javaagent-*.jar"
+METRICS_PORTS = range(9405, 9500)  # inside of the pod; the first that no listener has
+METRICS_SECONDS = 8.0  # Prometheus itself waits for 10
 CLUSTER_ID, FORMAT = "odradek.cluster.id", "odradek.storage.format"
 HEAP = "KAFKA_HEAP_OPTS"
 HEAP_DEFAULT = "-Xms256m -Xmx512m"
@@ -42,6 +49,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def java(*words: str) -> list[str]:
+    """`words`: further flags, the class and its arguments."""
     heap = shlex.split(os.environ.get(HEAP) or HEAP_DEFAULT)
     quiet = ["-XX:-UsePerfData", f"-Dlog4j2.configurationFile={LOGGING}"]
     return ["java", *heap, *quiet, "-cp", f"{JARS}/*", *words]
@@ -50,10 +58,12 @@ def java(*words: str) -> list[str]:
 class Kafka:
     """The JVM that formats the disk, then the one that serves; their output goes on to ours."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, admin_port: int) -> None:
         self._config = config
         self._settings = read_properties(config.read_text())
-        self._port = listener_port(self._settings)
+        taken = [*listener_ports(self._settings), admin_port]
+        self._port = taken[0]
+        self._metrics_port = next(p for p in METRICS_PORTS if p not in taken and is_free(p))
         self._process: subprocess.Popen[bytes] | None = None
         self._started = threading.Event()
         self._stopping = False
@@ -64,8 +74,12 @@ class Kafka:
                          "-t", self._settings[CLUSTER_ID], "-c", str(self._config),
                          *self._settings[FORMAT].split())  # fmt: skip
         if code == 0 and not self._stopping:
-            code = self._run("kafka.Kafka", str(self._config))
+            code = self._run(*self._agent(), "kafka.Kafka", str(self._config))
         return 0 if code == 128 + signal.SIGTERM else code  # a JVM that was asked to end says 143
+
+    def _agent(self) -> list[str]:
+        at = f"127.0.0.1:{self._metrics_port}:{METRICS_RULES}"
+        return [f"-javaagent:{found}={at}" for found in sorted(JARS.glob(METRICS_AGENT))[-1:]]
 
     def _run(self, *words: str) -> int:
         with subprocess.Popen(
@@ -92,6 +106,13 @@ class Kafka:
     def ready(self) -> bool:
         return self._started.is_set() and self.runs and answers(self._port)
 
+    def metrics(self) -> str:
+        """What the agent says, and what it cannot know; only that while Kafka does not run."""
+        said = scrape(self._metrics_port)
+        for name, true in (("odradek_apache_up", self.runs), ("odradek_ready", self.ready)):
+            said += f"# TYPE {name} gauge\n{name} {int(true)}\n"
+        return said
+
     def terminate(self, *_: object) -> None:
         """Controlled shutdown: the leaders go elsewhere first."""
         self._stopping = True
@@ -111,21 +132,40 @@ def answers(port: int) -> bool:
         return False
 
 
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def scrape(port: int) -> str:
+    """The agent's answer; empty if there is none."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=METRICS_SECONDS)
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        if answer.status == 200:
+            return answer.read().decode()
+    return ""
+
+
 def serve(kafka: Kafka, port: int) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            up, ready = kafka.runs, kafka.ready
-            metrics = f"odradek_apache_up {int(up)}\nodradek_apache_ready {int(ready)}\n"
-            status, body = {
-                "/healthz": (200 if up else 503, "runs\n" if up else "ended\n"),
-                "/readyz": (200 if ready else 503, "ready\n" if ready else "not ready\n"),
-                "/metrics": (200, metrics),
-            }.get(self.path, (404, "not found\n"))
+            match self.path:
+                case "/healthz":
+                    status, text = (200, "runs\n") if kafka.runs else (503, "ended\n")
+                case "/readyz":
+                    status, text = (200, "ready\n") if kafka.ready else (503, "not ready\n")
+                case "/metrics":
+                    status, text = 200, kafka.metrics()
+                case _:
+                    status, text = 404, "not found\n"
+            body = text.encode()
             self.send_response(status)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body.encode())
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Probes are not worth a line each."""
@@ -134,9 +174,9 @@ def serve(kafka: Kafka, port: int) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
-def listener_port(settings: dict[str, str]) -> int:
-    first = settings["listeners"].split(",")[0]
-    return int(first.rpartition(":")[2])
+def listener_ports(settings: dict[str, str]) -> list[int]:
+    """The first is where clients inside of Kubernetes come."""
+    return [int(one.rpartition(":")[2]) for one in settings["listeners"].split(",")]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -144,7 +184,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--admin-port", type=int, required=True)
     given = parser.parse_args(words)
-    kafka = Kafka(given.config)
+    kafka = Kafka(given.config, given.admin_port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, kafka.terminate)
     serve(kafka, given.admin_port)

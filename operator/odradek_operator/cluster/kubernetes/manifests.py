@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from odradek_operator.api.base import quantity_bytes
 from odradek_operator.api.kafka_cluster import CONTROLLER_PORT, KafkaClusterSpec
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.desired.build import DesiredCluster
@@ -27,6 +28,7 @@ Object = dict[str, Any]
 CONFIG_DIR = "/etc/odradek"
 DATA_DIR = "/var/lib/odradek"
 USER_ID = 10001  # of the images; no name needs to exist for it
+HEAP = "KAFKA_HEAP_OPTS"  # of engine apache
 KAFKA, EXTERNAL, ADMIN = "kafka", "external", "admin"  # names of ports
 
 
@@ -189,6 +191,7 @@ def _container(spec: KafkaClusterSpec, image: str) -> Object:
         "env": [
             _field("POD_NAME", "metadata.name"),
             _field("HOST_IP", "status.hostIP"),
+            *_heap(spec),
             *({"name": name, "value": str(value)} for name, value in spec.pod_template.env.items()),
         ],
         "ports": [{"name": name, "containerPort": port} for name, port in ports],
@@ -217,6 +220,18 @@ def _container(spec: KafkaClusterSpec, image: str) -> Object:
             *spec.pod_template.volume_mounts,
         ],
     }
+
+
+def _heap(spec: KafkaClusterSpec) -> list[Object]:
+    """Half of the memory that the pod may have; the rest is for the JVM itself and page cache."""
+    limit = spec.resources.limits.get("memory")
+    if spec.engine != "apache" or limit is None or HEAP in spec.pod_template.env:
+        return []
+    try:
+        size = quantity_bytes(str(limit)) // 2 >> 20
+    except ValueError:  # spelled in a way that only Kubernetes knows: the image's default
+        return []
+    return [{"name": HEAP, "value": f"-Xms{size}m -Xmx{size}m"}]
 
 
 def _field(name: str, path: str) -> Object:

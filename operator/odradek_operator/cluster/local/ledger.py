@@ -22,6 +22,7 @@ class BrokerEntry(msgspec.Struct, rename="camel"):
     rack: str
     port: int
     admin_port: int
+    controller_port: int = 0  # engine apache; 0: one that is older, on the admin port
     kept: bool = False  # the broker is gone, its directories are there
 
 

@@ -14,6 +14,7 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from odradek_operator.api.kafka_cluster import KafkaClusterSpec
 from odradek_operator.cluster.local.ledger import (
@@ -29,6 +30,13 @@ from odradek_operator.observed import ObservedBroker
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 ADMIN_OFFSET = 1000  # with configured ports: 9092 has its /metrics on 10092
+CONTROLLER_OFFSET = 2000  # and the controller of engine apache on 11092
+
+
+class Ports(NamedTuple):
+    clients: int
+    admin: int
+    controller: int
 
 
 class LocalPlatform:
@@ -38,8 +46,9 @@ class LocalPlatform:
         self.ledger: Ledger = read_ledger(directory)
         if not self.ledger.cluster_id:
             self.ledger.cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode()[:22]
-        self._ports: dict[int, tuple[int, int]] = {
-            b: (entry.port, entry.admin_port) for b, entry in self.ledger.brokers.items()
+        self._ports: dict[int, Ports] = {
+            b: Ports(entry.port, entry.admin_port, entry.controller_port)
+            for b, entry in self.ledger.brokers.items()
         }
         self._brokers: dict[int, LocalBroker] = {
             b: self._broker(b, entry.rack)
@@ -71,13 +80,18 @@ class LocalPlatform:
         return {b: self._endpoint(b, spec) for b in {*brokers, *self.ledger.brokers}}
 
     def _endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
-        port, admin_port = self._ports_of(broker)
-        listener = f"PLAINTEXT://{HOST}:{port}"
+        ports = self._ports_of(broker)
+        listener = f"PLAINTEXT://{HOST}:{ports.clients}"
         data = self.directory / f"broker-{broker}"
         dirs = tuple(str(data / f"data-{n}") for n in range(spec.storage.volumes))
-        # Apache Kafka has no /metrics of its own; its controller listens there instead.
-        admin = f"{HOST}:{admin_port}"
-        return Endpoint(f"{HOST}:{port}", listener, listener, admin, dirs, controller=admin)
+        return Endpoint(
+            f"{HOST}:{ports.clients}",
+            listener,
+            listener,
+            admin=f"{HOST}:{ports.admin}" if ports.controller or spec.engine != "apache" else "",
+            log_dirs=dirs,
+            controller=f"{HOST}:{ports.controller or ports.admin}",
+        )
 
     def bootstrap(self) -> str:
         """The brokers that run now; a client finds the others through them."""
@@ -95,8 +109,8 @@ class LocalPlatform:
         for broker in desired.brokers.values():
             entry = self.ledger.brokers.get(broker.id)
             if entry is None or entry.kept:
-                port, admin_port = self._ports_of(broker.id)
-                self.ledger.brokers[broker.id] = BrokerEntry(broker.rack, port, admin_port)
+                ports = self._ports_of(broker.id)
+                self.ledger.brokers[broker.id] = BrokerEntry(broker.rack, *ports)
         if before != (self.ledger.formation, self.ledger.brokers):
             self.save()
 
@@ -142,20 +156,29 @@ class LocalPlatform:
     # -- ports -------------------------------------------------------------------------------------
 
     def _broker(self, broker: int, rack: str) -> LocalBroker:
-        port, admin_port = self._ports_of(broker)
+        ports = self._ports_of(broker)
         directory = self.directory / f"broker-{broker}"
-        return LocalBroker(broker, rack, directory, f"{HOST}:{port}", f"{HOST}:{admin_port}")
+        return LocalBroker(
+            broker, rack, directory, f"{HOST}:{ports.clients}", f"{HOST}:{ports.admin}"
+        )
 
-    def _ports_of(self, broker: int) -> tuple[int, int]:
+    def _ports_of(self, broker: int) -> Ports:
         if broker not in self._ports:
             if self.first_port is not None:
                 port = self.first_port + broker
-                self._ports[broker] = (port, port + ADMIN_OFFSET)
+                ports = Ports(port, port + ADMIN_OFFSET, port + CONTROLLER_OFFSET)
             else:
-                taken = {p for pair in self._ports.values() for p in pair}
-                port = _free_port(taken)
-                self._ports[broker] = (port, _free_port({*taken, port}))
+                taken = {p for ports in self._ports.values() for p in ports}
+                ports = Ports(*_free_ports(len(Ports._fields), taken))
+            self._ports[broker] = ports
         return self._ports[broker]
+
+
+def _free_ports(count: int, taken: set[int]) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        found.append(_free_port({*taken, *found}))
+    return found
 
 
 def _free_port(taken: set[int]) -> int:

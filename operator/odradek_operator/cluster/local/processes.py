@@ -31,7 +31,13 @@ from pathlib import Path
 import msgspec
 
 from odradek_operator.cluster.local.ledger import LedgerError, write_json
-from odradek_operator.desired.apache import CLUSTER_ID, FORMAT
+from odradek_operator.desired.apache import (
+    CLUSTER_ID,
+    FORMAT,
+    METRICS,
+    METRICS_AGENT,
+    METRICS_RULES,
+)
 from odradek_operator.observed import ObservedBroker, Phase
 
 READY_TIMEOUT_S = 1.0  # of one question to /readyz
@@ -233,12 +239,21 @@ def command(settings: Mapping[str, str], properties: Path) -> list[str]:
     """How a broker is started: ours as a module, Apache Kafka as a JVM on a formatted disk."""
     if not is_apache(settings):
         return [sys.executable, "-m", "odradek_broker.main", "--config", str(properties)]
-    java = ["java", *JVM_FLAGS, "-cp", f"{os.environ[JARS]}/*"]
+    jars = Path(os.environ[JARS])
+    java = ["java", *JVM_FLAGS, "-cp", f"{jars}/*"]
     storage = [*java, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
     storage += ["-t", settings[CLUSTER_ID], "-c", str(properties), *settings[FORMAT].split()]
+    server = [*java, *_metrics_agent(settings, jars), "kafka.Kafka", str(properties)]
     # One process for both, so that there is one pid to watch.
-    line = f"{shlex.join(storage)} && exec {shlex.join([*java, 'kafka.Kafka', str(properties)])}"
-    return ["sh", "-c", line]
+    return ["sh", "-c", f"{shlex.join(storage)} && exec {shlex.join(server)}"]
+
+
+def _metrics_agent(settings: Mapping[str, str], jars: Path) -> list[str]:
+    """/metrics in the same JVM, if the agent is among the jars; Kafka runs without it, too."""
+    found = sorted(jars.glob(METRICS_AGENT))
+    if not found or not settings.get(METRICS):
+        return []
+    return [f"-javaagent:{found[-1]}={settings[METRICS]}:{METRICS_RULES}"]
 
 
 def answers_api_versions(address: str) -> bool:
