@@ -109,3 +109,4 @@ class Observed:
     # Topic name → key of the resource that made or adopted it, and the settings it set.
     managed_topics: Mapping[str, str] = field(default_factory=dict)
     managed_settings: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    controllers: Mapping[int, ObservedBroker] = field(default_factory=dict)  # apart

@@ -106,7 +106,7 @@ def running(desired: DesiredCluster, *partitions: Partition, **kafka: Any) -> Ob
     }
     described: dict[str, Any] = {
         "cluster_id": "id",
-        "controller": min(racks),
+        "controller": min(desired.formation),
         "voters": frozenset(desired.formation),
         "registered": racks,
         "live": frozenset(racks),
@@ -114,12 +114,21 @@ def running(desired: DesiredCluster, *partitions: Partition, **kafka: Any) -> Ob
         "topics": {t: ObservedTopic(t, f"id-{t}", partitions=n) for t, n in counts.items()},
         "settings": settings,
     }
-    return Observed(NOW, brokers, Kafka(**{**described, **kafka}))
+    controllers = {
+        c.id: ObservedBroker(c.id, c.rack, Phase.READY, NOW - 100, c.settings)
+        for c in desired.controllers.values()
+    }
+    return Observed(NOW, brokers, Kafka(**{**described, **kafka}), controllers=controllers)
 
 
 def with_phase(observed: Observed, phase: Phase, *brokers: int) -> Observed:
-    changed = {b: replace(observed.brokers[b], phase=phase) for b in brokers}
-    return replace(observed, brokers={**observed.brokers, **changed})
+    nodes = {**observed.brokers, **observed.controllers}
+    nodes |= {b: replace(nodes[b], phase=phase) for b in brokers}
+    return replace(
+        observed,
+        brokers={b: nodes[b] for b in observed.brokers},
+        controllers={c: nodes[c] for c in observed.controllers},
+    )
 
 
 def spread(topic: str, count: int, brokers: Sequence[int], factor: int = 3) -> list[Partition]:

@@ -57,7 +57,8 @@ def crd(kind: Kind) -> dict[str, Any]:
 
 
 def crd_text(kind: Kind) -> str:
-    return HEADER + yaml.safe_dump(crd(kind), sort_keys=False, width=100, allow_unicode=True)
+    plain = msgspec.json.decode(msgspec.json.encode(crd(kind)))  # nothing shared: no YAML anchors
+    return HEADER + yaml.safe_dump(plain, sort_keys=False, width=100, allow_unicode=True)
 
 
 def crd_file(kind: Kind) -> str:

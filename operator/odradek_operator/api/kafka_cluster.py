@@ -56,6 +56,11 @@ RESERVED_SETTINGS = {
 CONTROLLER_PORT = 9093  # of engine apache on Kubernetes, between its brokers only
 RACKS_MAX = 100
 BROKERS_MAX = 1000
+CONTROLLERS_MAX = 7
+APART_OR_NOT = (
+    "controllers are apart from the beginning or never: make a new cluster and move there with "
+    "odradek migrate"
+)
 
 
 class Racks(Spec, frozen=True, kw_only=True):
@@ -146,6 +151,25 @@ class PodTemplate(Spec, frozen=True, kw_only=True):
     volume_mounts: Annotated[list[FreeForm], Meta(max_length=20)] = field(default_factory=list)
 
 
+class ControllerStorage(Spec, frozen=True, kw_only=True):
+    size: Annotated[Quantity, Meta(description="Size of the volume; it grows, never shrinks.")] = (
+        "5Gi"
+    )
+    class_name: Annotated[
+        str | None, Meta(description="StorageClass; left out: the default one.")
+    ] = field(name="class", default=None)
+
+
+class Controllers(Spec, frozen=True, kw_only=True):
+    """Nodes that only vote about the metadata; engine apache."""
+
+    replicas: Annotated[
+        int, Meta(ge=1, le=CONTROLLERS_MAX, description="An odd number that never changes.")
+    ] = 3
+    storage: ControllerStorage = field(default_factory=ControllerStorage)
+    resources: Resources = field(default_factory=Resources)
+
+
 class Rolling(Spec, frozen=True, kw_only=True):
     max_unavailable: Annotated[
         int,
@@ -182,6 +206,10 @@ class KafkaClusterSpec(Spec, frozen=True, kw_only=True):
     version: NonEmpty | None = None
     image: NonEmpty | None = None
     brokers: Annotated[int, Meta(ge=1, le=BROKERS_MAX)] = 3
+    controllers: Annotated[
+        Controllers | None,
+        Meta(description="Engine apache: controllers apart; left out: brokers do it beside."),
+    ] = None
     racks: Racks = field(default_factory=Racks)
     storage: Storage = field(default_factory=Storage)
     replication: Replication = field(default_factory=Replication)
@@ -257,6 +285,50 @@ CLUSTER_RULES = (
         lambda new, old: old is None or new.engine == old.engine,
     ),
     Rule(
+        "!has(self.controllers) || self.engine == 'apache'",
+        "controllers apart are for engine apache: our own brokers vote about the metadata beside",
+        "controllers",
+        lambda new, _: new.controllers is None or new.engine == "apache",
+    ),
+    Rule(
+        "!has(self.controllers) || self.controllers.replicas % 2 == 1",
+        "an even number of controllers survives no more failures than one fewer would",
+        "controllers.replicas",
+        lambda new, _: new.controllers is None or new.controllers.replicas % 2 == 1,
+    ),
+    Rule(
+        "has(self.controllers) == has(oldSelf.controllers)",
+        APART_OR_NOT,
+        "controllers",
+        lambda new, old: old is None or (new.controllers is None) == (old.controllers is None),
+    ),
+    Rule(
+        "!has(self.controllers) || !has(oldSelf.controllers) || "
+        "self.controllers.replicas == oldSelf.controllers.replicas",
+        "the number of controllers never changes",
+        "controllers.replicas",
+        lambda new, old: (
+            old is None
+            or new.controllers is None
+            or old.controllers is None
+            or new.controllers.replicas == old.controllers.replicas
+        ),
+    ),
+    Rule(
+        "!has(self.controllers) || !has(oldSelf.controllers) || "
+        "quantity(self.controllers.storage.size).compareTo("
+        "quantity(oldSelf.controllers.storage.size)) >= 0",
+        "storage grows, it never shrinks",
+        "controllers.storage.size",
+        lambda new, old: (
+            old is None
+            or new.controllers is None
+            or old.controllers is None
+            or quantity_bytes(new.controllers.storage.size)
+            >= quantity_bytes(old.controllers.storage.size)
+        ),
+    ),
+    Rule(
         "quantity(self.storage.size).compareTo(quantity(oldSelf.storage.size)) >= 0",
         "storage grows, it never shrinks",
         "storage.size",
@@ -291,6 +363,16 @@ class BrokerStatus(Status, frozen=True, kw_only=True):
     pending: str = ""  # why it will be restarted, drained or removed
 
 
+class ControllerStatus(Status, frozen=True, kw_only=True):
+    """A controller apart; of brokers that vote beside, nothing is said here."""
+
+    id: int
+    rack: str = ""
+    ready: bool = False
+    active: bool = False
+    pending: str = ""  # why it will be restarted
+
+
 class RollingStatus(Status, frozen=True, kw_only=True):
     """What a roll does or waits for: which brokers, which partition, since when."""
 
@@ -309,6 +391,7 @@ class KafkaClusterStatus(Status, frozen=True, kw_only=True):
     cluster_id: str = ""
     bootstrap_servers: str = ""
     brokers: list[BrokerStatus] = field(default_factory=list)
+    controllers: list[ControllerStatus] = field(default_factory=list)
     broker_count: int = 0
     ready_brokers: int = -1  # a default is left out when it is written, and 0 should be seen
     selector: str = ""

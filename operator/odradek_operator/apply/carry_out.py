@@ -42,11 +42,11 @@ def carry_out(
             return NOTHING
         case StartBrokers(brokers):
             for broker in brokers:
-                wanted = desired.brokers.get(broker)
+                wanted = desired.nodes.get(broker)
                 platform.start(broker, wanted.settings if wanted else None)
         case Restart(brokers):
             for broker in brokers:
-                platform.restart(broker, desired.brokers[broker].settings)
+                platform.restart(broker, desired.nodes[broker].settings)
         case StopBroker(broker):
             platform.stop(broker)
         case RemoveBroker(broker, delete_volumes):

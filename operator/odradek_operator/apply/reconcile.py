@@ -19,6 +19,7 @@ from odradek_operator.apply.carry_out import carry_out
 from odradek_operator.apply.port import Platform
 from odradek_operator.cluster.kafka_admin import AdminError, KafkaAdmin, NotYetError
 from odradek_operator.desired.build import DesiredCluster, DesiredTopic, build
+from odradek_operator.desired.placement import is_controller
 from odradek_operator.observed import Kafka, Observed, Phase
 from odradek_operator.plan.actions import AlterBrokerConfig, Plan
 from odradek_operator.plan.explain import what
@@ -51,13 +52,15 @@ def look(
     admin: KafkaAdmin,
 ) -> Seen:
     desired = build(resource, racks, platform.known(), platform)
-    brokers = platform.observe()
+    seen = platform.observe()
+    brokers = {b: found for b, found in seen.items() if not is_controller(b)}
     kafka, unreachable = None, "no broker runs"
     if any(b.phase is Phase.READY for b in brokers.values()):
         kafka, unreachable = _ask(desired, topics, record, admin)
     observed = Observed(
         now=time.time(),
         brokers=brokers,
+        controllers={c: found for c, found in seen.items() if is_controller(c)},
         kafka=kafka,
         unreachable=unreachable,
         dynamic_config=record.dynamic_config,

@@ -1,9 +1,10 @@
 """What Apache Kafka (KRaft mode) has to be told, where our own broker finds out by itself.
 
-The brokers that form the cluster are controllers too, as voters of a dynamic quorum (KIP-853), so
-that they can be replaced later; the others only observe. A voter has a directory id, which is
-given at the formatting of its disk: it follows from the cluster id and the broker id, so that
-everybody can compute everybody's.
+The brokers that form the cluster are controllers too, or there are controllers apart
+(spec.controllers). Either way they are voters of a dynamic quorum (KIP-853), so that they can be
+replaced later; the others only observe. A voter has a directory id, which is given at the
+formatting of its disk: it follows from the cluster id and the node id, so that everybody can
+compute everybody's.
 
     kafka-storage format -t CLUSTER_ID -c server.properties --initial-controllers 0@host:9093:ID,…
 
@@ -25,26 +26,28 @@ LISTENERS = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
 
 
 def apache_settings(
-    broker: int,
-    listeners: str,
+    node: int,
+    listeners: str,  # empty: it is a controller and no broker
     advertised: str,
     metrics: str,
     formation: Sequence[int],
-    controllers: Mapping[int, str],  # broker → host:port of its controller listener
+    controllers: Mapping[int, str],  # who may vote → host:port of its controller listener
     cluster_id: str,
 ) -> dict[str, str]:
-    votes = broker in formation
-    host, _, port = controllers[broker].rpartition(":")
-    bind = f"CONTROLLER://{host if host.startswith('127.') else ''}:{port}"
+    votes = node in formation
+    roles = [*(["broker"] if listeners else []), *(["controller"] if votes else [])]
+    binds, names = [listeners], [advertised]
+    if votes:
+        host, _, port = controllers[node].rpartition(":")
+        binds.append(f"CONTROLLER://{host if host.startswith('127.') else ''}:{port}")
+        names.append(f"CONTROLLER://{controllers[node]}")
     voters = [f"{b}@{controllers[b]}:{directory_id(cluster_id, b)}" for b in formation]
     return {
-        "process.roles": "broker,controller" if votes else "broker",
-        "listeners": f"{listeners},{bind}" if votes else listeners,
-        "advertised.listeners": (
-            f"{advertised},CONTROLLER://{controllers[broker]}" if votes else advertised
-        ),
+        "process.roles": ",".join(roles),
+        "listeners": ",".join(filter(None, binds)),
+        "advertised.listeners": ",".join(filter(None, names)),
         "listener.security.protocol.map": LISTENERS,
-        "inter.broker.listener.name": "PLAINTEXT",
+        **({"inter.broker.listener.name": "PLAINTEXT"} if listeners else {}),
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": ",".join(controllers[b] for b in formation),
         METRICS: metrics,
@@ -55,7 +58,7 @@ def apache_settings(
     }
 
 
-def directory_id(cluster_id: str, broker: int) -> str:
+def directory_id(cluster_id: str, node: int) -> str:
     """16 bytes in Kafka's base64, never with a leading dash (a command line would misread it)."""
-    digest = hashlib.sha256(f"{cluster_id}/{broker}".encode()).digest()
+    digest = hashlib.sha256(f"{cluster_id}/{node}".encode()).digest()
     return "A" + urlsafe_b64encode(digest[:16]).decode()[1:21] + "A"

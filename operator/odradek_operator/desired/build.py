@@ -15,10 +15,21 @@ from typing import Protocol
 import msgspec
 
 from odradek_operator.api.base import RESTART_ANNOTATION, Resource, settings_text
-from odradek_operator.api.kafka_cluster import KafkaClusterSpec
+from odradek_operator.api.kafka_cluster import (
+    APART_OR_NOT,
+    Controllers,
+    KafkaClusterSpec,
+    Resources,
+)
 from odradek_operator.api.topic import TopicSpec
 from odradek_operator.desired.apache import FORMAT, apache_settings
-from odradek_operator.desired.placement import Placement, place_brokers, racks_in_use
+from odradek_operator.desired.placement import (
+    Placement,
+    is_controller,
+    place_brokers,
+    place_controllers,
+    racks_in_use,
+)
 
 VOTERS_MAX = 3
 # How a broker finds the others at its first start; later it knows them from its own disk. A
@@ -32,7 +43,10 @@ TEMPLATE, IMAGE, RESTART, SECRETS = "@template", "@image", "@restart", "@secrets
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where one broker is found. `address` is host:port of the inter-broker listener."""
+    """Where one broker is found. `address` is host:port of the inter-broker listener.
+
+    Of a controller apart there is only `controller`, and its address is that.
+    """
 
     address: str
     listeners: str
@@ -46,15 +60,16 @@ class Site(Protocol):
     def endpoints(
         self, brokers: Mapping[int, str], spec: KafkaClusterSpec
     ) -> Mapping[int, Endpoint]:
-        """Of these brokers (id → rack), all that should be there, and of all that ever were."""
+        """Of these nodes (id → rack), all that should be there, and of all that ever were."""
 
 
 @dataclass(frozen=True)
 class Known:
     existing: Mapping[int, str] = field(default_factory=dict)  # broker → rack
     kept: Mapping[int, str] = field(default_factory=dict)  # volumes of brokers that are gone
-    formation: tuple[int, ...] = ()  # the brokers that formed the cluster; empty: none yet
+    formation: tuple[int, ...] = ()  # the nodes that formed the cluster; empty: none yet
     cluster_id: str = ""
+    controllers: Mapping[int, str] = field(default_factory=dict)  # apart: id → rack
     secrets: str = ""  # a hash of the Secrets that its pods mount
 
 
@@ -94,6 +109,12 @@ class DesiredCluster:
     formation: tuple[int, ...]
     cluster_id: str
     generation: int = 0
+    controllers: Mapping[int, DesiredBroker] = field(default_factory=dict)  # apart; or none
+    refused: str = ""  # what of the spec cannot be
+
+    @property
+    def nodes(self) -> dict[int, DesiredBroker]:
+        return {**self.controllers, **self.brokers}
 
     @property
     def bootstrap(self) -> str:
@@ -103,19 +124,22 @@ class DesiredCluster:
 def build(
     resource: Resource[KafkaClusterSpec], racks: Sequence[str], known: Known, site: Site
 ) -> DesiredCluster:
-    spec = resource.spec
+    spec = _as_formed(resource.spec, known.formation)
     in_use = racks_in_use(spec.racks.names, racks, known.existing)
     placement = place_brokers(spec.brokers, in_use, known.existing, known.kept)
-    formation = known.formation or tuple(placement.brokers)[:VOTERS_MAX]
+    apart = spec.controllers
+    controllers = place_controllers(apart.replicas, in_use, known.controllers) if apart else {}
+    voters = tuple(controllers) or tuple(placement.brokers)[:VOTERS_MAX]
+    formation = known.formation or voters
     shared = {
         **_replication(spec, max(spec.brokers, len(known.existing))),
         **settings_text(spec.config),
         IMAGE: spec.image or spec.version or "",
-        TEMPLATE: _template(spec),
+        TEMPLATE: _template(spec, spec.resources),
         RESTART: resource.annotations.get(RESTART_ANNOTATION, ""),
         **({SECRETS: known.secrets} if known.secrets else {}),
     }
-    endpoints = site.endpoints(placement.brokers, spec)
+    endpoints = site.endpoints({**placement.brokers, **controllers}, spec)
     brokers = {
         broker: DesiredBroker(
             broker,
@@ -129,6 +153,8 @@ def build(
         )
         for broker, rack in placement.brokers.items()
     }
+    if apart:
+        shared[TEMPLATE] = _template(spec, apart.resources)
     return DesiredCluster(
         name=resource.name,
         namespace=resource.namespace,
@@ -139,7 +165,40 @@ def build(
         formation=formation,
         cluster_id=known.cluster_id,
         generation=resource.generation,
+        refused=APART_OR_NOT if spec is not resource.spec else "",
+        controllers={
+            node: _controller(node, rack, shared, formation, endpoints, known.cluster_id)
+            for node, rack in controllers.items()
+        },
     )
+
+
+def _as_formed(spec: KafkaClusterSpec, formation: Sequence[int]) -> KafkaClusterSpec:
+    """A cluster stays as it was formed, with controllers apart or without.
+
+    The API server refuses a change, but cannot see volumes of an earlier cluster.
+    """
+    apart = any(map(is_controller, formation))
+    if not formation or apart is (spec.controllers is not None):
+        return spec
+    controllers = Controllers(replicas=len(formation)) if apart else None
+    return msgspec.structs.replace(spec, controllers=controllers)
+
+
+def _controller(
+    node: int,
+    rack: str,
+    shared: Mapping[str, str],
+    formation: Sequence[int],
+    endpoints: Mapping[int, Endpoint],
+    cluster_id: str,
+) -> DesiredBroker:
+    """It makes topics with the defaults of the brokers, so it is told them, too."""
+    own = endpoints[node]
+    where = {b: endpoints[b].controller for b in formation}
+    engine = apache_settings(node, "", "", own.admin, formation, where, cluster_id)
+    settings = {**shared, **_own_settings(node, rack, own), **engine}
+    return DesiredBroker(node, rack, own.address, settings)
 
 
 def build_topic(resource: Resource[TopicSpec]) -> DesiredTopic:
@@ -220,7 +279,7 @@ def _engine(
     return {**settings, "controller.quorum.bootstrap.servers": servers}
 
 
-def _template(spec: KafkaClusterSpec) -> str:
+def _template(spec: KafkaClusterSpec, resources: Resources) -> str:
     """A short hash of what a pod is made of; the local runtime ignores resources and pods."""
-    parts = (spec.resources, spec.pod_template)
+    parts = (resources, spec.pod_template)
     return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:12]

@@ -4,6 +4,8 @@ Ids alternate racks: six brokers in racks a, b, c are 0:a 1:b 2:c 3:a 4:b 5:c. A
 rack for life, whatever happens to the list of racks or the number of brokers: existing brokers
 are an input. A new broker goes to the rack with the fewest; the broker that leaves is the highest
 id of the rack with the most. An id whose volume was kept comes back in the rack of that volume.
+
+Controllers that are apart have ids of their own (10000, 10001 …), in turn in the racks.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 NO_RACK = ""
+CONTROLLER_IDS = 10_000  # from here on; brokers are below
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,20 @@ def place_brokers(
         taken.add(broker)
     leaving = {b: rack for b, rack in existing.items() if b not in staying}
     return Placement(dict(sorted(staying.items())), dict(sorted(leaving.items())))
+
+
+def place_controllers(
+    count: int, racks: Sequence[str], existing: Mapping[int, str]
+) -> dict[int, str]:
+    """id → rack; who exists stays where it is."""
+    racks = list(racks) or [NO_RACK]
+    ids = range(CONTROLLER_IDS, CONTROLLER_IDS + count)
+    return {node: existing.get(node, racks[n % len(racks)]) for n, node in enumerate(ids)}
+
+
+def is_controller(node: int) -> bool:
+    """Whether it is a controller and nothing else."""
+    return node >= CONTROLLER_IDS
 
 
 def racks_in_use(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from odradek_operator.desired.placement import is_controller
 from odradek_operator.observed import TopicPartition
 
 
@@ -167,3 +168,9 @@ def listed(names: Iterable[object], what: str = "") -> str:
     if not what:
         return text
     return f"{what}{'s' if len(all_names) > 1 else ''} {text}"
+
+
+def named(nodes: Iterable[int]) -> str:
+    """ "brokers 0 and 3", "controller 10001"; never both kinds at once."""
+    ids = list(nodes)
+    return listed(ids, "controller" if ids and is_controller(ids[0]) else "broker")

@@ -24,23 +24,24 @@ from odradek_operator.plan.actions import (
     UnregisterBroker,
     Wait,
     listed,
+    named,
 )
 
 
 def explain(action: Action) -> str:
     why = action.reason.message
     if isinstance(action, Restart):  # its reason names the brokers too: it also stands alone
-        why = why.removeprefix(f"{listed(action.brokers, 'broker')}: ")
+        why = why.removeprefix(f"{named(action.brokers)}: ")
     return f"{what(action)}: {why}"
 
 
 def what(action: Action) -> str:
     match action:
         case StartBrokers(brokers):
-            return f"start {listed(brokers, 'broker')}"
+            return f"start {named(brokers)}"
         case Restart(brokers, _, unavailable):
             away = f" (meanwhile away: {listed(unavailable)})" if unavailable else ""
-            return f"restart {listed(brokers, 'broker')}{away}"
+            return f"restart {named(brokers)}{away}"
         case Elect(partitions):
             return f"elect preferred leaders of {listed(partitions)}"
         case Reassign(moves):

@@ -9,14 +9,31 @@ and nothing else is done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from odradek_operator.desired.build import DesiredCluster, DesiredTopic
-from odradek_operator.observed import Kafka, Observed, Phase
-from odradek_operator.plan.actions import Plan, Reason, Restart, StartBrokers, Wait, listed
+from odradek_operator.observed import Kafka, Observed, ObservedBroker, Phase
+from odradek_operator.plan.actions import (
+    Elect,
+    Plan,
+    Reason,
+    Refuse,
+    Restart,
+    StartBrokers,
+    Wait,
+    listed,
+    named,
+)
 from odradek_operator.plan.differences import alter_config, restart_reason
 from odradek_operator.plan.moves import drain, level, repair_racks
-from odradek_operator.plan.roll import Decision, Done, RollBroker, RollView, decide_roll
+from odradek_operator.plan.roll import (
+    CRASHED,
+    Decision,
+    Done,
+    RollBroker,
+    RollView,
+    decide_roll,
+)
 from odradek_operator.plan.topics import plan_topics
 
 
@@ -25,8 +42,15 @@ def make_plan(
 ) -> Plan:
     if desired.spec.pause:
         return (Wait(Reason("Paused", "spec.pause is true: nothing is changed")),)
+    plan = _plan(desired, observed, topics)
+    if desired.refused:
+        plan = (*plan, Refuse(Reason("Refused", f"spec.controllers: {desired.refused}")))
+    return plan
+
+
+def _plan(desired: DesiredCluster, observed: Observed, topics: Sequence[DesiredTopic]) -> Plan:
     starts = _start(desired, observed)
-    decision = decide_roll(roll_view(desired, observed))
+    decision = _next_step(desired, observed)
     roll: Plan = () if isinstance(decision, Done) else (decision,)
     kafka = observed.kafka
     if kafka is None:
@@ -46,6 +70,44 @@ def make_plan(
         *drain(desired, observed, kafka, restarting=isinstance(decision, Restart)),
         *_rebalance(desired, kafka, decision),
         *plan_topics(topics, observed, brokers),
+    )
+
+
+def _next_step(desired: DesiredCluster, observed: Observed) -> Decision:
+    """Of the controllers that are apart first; from a settled cluster, as everybody's."""
+    brokers = decide_roll(roll_view(desired, observed))
+    if not desired.controllers:
+        return brokers
+    controllers = decide_roll(controllers_view(desired, observed))
+    if isinstance(controllers, Done) or _of_crashed(brokers):
+        return brokers
+    if isinstance(controllers, Restart) and not _of_crashed(controllers):
+        return brokers if isinstance(brokers, Wait | Elect) else controllers
+    return controllers
+
+
+def _of_crashed(decision: Decision) -> bool:
+    return isinstance(decision, Restart) and decision.reason.code == CRASHED
+
+
+def controllers_view(desired: DesiredCluster, observed: Observed) -> RollView:
+    """Nobody asks a controller for its settings; which need a restart, any broker knows."""
+    kafka = observed.kafka or Kafka()
+    settings = next(iter(kafka.settings.values()), {})
+    nodes = {}
+    for found in observed.controllers.values():
+        wanted = desired.controllers.get(found.id)
+        pending = restart_reason(wanted, found, settings) if wanted else None
+        if found.phase is Phase.STOPPED:
+            pending = None
+        nodes[found.id] = RollBroker(found.id, found.rack, found.phase, pending, found.since)
+    return RollView(
+        now=observed.now,
+        brokers=nodes,
+        controller=kafka.controller,
+        voters=kafka.voters,
+        lagging_voters=kafka.lagging_voters,
+        min_ready_seconds=desired.spec.rolling.min_ready_seconds,
     )
 
 
@@ -73,6 +135,7 @@ def roll_view(desired: DesiredCluster, observed: Observed) -> RollView:
         max_unavailable=rolling.max_unavailable,
         min_ready_seconds=rolling.min_ready_seconds,
         preferred_leaders=rolling.preferred_leaders,
+        apart=bool(desired.controllers),
     )
 
 
@@ -80,16 +143,21 @@ def _start(desired: DesiredCluster, observed: Observed) -> Plan:
     """Brokers that do not run and should; also those that leave but still hold replicas."""
     holding = {r for p in (observed.kafka.partitions if observed.kafka else ()) for r in p.replicas}
     wanted = {*desired.brokers, *(desired.leaving.keys() & holding)}
-    new = sorted(b for b in wanted if b not in observed.brokers)
-    stopped = sorted(
-        b for b in wanted if b in observed.brokers and observed.brokers[b].phase is Phase.STOPPED
+    return (
+        *_start_missing(desired.controllers.keys(), observed.controllers),
+        *_start_missing(wanted, observed.brokers),
     )
+
+
+def _start_missing(wanted: Collection[int], seen: Mapping[int, ObservedBroker]) -> Plan:
+    new = sorted(b for b in wanted if b not in seen)
+    stopped = sorted(b for b in wanted if b in seen and seen[b].phase is Phase.STOPPED)
     plan: Plan = ()
     if new:
-        say = f"{listed(new, 'broker')} {'do' if len(new) > 1 else 'does'} not exist yet"
+        say = f"{named(new)} {'do' if len(new) > 1 else 'does'} not exist yet"
         plan = (StartBrokers(tuple(new), Reason("BrokerMissing", say)),)
     if stopped:
-        say = f"{listed(stopped, 'broker')} {'do' if len(stopped) > 1 else 'does'} not run"
+        say = f"{named(stopped)} {'do' if len(stopped) > 1 else 'does'} not run"
         plan = (*plan, StartBrokers(tuple(stopped), Reason("BrokerStopped", say)))
     return plan
 

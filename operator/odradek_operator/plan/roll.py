@@ -15,6 +15,9 @@ live in-sync replicas. With 3 replicas and min ISR 2 that is 2; with one replica
 partition does not stop the roll, it is named as unavailable during it. The active controller goes
 last, alone among the pending, so that it moves once.
 
+Controllers that are apart are rolled by the same rules: they hold no partition, and the quorum has
+to keep its majority.
+
 A broker that crashes anyway and has an old configuration is restarted at once: it serves nobody,
 and the new configuration may be its cure.
 """
@@ -27,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from odradek_operator.observed import NO_LEADER, Partition, Phase, TopicPartition
-from odradek_operator.plan.actions import Elect, Reason, Restart, Wait, listed
+from odradek_operator.plan.actions import Elect, Reason, Restart, Wait, listed, named
 
 ELECT_MAX = 1000  # partitions in one election request
 
@@ -52,6 +55,7 @@ class RollView:
     max_unavailable: int = 1
     min_ready_seconds: int = 0
     preferred_leaders: bool = True
+    apart: bool = False  # the controllers are others; they have a view of their own
     # By broker, computed once: which partitions it holds a settled replica of.
     held: Mapping[int, frozenset[int]] = field(init=False)
 
@@ -78,6 +82,7 @@ class Done:
 
 
 Decision: TypeAlias = Restart | Elect | Wait | Done
+CRASHED = "RestartCrashed"
 
 
 def decide_roll(view: RollView) -> Decision:
@@ -102,8 +107,8 @@ def _restart_crashed(view: RollView) -> Restart | None:
     crashed = [b for b in view.pending if view.brokers[b].phase is Phase.CRASHED]
     if not crashed:
         return None
-    why = f"{listed(crashed, 'broker')} cannot run as configured before; {_why(view, crashed)}"
-    return Restart(tuple(crashed), Reason("RestartCrashed", why))
+    why = f"{named(crashed)} cannot run as configured before; {_why(view, crashed)}"
+    return Restart(tuple(crashed), Reason(CRASHED, why))
 
 
 def _wait_for_brokers(view: RollView) -> Wait | None:
@@ -111,7 +116,7 @@ def _wait_for_brokers(view: RollView) -> Wait | None:
     if away:
         same = [b for b in away if b.phase is away[0].phase]
         ids = tuple(b.id for b in same)
-        say = f"{listed(ids, 'broker')} {'are' if len(ids) > 1 else 'is'} {same[0].phase.value}"
+        say = f"{named(ids)} {'are' if len(ids) > 1 else 'is'} {same[0].phase.value}"
         since = min(b.since for b in same)
         return Wait(Reason("BrokerNotReady", say), ids, since=since)
     young = [
@@ -120,10 +125,10 @@ def _wait_for_brokers(view: RollView) -> Wait | None:
         if view.pending and view.now - b.since < view.min_ready_seconds
     ]
     if young:
-        say = f"{listed([b.id for b in young], 'broker')} ready for less than "
+        say = f"{named(b.id for b in young)} ready for less than "
         say += f"{view.min_ready_seconds} s"
         return Wait(Reason("MinReadySeconds", say), tuple(b.id for b in young))
-    if view.controller not in view.brokers:
+    if view.controller not in view.brokers and not (view.apart and view.controller >= 0):
         return Wait(Reason("NoController", "the cluster has no active controller"))
     return None
 
@@ -227,7 +232,7 @@ def _quorum_keeps(view: RollView, batch: list[int]) -> bool:
 def _blocked(view: RollView, broker: int) -> Wait:
     partition = _obstacle(view, broker)
     if partition is None:
-        say = f"broker {broker} has to wait: the other voters of the metadata quorum are not "
+        say = f"{named([broker])} has to wait: the other voters of the metadata quorum are not "
         say += "up to date"
         return Wait(Reason("QuorumNotHealthy", say), (broker,))
     in_sync = sorted(partition.isr & view.ready)
@@ -256,4 +261,4 @@ def _why(view: RollView, brokers: Iterable[int]) -> str:
         pending = view.brokers[broker].pending
         if pending is not None:
             by_reason.setdefault(pending.message, []).append(broker)
-    return "; ".join(f"{listed(ids, 'broker')}: {why}" for why, ids in by_reason.items())
+    return "; ".join(f"{named(ids)}: {why}" for why, ids in by_reason.items())

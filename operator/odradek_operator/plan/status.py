@@ -12,7 +12,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from odradek_operator.api.base import Condition
-from odradek_operator.api.kafka_cluster import BrokerStatus, KafkaClusterStatus, RollingStatus
+from odradek_operator.api.kafka_cluster import (
+    BrokerStatus,
+    ControllerStatus,
+    KafkaClusterStatus,
+    RollingStatus,
+)
 from odradek_operator.api.topic import TopicStatus
 from odradek_operator.desired.build import DesiredCluster, DesiredTopic
 from odradek_operator.observed import (
@@ -23,8 +28,17 @@ from odradek_operator.observed import (
     Phase,
     TopicPartition,
 )
-from odradek_operator.plan.actions import Elect, Plan, Reason, Refuse, Restart, Wait, listed
-from odradek_operator.plan.make_plan import roll_view
+from odradek_operator.plan.actions import (
+    Elect,
+    Plan,
+    Reason,
+    Refuse,
+    Restart,
+    Wait,
+    listed,
+    named,
+)
+from odradek_operator.plan.make_plan import controllers_view, roll_view
 from odradek_operator.plan.replicas import shares_rack
 from odradek_operator.plan.roll import not_preferred
 
@@ -55,9 +69,11 @@ def cluster_status(
         cluster_id=kafka.cluster_id if kafka else desired.cluster_id,
         bootstrap_servers=desired.bootstrap,
         brokers=brokers,
+        controllers=_controllers(desired, observed),
         broker_count=len(brokers),
         ready_brokers=sum(b.ready for b in brokers),
-        selector=f"odradek.dev/cluster={desired.name}",
+        selector=f"odradek.dev/cluster={desired.name}"
+        + (",odradek.dev/role=broker" if desired.controllers else ""),
         controller=kafka.controller if kafka else -1,
         formation=list(desired.formation),
         dynamic_config=sorted(observed.dynamic_config),
@@ -152,6 +168,10 @@ def _ready(desired: DesiredCluster, observed: Observed) -> Found:
     if missing:
         say = f"{len(desired.brokers) - len(missing)} of {len(desired.brokers)} brokers are ready; "
         return "Ready", "False", Reason("BrokersNotReady", f"{say}missing {listed(missing)}")
+    controllers = {c for c, seen in observed.controllers.items() if seen.phase is Phase.READY}
+    if away := sorted(desired.controllers.keys() - controllers):
+        say = f"{named(away)} of {len(desired.controllers)} {'are' if len(away) > 1 else 'is'}"
+        return "Ready", "False", Reason("ControllersNotReady", f"{say} not ready")
     kafka = observed.kafka
     if kafka is None:
         return "Ready", "False", Reason("NoAnswer", observed.unreachable or "no broker answers")
@@ -174,11 +194,12 @@ def _progressing(plan: Plan) -> Found:
 
 
 def _degraded(observed: Observed, plan: Plan) -> Found:
-    crashed = sorted(b for b, found in observed.brokers.items() if found.phase is Phase.CRASHED)
-    if crashed:
-        detail = observed.brokers[crashed[0]].detail
-        say = f"{listed(crashed, 'broker')} cannot run" + (f": {detail}" if detail else "")
-        return "Degraded", "True", Reason("BrokerCrashed", say)
+    for nodes in (observed.controllers, observed.brokers):
+        crashed = sorted(b for b, found in nodes.items() if found.phase is Phase.CRASHED)
+        if crashed:
+            detail = nodes[crashed[0]].detail
+            say = f"{named(crashed)} cannot run" + (f": {detail}" if detail else "")
+            return "Degraded", "True", Reason("BrokerCrashed", say)
     refused = [a.reason for a in plan if isinstance(a, Refuse) and not a.subject]
     if refused:
         return "Degraded", "True", refused[0]
@@ -276,6 +297,26 @@ def _brokers(desired: DesiredCluster, observed: Observed) -> list[BrokerStatus]:
     return made
 
 
+def _controllers(desired: DesiredCluster, observed: Observed) -> list[ControllerStatus]:
+    if not desired.controllers:
+        return []
+    pending = {c: r.pending for c, r in controllers_view(desired, observed).brokers.items()}
+    active = observed.kafka.controller if observed.kafka else -1
+    made = []
+    for node, wanted in sorted(desired.controllers.items()):
+        found, reason = observed.controllers.get(node), pending.get(node)
+        made.append(
+            ControllerStatus(
+                id=node,
+                rack=wanted.rack,
+                ready=found is not None and found.phase is Phase.READY,
+                active=node == active,
+                pending=reason.message if reason else "",
+            )
+        )
+    return made
+
+
 def _without_leader(observed: Observed) -> tuple[TopicPartition, ...]:
     partitions = observed.kafka.partitions if observed.kafka else ()
     return tuple(p.id for p in partitions if p.leader == NO_LEADER)
@@ -285,7 +326,10 @@ def _rolling(
     desired: DesiredCluster, observed: Observed, plan: Plan, before: RollingStatus | None
 ) -> RollingStatus | None:
     """Only while brokers wait for a restart, or one that was restarted is awaited."""
-    remaining = roll_view(desired, observed).pending
+    remaining = [
+        *controllers_view(desired, observed).pending,
+        *roll_view(desired, observed).pending,
+    ]
     steps = [a for a in plan if isinstance(a, Restart | Elect | Wait)]
     if not steps or not (remaining or before):
         return None

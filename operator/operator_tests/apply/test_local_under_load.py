@@ -139,3 +139,37 @@ def test_apache_kafka_is_rolled_and_scaled_by_the_same_plan(
         local.settle(240)
         assert set(local.kafka().registered) == {0, 1, 2}
         print(f"\nApache Kafka, {took:.1f} s per broker; {costs(load)}")
+
+
+@pytest.mark.java
+def test_controllers_apart_are_rolled_before_the_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three controllers, three brokers of Apache Kafka: formed, rolled, one killed, under load."""
+    monkeypatch.setenv("ODRADEK_KAFKA_JARS", str(kafka_jars()))
+    with Local(tmp_path, brokers=3, engine="apache", controllers={"replicas": 3}) as local:
+        local.topic("orders", **TOPIC)
+        before = local.settle(300)
+        kafka = local.kafka()
+        assert kafka.voters == {10_000, 10_001, 10_002}
+        assert kafka.live == {0, 1, 2}
+        assert [(c.rack, c.ready) for c in before.status.controllers] == [
+            ("a", True), ("b", True), ("c", True),
+        ]  # fmt: skip
+        active = [c.id for c in before.status.controllers if c.active]
+        assert active == [before.status.controller]
+        local.done.clear()
+        with Load(local, "orders", partitions=6, per_second=200) as load:  # type: ignore[arg-type]
+            local.annotations["odradek.dev/restart"] = "1"
+            after = local.settle(400)
+            load.wait_for_acks(100)
+            rolled = [line.split(":")[0] for line in local.done if line.startswith("restart")]
+            local.kill(after.status.controller)
+            load.wait_for_acks(200)  # brokers go on while another controller takes over
+            local.settle(300)
+            load.wait_for_every_partition()
+        judge(load)
+        assert not before.pids.items() & after.pids.items()
+        assert [line.split()[1] for line in rolled] == ["controller"] * 3 + ["broker"] * 3
+        assert rolled[2] == f"restart controller {active[0]}"
+        print(f"\n{rolled}; {costs(load)}")

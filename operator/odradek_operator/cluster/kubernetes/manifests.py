@@ -2,11 +2,11 @@
 
     objects = manifests(desired, racks, files, owner, image)
 
-A StatefulSet per rack (OnDelete: only the plan decides who restarts, and when) with affinity to
-the nodes of that rack, so that a broker's rack is known before its pod exists. A pod's settings
-are a file in a ConfigMap that is never changed: its name is a hash of its content, and the pod's
-template names it. So a pod that Kubernetes makes anew has the settings of its template, and one
-that only restarts has those that it began with.
+A StatefulSet per rack, and another one for controllers that are apart (OnDelete: only the plan
+decides who restarts, and when) with affinity to the nodes of that rack, so that a broker's rack is
+known before its pod exists. A pod's settings are a file in a ConfigMap that is never changed: its
+name is a hash of its content, and the pod's template names it. So a pod that Kubernetes makes anew
+has the settings of its template, and one that only restarts has those that it began with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from odradek_operator.api.base import quantity_bytes
-from odradek_operator.api.kafka_cluster import CONTROLLER_PORT, KafkaClusterSpec
+from odradek_operator.api.kafka_cluster import CONTROLLER_PORT, KafkaClusterSpec, Resources
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.desired.build import DesiredCluster
 
@@ -29,7 +29,7 @@ CONFIG_DIR = "/etc/odradek"
 DATA_DIR = "/var/lib/odradek"
 USER_ID = 10001  # of the images; no name needs to exist for it
 HEAP = "KAFKA_HEAP_OPTS"  # of engine apache
-KAFKA, EXTERNAL, ADMIN = "kafka", "external", "admin"  # names of ports
+KAFKA, EXTERNAL, ADMIN, CONTROLLER = "kafka", "external", "admin", "controller"  # names of ports
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,16 @@ class Rack:
     ids: tuple[int, ...] = ()
     replicas: int = 0
     removed: frozenset[int] = frozenset()  # ids that are brokers no more; their volumes may be kept
+    controllers: bool = False  # they are controllers, and no brokers
+
+    def set_name(self, cluster: str) -> str:
+        return names.statefulset_name(cluster, self.name, controllers=self.controllers)
+
+    def pod_name(self, cluster: str, ordinal: int) -> str:
+        return names.pod_name(cluster, self.name, ordinal, controllers=self.controllers)
+
+    def volumes(self, spec: KafkaClusterSpec) -> int:
+        return 1 if self.controllers else spec.storage.volumes
 
 
 def manifests(
@@ -48,8 +58,12 @@ def manifests(
     files: Mapping[str, str],
     owner: Object,
     image: str,
+    controllers: Mapping[str, Rack] | None = None,
 ) -> list[Object]:
-    """`files`: pod → its properties file, also of brokers that are about to leave."""
+    """`files`: pod → its properties file, also of brokers that are about to leave.
+
+    `controllers`: the racks of those that are apart.
+    """
     spec = desired.spec
     config = config_map(desired, files)
     made = [
@@ -57,10 +71,10 @@ def manifests(
         _service_account(desired),
         _headless(desired),
         _bootstrap(desired),
-        _disruption_budget(desired),
+        *_disruption_budgets(desired),
         *(
             _statefulset(desired, rack, config["metadata"]["name"], image)
-            for rack in racks.values()
+            for rack in (*(controllers or {}).values(), *racks.values())
         ),
     ]
     if spec.network_policy.enabled:
@@ -95,26 +109,24 @@ def config_map(desired: DesiredCluster, files: Mapping[str, str]) -> Object:
 
 def _statefulset(desired: DesiredCluster, rack: Rack, config: str, image: str) -> Object:
     spec = desired.spec
-    made = _object(
-        desired, "apps/v1", "StatefulSet", names.statefulset_name(desired.name, rack.name)
-    )
+    made = _object(desired, "apps/v1", "StatefulSet", rack.set_name(desired.name))
     made["metadata"]["annotations"] = {
         names.RACK_ANNOTATION: rack.name,
         names.BROKER_IDS_ANNOTATION: ",".join(map(str, rack.ids)),
         names.REMOVED_IDS_ANNOTATION: ",".join(map(str, sorted(rack.removed))),
     }
-    made["metadata"]["labels"] |= _rack_label(rack)
+    made["metadata"]["labels"] |= _rack_label(rack) | _role(desired, rack)
     keep = "Retain" if spec.storage.deletion_policy == "Retain" else "Delete"
     made["spec"] = {
         "replicas": rack.replicas,
         "serviceName": names.brokers_service(desired.name),
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "OnDelete"},
-        "selector": {"matchLabels": names.selector(desired.name) | _rack_label(rack)},
+        "selector": {"matchLabels": _pods_of(desired, rack)},
         # A volume of a broker that leaves is deleted by the plan, once its data is elsewhere.
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": keep, "whenScaled": "Retain"},
         "template": _pod_template(desired, rack, config, image),
-        "volumeClaimTemplates": [_claim(desired, rack, n) for n in range(spec.storage.volumes)],
+        "volumeClaimTemplates": [_claim(desired, rack, n) for n in range(rack.volumes(spec))],
     }
     return made
 
@@ -123,13 +135,30 @@ def _rack_label(rack: Rack) -> dict[str, str]:
     return {names.RACK_LABEL: names.rack_slug(rack.name)}
 
 
+def _role(desired: DesiredCluster, rack: Rack) -> dict[str, str]:
+    if not desired.controllers:
+        return {}
+    return {names.ROLE_LABEL: names.CONTROLLER if rack.controllers else names.BROKER}
+
+
+def _brokers_of(desired: DesiredCluster) -> dict[str, str]:
+    """The labels of all brokers, and of no controller that is apart."""
+    return names.selector(desired.name) | (
+        {names.ROLE_LABEL: names.BROKER} if desired.controllers else {}
+    )
+
+
+def _pods_of(desired: DesiredCluster, rack: Rack) -> dict[str, str]:
+    return names.selector(desired.name) | _rack_label(rack) | _role(desired, rack)
+
+
 def _pod_template(desired: DesiredCluster, rack: Rack, config: str, image: str) -> Object:
     spec = desired.spec
     pod = spec.pod_template
     special = {
         name: value
-        for broker in desired.brokers.values()
-        for name, value in broker.settings.items()
+        for node in (desired.controllers if rack.controllers else desired.brokers).values()
+        for name, value in node.settings.items()
         if name.startswith("@")
     }
     settings = msgspec.json.encode(special, order="deterministic").decode()
@@ -154,7 +183,7 @@ def _pod_template(desired: DesiredCluster, rack: Rack, config: str, image: str) 
         | pod.security_context,
         "affinity": _affinity(spec, rack),
         "topologySpreadConstraints": [_spread(desired, rack)],
-        "containers": [_container(spec, image)],
+        "containers": [_container(spec, rack, image)],
         "volumes": volumes,
     }
     if pod.node_selector:
@@ -167,39 +196,48 @@ def _pod_template(desired: DesiredCluster, rack: Rack, config: str, image: str) 
         made["priorityClassName"] = pod.priority_class_name
     return {
         "metadata": {
-            "labels": {**pod.labels, **names.labels(desired.name), **_rack_label(rack)},
+            "labels": {
+                **pod.labels,
+                **names.labels(desired.name),
+                **_rack_label(rack),
+                **_role(desired, rack),
+            },
             "annotations": {**pod.annotations, names.SETTINGS_ANNOTATION: settings},
         },
         "spec": made,
     }
 
 
-def _container(spec: KafkaClusterSpec, image: str) -> Object:
+def _container(spec: KafkaClusterSpec, rack: Rack, image: str) -> Object:
     ports = [(KAFKA, spec.listeners.port), (ADMIN, spec.metrics.port)]
-    if spec.listeners.external is not None:
+    resources = spec.resources
+    if rack.controllers and spec.controllers is not None:
+        ports = [(CONTROLLER, CONTROLLER_PORT), (ADMIN, spec.metrics.port)]
+        resources = spec.controllers.resources
+    elif spec.listeners.external is not None:
         ports.append((EXTERNAL, spec.listeners.external.port))
     data = [
         {"name": f"data-{n}", "mountPath": f"{DATA_DIR}/data-{n}"}
-        for n in range(spec.storage.volumes)
+        for n in range(rack.volumes(spec))
     ]
     # Our broker reads it from its file; Apache Kafka has no such port, what starts it has.
     admin = [f"--admin-port={spec.metrics.port}"] if spec.engine == "apache" else []
     return {
-        "name": "broker",
+        "name": names.CONTROLLER if rack.controllers else names.BROKER,
         "image": image,
         "args": ["--config", f"{CONFIG_DIR}/$(POD_NAME).properties", *admin],
         "env": [
             _field("POD_NAME", "metadata.name"),
             _field("HOST_IP", "status.hostIP"),
-            *_heap(spec),
+            *_heap(spec, resources),
             *({"name": name, "value": str(value)} for name, value in spec.pod_template.env.items()),
         ],
         "ports": [{"name": name, "containerPort": port} for name, port in ports],
         "resources": {
             kind: values
             for kind, values in (
-                ("requests", spec.resources.requests),
-                ("limits", spec.resources.limits),
+                ("requests", resources.requests),
+                ("limits", resources.limits),
             )
             if values
         },
@@ -222,9 +260,9 @@ def _container(spec: KafkaClusterSpec, image: str) -> Object:
     }
 
 
-def _heap(spec: KafkaClusterSpec) -> list[Object]:
+def _heap(spec: KafkaClusterSpec, resources: Resources) -> list[Object]:
     """Half of the memory that the pod may have; the rest is for the JVM itself and page cache."""
-    limit = spec.resources.limits.get("memory")
+    limit = resources.limits.get("memory")
     if spec.engine != "apache" or limit is None or HEAP in spec.pod_template.env:
         return []
     try:
@@ -273,22 +311,24 @@ def _spread(desired: DesiredCluster, rack: Rack) -> Object:
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": names.selector(desired.name) | _rack_label(rack)},
+        "labelSelector": {"matchLabels": _pods_of(desired, rack)},
     }
 
 
 def _claim(desired: DesiredCluster, rack: Rack, volume: int) -> Object:
     """It says whose data is on it: all that is left when a cluster is deleted and made again."""
-    storage = desired.spec.storage
+    spec = desired.spec
+    apart = spec.controllers.storage if rack.controllers and spec.controllers else None
+    class_name = apart.class_name if apart else spec.storage.class_name
     made: Object = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": storage.size}},
+        "resources": {"requests": {"storage": apart.size if apart else spec.storage.size}},
     }
-    if storage.class_name is not None:
-        made["storageClassName"] = storage.class_name
+    if class_name is not None:
+        made["storageClassName"] = class_name
     metadata = {
         "name": f"data-{volume}",
-        "labels": names.labels(desired.name),
+        "labels": names.labels(desired.name) | _role(desired, rack),
         "annotations": {
             names.RACK_ANNOTATION: rack.name,
             names.CLUSTER_ID_ANNOTATION: desired.cluster_id,
@@ -335,7 +375,7 @@ def _headless(desired: DesiredCluster) -> Object:
 def _bootstrap(desired: DesiredCluster) -> Object:
     made = _object(desired, "v1", "Service", names.bootstrap_service(desired.name))
     made["spec"] = {
-        "selector": names.selector(desired.name),
+        "selector": _brokers_of(desired),
         "ports": [_port(KAFKA, desired.spec.listeners.port)],
     }
     return made
@@ -345,16 +385,24 @@ def _port(name: str, port: int) -> Object:
     return {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
 
 
-def _disruption_budget(desired: DesiredCluster) -> Object:
-    """Drains of nodes take one broker at a time, whatever the rack."""
-    made = _object(desired, "policy/v1", "PodDisruptionBudget", names.brokers_service(desired.name))
-    made["spec"] = {
-        "maxUnavailable": 1,
-        "selector": {"matchLabels": names.selector(desired.name)},
-        # A broker that is not ready protects nothing: its node may be emptied.
-        "unhealthyPodEvictionPolicy": "AlwaysAllow",
-    }
-    return made
+def _disruption_budgets(desired: DesiredCluster) -> list[Object]:
+    """Drains of nodes take one broker, and one controller, at a time, whatever the rack."""
+    made = {names.brokers_service(desired.name): _brokers_of(desired)}
+    if desired.controllers:
+        labels = names.selector(desired.name) | {names.ROLE_LABEL: names.CONTROLLER}
+        made[names.controllers_budget(desired.name)] = labels
+    return [
+        _object(desired, "policy/v1", "PodDisruptionBudget", name)
+        | {
+            "spec": {
+                "maxUnavailable": 1,
+                "selector": {"matchLabels": labels},
+                # A broker that is not ready protects nothing: its node may be emptied.
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            }
+        }
+        for name, labels in made.items()
+    ]
 
 
 def _external_services(desired: DesiredCluster, racks: Mapping[str, Rack]) -> list[Object]:
@@ -366,7 +414,7 @@ def _external_services(desired: DesiredCluster, racks: Mapping[str, Rack]) -> li
         for ordinal, broker in enumerate(rack.ids):
             if broker not in desired.brokers and broker not in desired.leaving:
                 continue
-            pod = names.pod_name(desired.name, rack.name, ordinal)
+            pod = rack.pod_name(desired.name, ordinal)
             one = _object(desired, "v1", "Service", names.external_service(pod))
             if external.annotations:
                 one["metadata"]["annotations"] = dict(external.annotations)

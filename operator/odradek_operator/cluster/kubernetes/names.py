@@ -4,6 +4,7 @@ Cluster `main` with brokers 0 and 3 in rack `eu-west-1a`:
 
     StatefulSet  main-eu-west-1a         pods main-eu-west-1a-0 (broker 0) and -1 (broker 3)
     Service      main-brokers            headless: main-eu-west-1a-0.main-brokers.default.svc
+    StatefulSet  main-controllers-eu-west-1a   controllers that are apart: spec.controllers
     Service      main-bootstrap          where clients begin
     ConfigMap    main-config-5f1c0a9e22  a properties file per pod; never changed, only replaced
 """
@@ -24,6 +25,8 @@ BROKER_ID_LABEL = f"{GROUP}/broker-id"  # of a claim
 CLUSTER_ID_ANNOTATION = f"{GROUP}/cluster-id"  # of a claim: whose data is on it
 APPLIED_ANNOTATION = f"{GROUP}/applied"  # a hash of what was applied last
 SETTINGS_ANNOTATION = f"{GROUP}/settings"  # of a pod: the @-settings it was made with, as JSON
+ROLE_LABEL = f"{GROUP}/role"  # broker or controller, where controllers are apart
+BROKER, CONTROLLER = "broker", "controller"
 FIELD_MANAGER = "odradek-operator"
 
 # A pod's name is a DNS label (63 characters) and carries the ordinal; "-external" comes after it.
@@ -46,17 +49,21 @@ def rack_slug(rack: str) -> str:
     return slug if slug == rack else f"{slug or 'rack'}-{_short(rack)}"
 
 
-def statefulset_name(cluster: str, rack: str) -> str:
-    name = f"{cluster}-{rack_slug(rack)}"
+def statefulset_name(cluster: str, rack: str, *, controllers: bool = False) -> str:
+    name = f"{cluster}-{'controllers-' if controllers else ''}{rack_slug(rack)}"
     return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 7].rstrip('-')}-{_short(name)}"
 
 
-def pod_name(cluster: str, rack: str, ordinal: int) -> str:
-    return f"{statefulset_name(cluster, rack)}-{ordinal}"
+def pod_name(cluster: str, rack: str, ordinal: int, *, controllers: bool = False) -> str:
+    return f"{statefulset_name(cluster, rack, controllers=controllers)}-{ordinal}"
 
 
 def brokers_service(cluster: str) -> str:
     return f"{cluster}-brokers"
+
+
+def controllers_budget(cluster: str) -> str:
+    return f"{cluster}-controllers"
 
 
 def bootstrap_service(cluster: str) -> str:

@@ -38,6 +38,7 @@ from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import (
     DATA_DIR,
     Object,
+    Rack,
     manifests,
     owner_reference,
 )
@@ -50,7 +51,8 @@ from odradek_operator.cluster.kubernetes.state import (
     read_state,
     secret_names,
 )
-from odradek_operator.desired.build import SECRETS, DesiredCluster, Endpoint, Known
+from odradek_operator.desired.build import SECRETS, VOTERS_MAX, DesiredCluster, Endpoint, Known
+from odradek_operator.desired.placement import is_controller
 from odradek_operator.observed import ObservedBroker, Phase
 
 ADDRESS_GRACE_S = 120.0  # clouds need a minute or so for a load balancer
@@ -86,11 +88,12 @@ class KubernetesPlatform:
         self._restarts: list[bool] = []  # of this pass: whether each was allowed
 
     def refresh(self) -> None:
-        existing = [broker.id for broker in self._status.brokers]
+        existing = [b.id for b in self._status.brokers] + [c.id for c in self._status.controllers]
         place = (self.resource.namespace, self.resource.name)
         self.state = read_state(self._client, *place, existing)
         self._restarts = []
-        self._existing = self.known().existing
+        known = self.known()
+        self._existing = {**known.existing, **known.controllers}
         self._secrets = self._look_at_secrets()
 
     # -- what is known and seen --------------------------------------------------------------------
@@ -100,13 +103,23 @@ class KubernetesPlatform:
         return Known(
             existing={b: r.name for r in racks for b in r.ids if b not in r.removed},
             kept={b: r.name for r in racks for b in r.removed},
-            formation=tuple(self._status.formation) or self.state.formation,
+            controllers={b: r.name for r in self.state.controllers.values() for b in r.ids},
+            formation=tuple(self._status.formation) or self.state.formation or self._formed(),
             cluster_id=self.state.cluster_id or _cluster_id(self.resource.uid),
             secrets=self._secrets,
         )
 
+    def _formed(self) -> tuple[int, ...]:
+        """By the volumes that an earlier cluster of this name left: controllers apart, or not."""
+        state = self.state
+        if state.controllers:
+            return tuple(sorted(b for rack in state.controllers.values() for b in rack.ids))
+        if self.resource.spec.controllers is None or not state.claims:
+            return ()
+        return tuple(sorted(b for rack in state.racks.values() for b in rack.ids)[:VOTERS_MAX])
+
     def observe(self) -> Mapping[int, ObservedBroker]:
-        racks = self.state.racks.values()
+        racks = self.state.all_racks()
         now = time.time()
         seen = (f for rack in racks for f in self.state.observe(rack, now, self._node_racks))
         return {found.id: found for found in seen if found.id in self._existing}
@@ -133,7 +146,7 @@ class KubernetesPlatform:
         self, brokers: Mapping[int, str], spec: KafkaClusterSpec
     ) -> Mapping[int, Endpoint]:
         self.state.add(brokers)
-        everyone = [b for rack in self.state.racks.values() for b in rack.ids]
+        everyone = [b for rack in self.state.all_racks() for b in rack.ids]
         return {broker: self._endpoint(broker, spec) for broker in everyone}
 
     def _endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
@@ -142,13 +155,15 @@ class KubernetesPlatform:
         port = spec.listeners.port
         address = f"{pod}.{service}.{self.resource.namespace}.svc:{port}"
         listeners, advertised = f"PLAINTEXT://:{port}", f"PLAINTEXT://{address}"
+        controller = f"{address.rpartition(':')[0]}:{CONTROLLER_PORT}"
+        admin = f"0.0.0.0:{spec.metrics.port}"
+        if is_controller(broker):
+            return Endpoint(controller, "", "", admin, (f"{DATA_DIR}/data-0/log",), controller)
         external = spec.listeners.external
         if external is not None and (outside := self._outside(broker, pod, external)):
             listeners += f",EXTERNAL://:{external.port}"
             advertised += f",EXTERNAL://{outside}"
         dirs = tuple(f"{DATA_DIR}/data-{n}/log" for n in range(spec.storage.volumes))
-        admin = f"0.0.0.0:{spec.metrics.port}"
-        controller = f"{address.rpartition(':')[0]}:{CONTROLLER_PORT}"
         return Endpoint(address, listeners, advertised, admin, dirs, controller)
 
     def _outside(self, broker: int, pod: str, external: External) -> str:
@@ -199,22 +214,24 @@ class KubernetesPlatform:
     def _objects(self, desired: DesiredCluster) -> list[Object]:
         files = {
             self.state.pod_of(broker.id): properties_text(broker.settings)
-            for broker in desired.brokers.values()
+            for broker in desired.nodes.values()
         }
         before = self.state.files()
         files |= {p: before[p] for p in map(self.state.pod_of, desired.leaving) if p in before}
         owner = owner_reference("KafkaCluster", API_VERSION, desired.name, self.resource.uid)
         image = self._image(desired.spec)
-        return manifests(desired, self.state.racks, files, owner, image)
+        controllers = self.state.controllers if desired.controllers else {}
+        return manifests(desired, self.state.racks, files, owner, image, controllers)
 
     def start(self, broker: int, settings: Mapping[str, str] | None) -> None:  # noqa: ARG002
         """Its StatefulSet makes the pod, with the settings that were written down."""
         external = self.resource.spec.listeners.external
         pod = self.state.pod_of(broker)
-        if external is not None and not self._outside(broker, pod, external):
+        apart = is_controller(broker)
+        if external is not None and not apart and not self._outside(broker, pod, external):
             raise self._no_address(names.external_service(pod))
         rack, ordinal = self.state.place_of(broker)
-        self._scale(rack, max(self.state.racks[rack].replicas, ordinal + 1))
+        self._scale(rack, max(rack.replicas, ordinal + 1))
 
     def _no_address(self, service: str) -> Exception:
         """A Service that was made a moment ago has none; one that still has none is a problem."""
@@ -251,7 +268,7 @@ class KubernetesPlatform:
     def _template_is_seen(self, broker: int) -> bool:
         """Until its controller has seen the new template, a pod would come back from the old."""
         rack, _ = self.state.place_of(broker)
-        found = self.state.sets.get(rack)
+        found = self.state.sets.get(rack.set_name(self.resource.name))
         if found is None or ("StatefulSet", name_of(found)) in self._changed:
             return False
         assert found.metadata is not None
@@ -260,15 +277,14 @@ class KubernetesPlatform:
 
     def stop(self, broker: int) -> None:
         rack, ordinal = self.state.place_of(broker)
-        above = self.state.racks[rack].ids[ordinal + 1 : self.state.racks[rack].replicas]
+        above = rack.ids[ordinal + 1 : rack.replicas]
         if above:
             others = ", ".join(map(str, above))
             raise NotYetError(f"a StatefulSet ends from above: first broker {others}")
-        self._scale(rack, min(self.state.racks[rack].replicas, ordinal))
+        self._scale(rack, min(rack.replicas, ordinal))
 
     def remove(self, broker: int, *, delete_volumes: bool) -> None:
-        name, _ = self.state.place_of(broker)
-        rack = self.state.racks[name]
+        rack, _ = self.state.place_of(broker)
         if delete_volumes:
             pod = self.state.pod_of(broker)
             for claim in self.state.claims:
@@ -276,8 +292,8 @@ class KubernetesPlatform:
                     self._delete(PersistentVolumeClaim, claim)
         removed = ",".join(map(str, sorted(rack.removed | {broker})))
         change = {"metadata": {"annotations": {names.REMOVED_IDS_ANNOTATION: removed}}}
-        self._patch(StatefulSet, names.statefulset_name(self.resource.name, name), change)
-        self.state.racks[name] = replace(rack, removed=rack.removed | {broker})
+        self._patch(StatefulSet, rack.set_name(self.resource.name), change)
+        self.state.put(replace(rack, removed=rack.removed | {broker}))
 
     # -- writes ------------------------------------------------------------------------------------
 
@@ -305,20 +321,23 @@ class KubernetesPlatform:
         self._applied[key] = _fingerprint(made)
         self._changed.add(key)
 
-    def _scale(self, rack: str, replicas: int) -> None:
-        found = self.state.racks[rack]
-        if found.replicas != replicas:
-            name = names.statefulset_name(self.resource.name, rack)
+    def _scale(self, rack: Rack, replicas: int) -> None:
+        if rack.replicas != replicas:
+            name = rack.set_name(self.resource.name)
             self._patch(StatefulSet, name, {"spec": {"replicas": replicas}})
-            self.state.racks[rack] = replace(found, replicas=replicas)
+            self.state.put(replace(rack, replicas=replicas))
 
     def _grow_claims(self, desired: DesiredCluster) -> None:
         """In place; one that is larger already (by hand, by an autoscaler) is fine.
 
         Only a bound claim can grow, and only if its StorageClass lets it.
         """
-        wanted = desired.spec.storage.size
+        apart = desired.spec.controllers
         for name, claim in self.state.claims.items():
+            labels = (claim.metadata.labels if claim.metadata else None) or {}
+            wanted = desired.spec.storage.size
+            if apart is not None and labels.get(names.ROLE_LABEL) == names.CONTROLLER:
+                wanted = apart.storage.size
             asked = (claim.spec.resources if claim.spec else None) or None
             size = ((asked.requests if asked else None) or {}).get("storage", "0")
             if _is_bound(claim) and quantity_bytes(str(size)) < quantity_bytes(wanted):
@@ -336,10 +355,10 @@ class KubernetesPlatform:
         Only once there can be data: until then the scheduler, the provisioner and the StatefulSet's
         controller change the claim, and one of them would meet a conflict.
         """
-        for rack in self.state.racks.values():
+        for rack in self.state.all_racks():
             for ordinal, broker in enumerate(rack.ids):
-                pod = names.pod_name(self.resource.name, rack.name, ordinal)
-                for volume in range(self.resource.spec.storage.volumes):
+                pod = rack.pod_name(self.resource.name, ordinal)
+                for volume in range(rack.volumes(self.resource.spec)):
                     name = names.claim_name(volume, pod)
                     claim = self.state.claims.get(name)
                     labels = (claim.metadata.labels if claim and claim.metadata else None) or {}

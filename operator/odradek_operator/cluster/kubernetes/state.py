@@ -29,6 +29,7 @@ from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import Rack
 from odradek_operator.cluster.kubernetes.pods import phase_of
 from odradek_operator.cluster.kubernetes.properties import read_properties, voters_of
+from odradek_operator.desired.placement import is_controller
 from odradek_operator.observed import ObservedBroker, Phase
 
 KINDS = (StatefulSet, PersistentVolumeClaim, Pod, ConfigMap, Service, ServiceAccount,
@@ -39,31 +40,39 @@ KINDS = (StatefulSet, PersistentVolumeClaim, Pod, ConfigMap, Service, ServiceAcc
 class ClusterState:
     cluster: str
     racks: dict[str, Rack] = field(default_factory=dict)
-    sets: dict[str, StatefulSet] = field(default_factory=dict)  # by rack
+    controllers: dict[str, Rack] = field(default_factory=dict)  # racks of those that are apart
+    sets: dict[str, StatefulSet] = field(default_factory=dict)  # by name
     pods: dict[str, Pod] = field(default_factory=dict)
     claims: dict[str, PersistentVolumeClaim] = field(default_factory=dict)
     config_maps: dict[str, ConfigMap] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
     objects: dict[tuple[str, str], Any] = field(default_factory=dict)  # all, by kind and name
 
-    def pod_of(self, broker: int) -> str:
-        rack, ordinal = self.place_of(broker)
-        return names.pod_name(self.cluster, rack, ordinal)
+    def pod_of(self, node: int) -> str:
+        rack, ordinal = self.place_of(node)
+        return rack.pod_name(self.cluster, ordinal)
 
-    def place_of(self, broker: int) -> tuple[str, int]:
-        for rack in self.racks.values():
-            if broker in rack.ids:
-                return rack.name, rack.ids.index(broker)
-        raise KeyError(f"broker {broker}")
+    def place_of(self, node: int) -> tuple[Rack, int]:
+        for rack in self.all_racks():
+            if node in rack.ids:
+                return rack, rack.ids.index(node)
+        raise KeyError(f"node {node}")
 
-    def add(self, brokers: Mapping[int, str]) -> None:
-        """Brokers (id → rack) that are to exist get the next places of their racks."""
-        known = {broker for rack in self.racks.values() for broker in rack.ids}
-        for broker, name in sorted(brokers.items()):
-            rack = self.racks.setdefault(name, Rack(name))
-            if broker not in known:
-                rack = replace(rack, ids=(*rack.ids, broker))
-            self.racks[name] = replace(rack, removed=rack.removed - {broker})
+    def all_racks(self) -> list[Rack]:
+        return [*self.controllers.values(), *self.racks.values()]
+
+    def put(self, rack: Rack) -> None:
+        (self.controllers if rack.controllers else self.racks)[rack.name] = rack
+
+    def add(self, nodes: Mapping[int, str]) -> None:
+        """Nodes (id → rack) that are to exist get the next places of their racks."""
+        known = {node for rack in self.all_racks() for node in rack.ids}
+        for node, name in sorted(nodes.items()):
+            racks = self.controllers if is_controller(node) else self.racks
+            rack = racks.get(name) or Rack(name, controllers=is_controller(node))
+            if node not in known:
+                rack = replace(rack, ids=(*rack.ids, node))
+            self.put(replace(rack, removed=rack.removed - {node}))
 
     @property
     def cluster_id(self) -> str:
@@ -104,15 +113,15 @@ class ClusterState:
         for ordinal, broker in enumerate(rack.ids):
             if broker in rack.removed:
                 continue
-            pod = self.pods.get(names.pod_name(self.cluster, rack.name, ordinal))
+            pod = self.pods.get(rack.pod_name(self.cluster, ordinal))
             if pod is None:
-                alive = rack.name in self.sets and ordinal < rack.replicas
+                alive = rack.set_name(self.cluster) in self.sets and ordinal < rack.replicas
                 phase = Phase.STARTING if alive else Phase.STOPPED
                 yield ObservedBroker(broker, rack.name, phase)
                 continue
             phase, since, detail = phase_of(pod, now)
             unseen = not self._config_of(pod)
-            if unseen and phase is Phase.STARTING and not self._is_written_again(pod, rack.name):
+            if unseen and phase is Phase.STARTING and not self._is_written_again(pod, rack):
                 # Made from a template that was replaced in the same moment; nothing mends it.
                 phase, detail = Phase.CRASHED, "the ConfigMap of its pod is gone"
             node = (pod.spec.nodeName if pod.spec else None) or ""
@@ -124,13 +133,13 @@ class ClusterState:
                 self.started_with(pod),
                 detail,
                 node_rack=node_racks.get(node, "") if rack.name else "",
-                file_unseen=unseen and self._is_written_again(pod, rack.name),
+                file_unseen=unseen and self._is_written_again(pod, rack),
                 wants_restart=self._half_grown(pod),
             )
 
-    def _is_written_again(self, pod: Pod, rack: str) -> bool:
+    def _is_written_again(self, pod: Pod, rack: Rack) -> bool:
         """A ConfigMap that somebody deleted: if the template still names it, this pass makes it."""
-        found = self.sets.get(rack)
+        found = self.sets.get(rack.set_name(self.cluster))
         template = found.spec.template if found and found.spec else None
         return template is None or config_names(template) == config_names(pod)
 
@@ -165,7 +174,7 @@ class ClusterState:
 def read_state(
     client: Client, namespace: str, cluster: str, existing: Collection[int] = ()
 ) -> ClusterState:
-    """`existing`: brokers of the last status, for the case that a StatefulSet is not there."""
+    """`existing`: nodes of the last status, for the case that a StatefulSet is not there."""
     state = ClusterState(cluster)
     labels: dict[str, Any] = dict(names.selector(cluster))
     for kind in KINDS:
@@ -174,7 +183,7 @@ def read_state(
     for (kind_name, name), one in state.objects.items():
         match kind_name:
             case "StatefulSet":
-                state.sets[_annotations(one).get(names.RACK_ANNOTATION, "")] = one
+                state.sets[name] = one
             case "Pod":
                 state.pods[name] = one
             case "PersistentVolumeClaim":
@@ -183,7 +192,8 @@ def read_state(
                 state.config_maps[name] = one
             case "Service":
                 state.services[name] = one
-    state.racks = _racks(state, existing)
+    for rack in _racks(state, existing):
+        state.put(rack)
     return state
 
 
@@ -208,46 +218,61 @@ def secret_names(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
 # -- racks -----------------------------------------------------------------------------------------
 
 
-def _racks(state: ClusterState, existing: Collection[int]) -> dict[str, Rack]:
-    racks = {name: _rack(name, one) for name, one in state.sets.items()}
-    for rack, ids in _ids_left_behind(state).items():
-        if rack not in racks:
+def _racks(state: ClusterState, existing: Collection[int]) -> list[Rack]:
+    racks = [_rack(one) for one in state.sets.values()]
+    known = {rack.set_name(state.cluster) for rack in racks}
+    for (name, apart), ids in _ids_left_behind(state).items():
+        rack = Rack(name, ids, controllers=apart)
+        if rack.set_name(state.cluster) not in known:
             # The StatefulSet was deleted, or the whole cluster and its volumes were kept.
-            alive = [n for n in range(len(ids))
-                     if names.pod_name(state.cluster, rack, n) in state.pods]  # fmt: skip
+            alive = [n for n in range(len(ids)) if rack.pod_name(state.cluster, n) in state.pods]
             removed = frozenset(ids) - set(existing) - {ids[n] for n in alive}
             # Its pods may live on as orphans: the new one adopts them, and must not end them.
-            racks[rack] = Rack(rack, ids, max(alive, default=-1) + 1, removed)
+            racks.append(replace(rack, replicas=max(alive, default=-1) + 1, removed=removed))
     return racks
 
 
-def _rack(name: str, found: StatefulSet) -> Rack:
+def _rack(found: StatefulSet) -> Rack:
     annotations = _annotations(found)
     ids = _numbers(annotations.get(names.BROKER_IDS_ANNOTATION, ""))
     replicas = (found.spec.replicas if found.spec else None) or 0
     removed = frozenset(_numbers(annotations.get(names.REMOVED_IDS_ANNOTATION, "")))
+    labels = (found.metadata.labels if found.metadata else None) or {}
     # Somebody may have scaled it by hand: a pod without an id has no settings.
-    return Rack(name, ids, min(replicas, len(ids)), removed)
+    return Rack(
+        annotations.get(names.RACK_ANNOTATION, ""),
+        ids,
+        min(replicas, len(ids)),
+        removed,
+        controllers=labels.get(names.ROLE_LABEL) == names.CONTROLLER,
+    )
 
 
-def _ids_left_behind(state: ClusterState) -> dict[str, tuple[int, ...]]:
-    """By rack, in the order of the ordinals: as claims are labelled and pods were configured."""
-    found: dict[str, dict[int, int]] = {}
+def _ids_left_behind(state: ClusterState) -> dict[tuple[str, bool], tuple[int, ...]]:
+    """By rack (and of controllers apart), in the order of the ordinals.
+
+    As claims are labelled and pods were configured.
+    """
+    found: dict[tuple[str, bool], dict[int, int]] = {}
+
+    def add(rack: str, ordinal: str, node: str) -> None:
+        place = rack, is_controller(int(node))
+        found.setdefault(place, {})[int(ordinal)] = int(node)
+
     for config in state.config_maps.values():
         for file, text in (config.data or {}).items():
             settings = read_properties(text)
             ordinal = re.fullmatch(r".*-(\d+)\.properties", file)
             if ordinal and "node.id" in settings:
-                rack = found.setdefault(settings.get("broker.rack", ""), {})
-                rack[int(ordinal[1])] = int(settings["node.id"])
+                add(settings.get("broker.rack", ""), ordinal[1], settings["node.id"])
     for claim in state.claims.values():
-        broker = (claim.metadata.labels if claim.metadata else None) or {}
-        if names.BROKER_ID_LABEL in broker:
-            rack = found.setdefault(_annotations(claim).get(names.RACK_ANNOTATION, ""), {})
-            rack[int(name_of(claim).rpartition("-")[2])] = int(broker[names.BROKER_ID_LABEL])
+        labels = (claim.metadata.labels if claim.metadata else None) or {}
+        if names.BROKER_ID_LABEL in labels:
+            rack = _annotations(claim).get(names.RACK_ANNOTATION, "")
+            add(rack, name_of(claim).rpartition("-")[2], labels[names.BROKER_ID_LABEL])
     return {
-        rack: tuple(ids[n] for n in range(len(ids)))
-        for rack, ids in found.items()
+        place: tuple(ids[n] for n in range(len(ids)))
+        for place, ids in found.items()
         if ids.keys() == set(range(len(ids)))  # a gap: somebody deleted more than we understand
     }
 

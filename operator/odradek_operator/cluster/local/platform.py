@@ -25,12 +25,14 @@ from odradek_operator.cluster.local.ledger import (
 )
 from odradek_operator.cluster.local.processes import LocalBroker
 from odradek_operator.desired.build import DesiredCluster, Endpoint, Known
+from odradek_operator.desired.placement import CONTROLLER_IDS, is_controller
 from odradek_operator.observed import ObservedBroker
 
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 ADMIN_OFFSET = 1000  # with configured ports: 9092 has its /metrics on 10092
 CONTROLLER_OFFSET = 2000  # and the controller of engine apache on 11092
+APART_OFFSET = 3000  # the first controller that is apart: 12092, with its /metrics on 13092
 
 
 class Ports(NamedTuple):
@@ -64,8 +66,9 @@ class LocalPlatform:
     def known(self) -> Known:
         entries = self.ledger.brokers
         return Known(
-            existing={b: e.rack for b, e in entries.items() if not e.kept},
+            existing={b: e.rack for b, e in entries.items() if not (e.kept or is_controller(b))},
             kept={b: e.rack for b, e in entries.items() if e.kept},
+            controllers={b: e.rack for b, e in entries.items() if is_controller(b)},
             formation=tuple(self.ledger.formation),
             cluster_id=self.ledger.cluster_id,
         )
@@ -82,8 +85,8 @@ class LocalPlatform:
     def _endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
         ports = self._ports_of(broker)
         listener = f"PLAINTEXT://{HOST}:{ports.clients}"
-        data = self.directory / f"broker-{broker}"
-        dirs = tuple(str(data / f"data-{n}") for n in range(spec.storage.volumes))
+        volumes = 1 if is_controller(broker) else spec.storage.volumes
+        dirs = tuple(str(self._directory(broker) / f"data-{n}") for n in range(volumes))
         return Endpoint(
             f"{HOST}:{ports.clients}",
             listener,
@@ -95,7 +98,8 @@ class LocalPlatform:
 
     def bootstrap(self) -> str:
         """The brokers that run now; a client finds the others through them."""
-        return ",".join(b.address for b in self._brokers.values() if b.pid)
+        brokers = [b for b in self._brokers.values() if b.pid and not is_controller(b.id)]
+        return ",".join(b.address for b in brokers)
 
     def pids(self) -> dict[int, int]:
         return {b: broker.pid for b, broker in self._brokers.items() if broker.pid}
@@ -106,7 +110,7 @@ class LocalPlatform:
         """Brokers that are about to exist, and who forms the cluster; saved if that is news."""
         before = (list(self.ledger.formation), dict(self.ledger.brokers))
         self.ledger.formation = list(desired.formation)
-        for broker in desired.brokers.values():
+        for broker in desired.nodes.values():
             entry = self.ledger.brokers.get(broker.id)
             if entry is None or entry.kept:
                 ports = self._ports_of(broker.id)
@@ -138,13 +142,18 @@ class LocalPlatform:
         self.save()
 
     def stop_all(self, order: Sequence[int] = ()) -> None:
-        """All of them; those in `order` first. Nobody waits for a take-over: all go."""
+        """All of them; those in `order` first. Nobody waits for a take-over: all go.
+
+        Controllers that are apart go after the brokers, which say goodbye to them.
+        """
         last = [b for b in self._brokers if b not in order]
-        for broker in (*order, *last):
-            if broker in self._brokers:
-                self._brokers[broker].stop()
-        for found in self._brokers.values():
-            found.wait()
+        everyone = [b for b in (*order, *last) if b in self._brokers]
+        for apart in (False, True):
+            group = [self._brokers[b] for b in everyone if is_controller(b) is apart]
+            for found in group:
+                found.stop()
+            for found in group:
+                found.wait()
 
     def kill_all(self) -> None:
         """kill -9: a power cut for one machine; what is on disk is what there is."""
@@ -157,19 +166,25 @@ class LocalPlatform:
 
     def _broker(self, broker: int, rack: str) -> LocalBroker:
         ports = self._ports_of(broker)
-        directory = self.directory / f"broker-{broker}"
-        return LocalBroker(
-            broker, rack, directory, f"{HOST}:{ports.clients}", f"{HOST}:{ports.admin}"
-        )
+        address, admin = f"{HOST}:{ports.clients}", f"{HOST}:{ports.admin}"
+        return LocalBroker(broker, rack, self._directory(broker), address, admin)
+
+    def _directory(self, node: int) -> Path:
+        return self.directory / f"{'controller' if is_controller(node) else 'broker'}-{node}"
 
     def _ports_of(self, broker: int) -> Ports:
         if broker not in self._ports:
-            if self.first_port is not None:
+            if self.first_port is not None and is_controller(broker):
+                port = self.first_port + APART_OFFSET + broker - CONTROLLER_IDS
+                ports = Ports(port, port + ADMIN_OFFSET, port)
+            elif self.first_port is not None:
                 port = self.first_port + broker
                 ports = Ports(port, port + ADMIN_OFFSET, port + CONTROLLER_OFFSET)
             else:
                 taken = {p for ports in self._ports.values() for p in ports}
                 ports = Ports(*_free_ports(len(Ports._fields), taken))
+                if is_controller(broker):  # its only listener
+                    ports = ports._replace(clients=ports.controller)
             self._ports[broker] = ports
         return self._ports[broker]
 
