@@ -11,7 +11,7 @@ from odradek_operator.api.crd import CRDS, crd, crd_file, crd_text
 from odradek_operator.api.kinds import KINDS, Kind
 
 # Left out means "not this one": a default would say that it is meant.
-BY_PRESENCE = {"external", "topic", "table", "mirror", "console", "files", "rate"}
+BY_PRESENCE = {"controllers", "external", "topic", "table", "mirror", "console", "files", "rate"}
 all_kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 

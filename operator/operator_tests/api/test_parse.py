@@ -85,6 +85,16 @@ WHO = "f.yaml: KafkaCluster default/m: "
                 {"metrics": {"port": 9093}},
             )
         ),
+        (
+            {"controllers": {}},
+            "spec.controllers: controllers apart are for engine apache: our own brokers vote about "
+            "the metadata beside",
+        ),
+        (
+            {"engine": "apache", "controllers": {"replicas": 2}},
+            "spec.controllers.replicas: an even number of controllers survives no more failures "
+            "than one fewer would",
+        ),
         ({"config": {"node.id": 7}}, "spec.config[node.id]: is not set here: broker ids are given "
          "by the operator"),
         ({"config": {"a": {"b": 1}}}, "spec.config[a]: a setting is a text, a number, true, false "
@@ -95,12 +105,27 @@ def test_refusals_name_the_field(spec: dict[str, Any], sentence: str) -> None:
     assert words(cluster(**spec)) == [WHO + sentence]
 
 
+APART = cluster(engine="apache", controllers={})
+
+
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
         (cluster(engine="embedded"), cluster(engine="apache"), "spec.engine: the engine of"),
         (cluster(storage={"size": "1Ti"}), cluster(storage={"size": "1023Gi"}), "storage grows"),
         (cluster(storage={"volumes": 2}), cluster(), "volumes are added"),
+        (APART, cluster(engine="apache"), "spec.controllers: controllers are apart from"),
+        (cluster(engine="apache"), APART, "spec.controllers: controllers are apart from"),
+        (
+            APART,
+            cluster(engine="apache", controllers={"replicas": 5}),
+            "spec.controllers.replicas: the number of controllers never changes",
+        ),
+        (
+            APART,
+            cluster(engine="apache", controllers={"storage": {"size": "1Gi"}}),
+            "spec.controllers.storage.size: storage grows",
+        ),
         (topic(), {**TOPIC, "spec": {"cluster": {"name": "other"}}}, "cannot move to another"),
         (topic(name="a"), topic(name="b"), "cannot be renamed"),
         (topic(partitions=6), topic(partitions=5), "spec.partitions: partitions are added"),

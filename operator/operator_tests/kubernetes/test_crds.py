@@ -42,6 +42,8 @@ def test_columns_and_short_names(kubernetes: ControlPlane, namespace: str) -> No
         ({"storage": {"size": "ten"}}, "spec.storage.size"),
         ({"replication": {"factor": 2, "minInsyncReplicas": 3}}, "more in-sync replicas than"),
         ({"engine": "apache", "listeners": {"port": 9093}}, "where the controllers of engine"),
+        ({"controllers": {"replicas": 3}}, "controllers apart are for engine apache"),
+        ({"engine": "apache", "controllers": {"replicas": 4}}, "an even number of controllers"),
         ({"colour": "green"}, "spec.colour"),
     ],
 )
@@ -66,6 +68,27 @@ def test_what_must_not_change_is_refused(
     kubernetes.apply(cluster(namespace))
     with pytest.raises(ControlPlaneError, match=sentence):
         kubernetes.apply(cluster(namespace, **change))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (None, {"replicas": 3}, "apart from the beginning or never"),
+        ({"replicas": 3}, {"replicas": 5}, "the number of controllers never changes"),
+        ({"storage": {"size": "2Gi"}}, {"storage": {"size": "1Gi"}}, "never shrinks"),
+    ],
+    ids=["apart", "number", "storage"],
+)
+def test_controllers_stay(
+    kubernetes: ControlPlane, namespace: str, old: Any, new: Any, sentence: str
+) -> None:
+    before = {"controllers": old} if old else {}
+    kubernetes.apply(cluster(namespace, engine="apache", **before))
+    with pytest.raises(ControlPlaneError, match=sentence):
+        kubernetes.apply(cluster(namespace, engine="apache", controllers=new))
+    if old:
+        larger = {**old, "storage": {"size": "7Gi"}}
+        kubernetes.apply(cluster(namespace, engine="apache", controllers=larger))
 
 
 def test_scale(kubernetes: ControlPlane, namespace: str) -> None:

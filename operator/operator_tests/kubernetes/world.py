@@ -98,6 +98,7 @@ class FakeKafka:
         self.up: dict[int, Mapping[str, str]] = {}  # broker → the settings that it started with
         self.registered: dict[int, str] = {}
         self.voters: set[int] = set()
+        self.controllers: set[int] = set()  # apart, and up
         self.dynamic: dict[str, str] = {}
         self.topics: dict[str, dict[str, str]] = {}
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -109,7 +110,14 @@ class FakeKafka:
 
     # -- what brokers do ---------------------------------------------------------------------------
 
-    def set_up(self, up: Mapping[int, Mapping[str, str]]) -> None:
+    def set_up(self, nodes: Mapping[int, Mapping[str, str]]) -> None:
+        apart = {n: s for n, s in nodes.items() if s.get("process.roles") == "controller"}
+        self.controllers = set(apart)
+        votes = {n: s for n, s in nodes.items() if "controller" in s.get("process.roles", "")}
+        for settings in votes.values():  # engine apache: all of them form the cluster
+            if len(votes) == len(settings["controller.quorum.bootstrap.servers"].split(",")):
+                self.voters = self.voters or set(votes)
+        up = {n: s for n, s in nodes.items() if n not in apart}
         gone = self.up.keys() - up.keys()
         self.up = dict(up)
         if up and not self.voters:
@@ -156,7 +164,7 @@ class FakeKafka:
             counts[id_.topic] += 1
         return Kafka(
             cluster_id="id",
-            controller=min(self.voters & self.up.keys()),
+            controller=min(self.voters & self.alive),
             voters=frozenset(self.voters),
             registered=dict(self.registered),
             live=frozenset(self.up.keys() & self.registered.keys()),
@@ -178,8 +186,12 @@ class FakeKafka:
             if name in values
         }
 
+    @property
+    def alive(self) -> set[int]:
+        return {*self.up, *self.controllers}
+
     def _ask(self) -> None:
-        if len(self.voters & self.up.keys()) * 2 <= len(self.voters) or not self.voters:
+        if len(self.voters & self.alive) * 2 <= len(self.voters) or not self.voters:
             raise AdminError("no quorum")
 
     def _called(self, text: str) -> dict[str, str]:
@@ -388,7 +400,7 @@ class World:
                 continue
             settings = self._settings_of(pod)
             up[int(settings["node.id"])] = settings
-        changed = changed or up.keys() != self.kafka.up.keys()
+        changed = changed or up.keys() != self.kafka.alive
         self.kafka.set_up(up)
         return changed
 
@@ -444,7 +456,8 @@ class World:
         used = {n for one in (*state.pods.values(), *templates) for n in config_names(one)}
         left = [f"ConfigMap {name}" for name in state.config_maps if name not in used]
         brokers = {broker["id"] for broker in self.status().get("brokers", ())}
-        for rack in state.racks.values():
+        brokers |= {controller["id"] for controller in self.status().get("controllers", ())}
+        for rack in state.all_racks():
             alive = set(rack.ids) - rack.removed
             if alive - brokers or rack.replicas != len(alive):
                 left.append(f"{rack} of brokers {sorted(brokers)}")
