@@ -321,20 +321,27 @@ def _table(report: Report, lines: list[str]) -> Any:
         table = Table(title=key, title_justify="left", box=None, pad_edge=False)
         for column in ("broker", "rack", "pid", "ready", "leaders", "preferred", "behind", "next"):
             table.add_column(column)
-        for b in cluster.status.brokers:
-            table.add_row(*_broker_row(cluster, b.id))
+        for row in _rows(cluster):
+            table.add_row(*row)
         tables.append(table)
     return Group(*tables, *(Text(line) for line in lines))
 
 
-def _broker_row(cluster: ClusterReport, broker: int) -> list[str]:
-    (b,) = [found for found in cluster.status.brokers if found.id == broker]
-    role = " (controller)" if b.id == cluster.status.controller else ""
-    pid = str(cluster.pids.get(b.id, ""))
-    return [
-        f"{b.id}{role}", b.rack, pid, "yes" if b.ready else "no", str(b.leaders),
-        str(b.preferred_leaders), str(b.under_replicated), b.pending,
-    ]  # fmt: skip
+def _rows(cluster: ClusterReport) -> list[list[str]]:
+    """Controllers that are apart, then the brokers."""
+    rows = []
+    for c in cluster.status.controllers:
+        name, pid = f"{c.id} (controller{', active' if c.active else ''})", cluster.pids.get(c.id)
+        rows.append([name, c.rack, str(pid or ""), "yes" if c.ready else "no", "", "", "",
+                     c.pending])  # fmt: skip
+    for b in cluster.status.brokers:
+        role = " (controller)" if b.id == cluster.status.controller else ""
+        pid = cluster.pids.get(b.id)
+        rows.append([
+            f"{b.id}{role}", b.rack, str(pid or ""), "yes" if b.ready else "no", str(b.leaders),
+            str(b.preferred_leaders), str(b.under_replicated), b.pending,
+        ])  # fmt: skip
+    return rows
 
 
 def _print_cluster(key: str, cluster: ClusterReport) -> None:
@@ -342,7 +349,7 @@ def _print_cluster(key: str, cluster: ClusterReport) -> None:
     print(f"KafkaCluster {key}, {found.ready_brokers} of {found.broker_count} brokers ready, "
           f"bootstrap {found.bootstrap_servers}")  # fmt: skip
     columns = ["broker", "rack", "pid", "ready", ">leaders", ">preferred", ">behind", "next"]
-    print_table(columns, [_broker_row(cluster, b.id) for b in found.brokers])
+    print_table(columns, _rows(cluster))
     print_table(
         ["condition", "", "since", "message"],
         [(c.type, c.status, c.last_transition_time, c.message) for c in found.conditions],

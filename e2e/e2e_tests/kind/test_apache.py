@@ -55,5 +55,40 @@ def test_apache_is_killed_repaired_and_scaled(story: Story) -> None:
     print(story.judge(load))
 
 
+def test_apache_with_controllers_apart(story: Story) -> None:
+    """Three controllers and three brokers in three zones: rolled under load, a controller killed."""
+    begin(
+        story,
+        engine="apache",
+        controllers={"replicas": 3, "storage": {"size": "1Gi"}},
+        podTemplate={"env": {"KAFKA_HEAP_OPTS": "-Xmx256m -XX:+UseSerialGC"}},
+    )
+    nodes = {name: zones()[p["spec"]["nodeName"]] for name, p in story.pods().items()}
+    apart = sorted(name for name in nodes if "controllers" in name)
+    assert [nodes[name] for name in apart] == list(ZONES)
+    assert run_inside(story, "roundtrip", "orders", "300") == {"sent": 300, "read": 300}
+    read = sum(scraped(story, pod, "kafka_server_brokertopicmetrics_messagesin_total")
+               for pod in nodes if pod not in apart)  # fmt: skip
+    assert read >= 300
+    active = "kafka_controller_kafkacontroller_activecontrollercount"
+    assert sum(scraped(story, pod, active) for pod in apart) == 1
+    with story.load("orders", **ONE_AT_A_TIME) as load:
+        seen = roll(story, lambda: story.annotate("odradek.dev/restart", "1"))
+        order = restarted(seen)
+        assert sorted(order[:3]) == [10_000, 10_001, 10_002], order
+        before = story.uids()
+        story.kubectl("delete", "pod", apart[0], "--grace-period=0", "--force")
+        story.wait_until(lambda: renewed(story, apart[0], before), "a new controller")
+        story.settle()
+    print(story.judge(load))
+
+
+def scraped(story: Story, pod: str, metric: str) -> float:
+    """The sum of a metric's samples, read from the pod's metrics port as Prometheus does."""
+    path = f"/api/v1/namespaces/{story.namespace}/pods/{pod}:9404/proxy/metrics"
+    lines = story.kubectl("get", "--raw", path).splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(metric))
+
+
 def renewed(story: Story, name: str, before: dict[str, str]) -> bool:
     return story.uids().get(name, before[name]) != before[name]

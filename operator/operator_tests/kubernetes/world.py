@@ -42,7 +42,7 @@ from odradek_operator.process import objects
 from odradek_operator.process.topic_book import TopicBook
 from odradek_operator.process.worker import ClusterWorker, Outcome, Tools
 
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0  # a budget may remember an evicted pod for two minutes
 DYNAMIC = ("log.cleaner.threads", "log.retention.ms")
 
 
