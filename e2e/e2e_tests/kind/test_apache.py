@@ -56,7 +56,7 @@ def test_apache_is_killed_repaired_and_scaled(story: Story) -> None:
 
 
 def test_apache_with_controllers_apart(story: Story) -> None:
-    """Three controllers and three brokers in three zones: rolled under load, a controller killed."""
+    """Three controllers, three brokers, three zones: rolled under load, a controller killed."""
     begin(
         story,
         engine="apache",
