@@ -39,6 +39,11 @@ def _create(world: World) -> None:
     _topics(world)
 
 
+def _create_apart(world: World) -> None:
+    world.cluster(engine="apache", brokers=3, controllers={"replicas": 3})
+    _topics(world)
+
+
 def _grow(world: World) -> None:
     world.cluster(brokers=4, rebalance="auto")
 
@@ -67,6 +72,13 @@ def _nothing(world: World) -> bool:
 
 SCENARIOS = {
     "create": Scenario(_create, lambda w: len(w.kafka.up) == 3 and "orders" in w.kafka.topics, 0),
+    "create apart": Scenario(
+        _create_apart,
+        lambda w: (
+            len(w.kafka.alive) == 6 and len(w.kafka.voters) == 3 and "orders" in w.kafka.topics
+        ),
+        0,
+    ),
     "grow": Scenario(_grow, lambda w: sorted(w.kafka.registered) == [0, 1, 2, 3]),
     "shrink": Scenario(_shrink, lambda w: sorted(w.kafka.registered) == [0, 1, 2], 4),
     "roll": Scenario(_roll, lambda w: not set(w.first_uids) & set(w.pod_uids())),

@@ -191,6 +191,8 @@ class FakeKafka:
         return {*self.up, *self.controllers}
 
     def _ask(self) -> None:
+        if not self.up:
+            raise AdminError("no broker")
         if len(self.voters & self.alive) * 2 <= len(self.voters) or not self.voters:
             raise AdminError("no quorum")
 
