@@ -291,6 +291,12 @@ def _describe_refusals() -> Iterator[Step]:
     yield describe("v1", TOPIC, "p", "retention.ms", version=1)
     yield describe("unknown key", TOPIC, "p", "nope")
     yield describe("unknown topic", TOPIC, "unknown")
+    beside = [
+        Struct(resource_type=kind, resource_name="p", configuration_keys=["retention.ms"])
+        for kind in (TOPIC, 1)
+    ]
+    request = Struct(resources=beside, include_synonyms=False, include_documentation=False)
+    yield Step("describe beside an unknown type", 32, 4, request, reads=True)
     yield describe("bad topic", TOPIC, "a/b")
     yield describe("no topic", TOPIC, "")
     yield describe("another broker", BROKER, "2")

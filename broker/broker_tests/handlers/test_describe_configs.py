@@ -172,3 +172,21 @@ def test_what_has_a_configuration():
         ]
 
     with_client(story)
+
+
+def test_an_unknown_type_refuses_all_of_the_request():
+    """As Kafka: nobody knows what else the client means."""
+
+    async def story(client: AdminClient):
+        await client.controller.create_topics(create(new_topic("t")))
+        kinds = [(TOPIC, "t"), (1, "t"), (BROKER, "1")]
+        resources = [
+            Struct(resource_type=kind, resource_name=name, configuration_keys=None)
+            for kind, name in kinds
+        ]
+        answer = await client.ask(describe_configs, 4, resources=resources)
+        assert [(r.resource_type, r.resource_name) for r in answer.results] == kinds
+        assert {r.error_code for r in answer.results} == {ErrorCode.invalid_request}
+        assert all(r.configs == [] for r in answer.results)
+
+    with_client(story)

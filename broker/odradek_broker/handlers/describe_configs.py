@@ -3,7 +3,8 @@
 An entry has the value in force, its source (topic, this broker, all brokers, file, default) and
 on request all values that it would fall back to (synonyms) and a sentence about it. Passwords
 are never told. The broker resource "" has what is set for all brokers, and nothing else.
-Left out: client metrics and groups (refused as an unknown type).
+A type that Kafka does not have refuses the whole request. Left out: client metrics and groups
+(refused one by one, as an unknown type).
 """
 
 from collections.abc import Iterable
@@ -21,9 +22,13 @@ from odradek_broker.wire.struct import Struct
 
 API_KEY = 32
 VERSIONS = range(1, 5)
+_TYPES = frozenset(ResourceType)
 
 
 def handle(ctx: RequestContext, request: Struct) -> Struct:
+    if any(resource.resource_type not in _TYPES for resource in request.resources):
+        refused = KafkaError(ErrorCode.invalid_request, MALFORMED_REQUEST)
+        return Struct(results=[_refusal(resource, refused) for resource in request.resources])
     return Struct(results=[_resource(ctx, request, resource) for resource in request.resources])
 
 
@@ -39,13 +44,7 @@ def _resource(ctx: RequestContext, request: Struct, resource: Struct) -> Struct:
         else:
             raise KafkaError(ErrorCode.invalid_request, MALFORMED_REQUEST)
     except KafkaError as error:
-        return Struct(
-            error_code=error.code,
-            error_message=error.message or "",
-            resource_type=kind,
-            resource_name=name,
-            configs=[],
-        )
+        return _refusal(resource, error)
     asked = resource.configuration_keys
     return Struct(
         error_code=ErrorCode.none,
@@ -53,6 +52,16 @@ def _resource(ctx: RequestContext, request: Struct, resource: Struct) -> Struct:
         resource_type=kind,
         resource_name=name,
         configs=[_shown(entry, request) for entry in entries if not asked or entry.name in asked],
+    )
+
+
+def _refusal(resource: Struct, error: KafkaError) -> Struct:
+    return Struct(
+        error_code=error.code,
+        error_message=error.message or "",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
     )
 
 

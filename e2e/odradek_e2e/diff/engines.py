@@ -116,7 +116,8 @@ def both_engines(directory: Path) -> Iterator[tuple[Engine, Engine]]:
     """Ours and Apache Kafka's, fresh, one broker each."""
     with (
         RunningApacheKafka(SETTINGS, directory=directory / "apache") as theirs,
-        RunningBroker(SETTINGS, directory=directory / "ours") as mine,
+        # As long as the other name: a path is in requests, and damage hits both at the same byte.
+        RunningBroker(SETTINGS, directory=directory / "broker") as mine,
     ):
         ours, apache = Engine("embedded", mine), Engine("apache", theirs)
         for engine in (ours, apache):

@@ -89,6 +89,10 @@ def unread_list(request: Any) -> bool:
     return getattr(request, "isolation_level", 0) not in (0, 1)
 
 
+def internal_offsets(request: Any) -> bool:
+    return any(topic.name.startswith("__") for topic in request.topics)
+
+
 def odd_operation(request: Any) -> bool:
     operations = [c.config_operation for r in request.resources for c in r.configs]
     return any(operation not in range(4) for operation in operations)
@@ -153,6 +157,12 @@ TABLE: tuple[Expected, ...] = (
     Expected("malformed negative_length", f"{ELECTED}.error_code", 7, ..., NO_TIME),
     Expected("malformed negative_length", f"{ELECTED}.error_message", nothing, ..., NO_TIME),
     Expected("list_offsets", "*", ..., ..., UNREAD, unread_list),
+    *(
+        Expected(
+            "list_offsets", f"topics[].partitions[].{field}", ..., ..., LOG_DIRS, internal_offsets
+        )
+        for field in ("offset", "timestamp")
+    ),
     Expected("create_topics", "topics[].error_message", a_setting, a_setting, FIRST_WRONG),
     Expected("alter_configs", MESSAGE, a_setting, a_setting, FIRST_WRONG),
     Expected("incremental_alter_configs", MESSAGE, a_setting, a_setting, FIRST_WRONG),

@@ -37,6 +37,9 @@ VOTERS_MAX = 3
 DISCOVERY_SETTINGS = frozenset(
     {"controller.quorum.voters", "controller.quorum.bootstrap.servers", FORMAT}
 )
+# Brokers begin together with controllers that are apart, and end if none answers for so long: a
+# minute is Kafka's default, and too short for a busy machine.
+PATIENCE, PATIENCE_MS = "initial.broker.registration.timeout.ms", "300000"
 # What is not a setting of Kafka's but needs a restart like one; these never reach the broker.
 TEMPLATE, IMAGE, RESTART, SECRETS = "@template", "@image", "@restart", "@secrets"
 
@@ -133,6 +136,7 @@ def build(
     formation = known.formation or voters
     shared = {
         **_replication(spec, max(spec.brokers, len(known.existing))),
+        **({PATIENCE: PATIENCE_MS} if apart else {}),
         **settings_text(spec.config),
         IMAGE: spec.image or spec.version or "",
         TEMPLATE: _template(spec, spec.resources),

@@ -56,6 +56,31 @@ def test_apache_kafka() -> None:
     assert [changed(desired, after, b) for b in range(4)] == [set()] * 4
 
 
+def test_controllers_apart() -> None:
+    desired = cluster(brokers=2, engine="apache", controllers={"replicas": 3})
+    controller, broker = desired.controllers[10_001], desired.brokers[0]
+    assert controller.properties["process.roles"] == "controller"
+    assert controller.properties["listeners"] == "CONTROLLER://:9093"
+    assert controller.properties["advertised.listeners"] == "CONTROLLER://main-10001:9093"
+    assert controller.properties["log.dirs"] == "/data/0"
+    assert "inter.broker.listener.name" not in controller.properties
+    voters = controller.settings[FORMAT].removeprefix("--initial-controllers ").split(",")
+    assert [one.partition(":")[0] for one in voters] == [
+        "10000@main-10000", "10001@main-10001", "10002@main-10002",
+    ]  # fmt: skip
+    assert broker.properties["process.roles"] == "broker"
+    assert broker.properties["listeners"] == "PLAINTEXT://:9092"
+    assert broker.settings[FORMAT] == "--no-initial-controllers"
+    servers = "main-10000:9093,main-10001:9093,main-10002:9093"
+    assert broker.properties["controller.quorum.bootstrap.servers"] == servers
+    assert desired.bootstrap == "main-0:9092,main-1:9092"
+    # Topics that do not say are made with the controller's defaults.
+    assert controller.properties["default.replication.factor"] == "2"
+    patience = {"initial.broker.registration.timeout.ms": 1000}
+    impatient = cluster(engine="apache", controllers={}, config=patience).brokers[0]
+    assert impatient.properties["initial.broker.registration.timeout.ms"] == "1000"
+
+
 def test_directory_ids_are_sixteen_bytes_and_stay() -> None:
     ids = {directory_id("id", broker) for broker in range(100)}
     assert len(ids) == 100
