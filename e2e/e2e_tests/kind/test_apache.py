@@ -74,8 +74,9 @@ def test_apache_with_controllers_apart(story: Story) -> None:
     assert sum(scraped(story, pod, active) for pod in apart) == 1
     with story.load("orders", **ONE_AT_A_TIME) as load:
         seen = roll(story, lambda: story.annotate("odradek.dev/restart", "1"))
-        order = restarted(seen)
-        assert sorted(order[:3]) == [10_000, 10_001, 10_002], order
+        order = [node < 10_000 for node in restarted(seen)]  # as far as it was seen
+        assert order == sorted(order), f"controllers go before brokers: {restarted(seen)}"
+        print(f"\nrolled: {restarted(seen)}; waited for: {reasons(seen)}")
         before = story.uids()
         story.kubectl("delete", "pod", apart[0], "--grace-period=0", "--force")
         story.wait_until(lambda: renewed(story, apart[0], before), "a new controller")
