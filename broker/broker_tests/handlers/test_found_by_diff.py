@@ -17,6 +17,7 @@ from odradek_broker.wire.struct import Struct
 
 PRODUCE, FETCH, OFFSET_FETCH, FIND, DELETE_RECORDS, ADD_PARTITIONS = 0, 1, 9, 10, 21, 24
 DESCRIBE_GROUPS, HEARTBEAT, ADD_VOTER, REMOVE_VOTER = 69, 68, 80, 81
+INIT_PRODUCER_ID, TXN_OFFSET_COMMIT = 22, 28
 METADATA, CLASSIC_GROUPS, DESCRIBE_CONFIGS, QUORUM, PRODUCERS = 3, 15, 32, 55, 61
 NOT_SAID = -(2**31)
 NOBODY = UUID(int=7)
@@ -29,11 +30,22 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         client(server) as one,
     ):
         one.ask(create("a topic", topic("a", 1)))
+        ask(one, FIND, 4, coordinator_keys=["g"], key_type=0)
+        until_none(one, OFFSET_FETCH, 5, group_id="g", topics=[])
         yield one
 
 
 def ask(asked: Client, api_key: int, version: int, **fields: Any) -> Any:
     return asked.ask(Step("", api_key, version, Struct(**fields)))
+
+
+def until_none(asked: Client, api_key: int, version: int, **fields: Any) -> Any:
+    """Asks until there is no error: a coordinator needs a moment."""
+    give_up = time.monotonic() + 30
+    while (found := ask(asked, api_key, version, **fields))["error_code"]:
+        assert time.monotonic() < give_up, found
+        time.sleep(0.05)
+    return found
 
 
 def test_find_coordinator_for_one_key_names_the_error(asked):
@@ -185,3 +197,24 @@ def test_voters_are_a_node_and_a_directory(asked):
     removed = ask(asked, REMOVE_VOTER, 0, cluster_id="x", voter_id=9, voter_directory_id=NOBODY)
     assert removed["error_code"] == 104
     assert removed["error_message"].startswith('The given id "x" doesn\'t match')
+
+
+def begin(asked: Client, transactional_id: str) -> Any:
+    ask(asked, FIND, 4, coordinator_keys=[transactional_id], key_type=1)
+    fields = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
+    return until_none(asked, INIT_PRODUCER_ID, 2, **fields)
+
+
+def test_no_offsets_begin_no_transaction(asked):
+    """Else the next producer would fence one: epoch 2 instead of 1."""
+    first = begin(asked, "tx")
+    for topics in ([], [Struct(name="unknown", partitions=[Struct(partition_index=0)])]):
+        answer = ask(
+            asked, TXN_OFFSET_COMMIT, 5, transactional_id="tx", group_id="g",
+            producer_id=first["producer_id"], producer_epoch=first["producer_epoch"],
+            generation_id=-1, member_id="", topics=topics,
+        )  # fmt: skip
+        assert [p["error_code"] for t in answer["topics"] for p in t["partitions"]] == (
+            [3] if topics else []
+        )
+    assert (first["producer_epoch"], begin(asked, "tx")["producer_epoch"]) == (0, 1)

@@ -29,6 +29,8 @@ ADDS_PARTITIONS_SINCE = 5
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     offsets, refused = split(ctx.broker.metadata.image, request.topics)
+    if not offsets:
+        return answer(request.topics, refused, [])  # nothing that could begin a transaction
     try:
         if not request.group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
