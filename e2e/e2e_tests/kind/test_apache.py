@@ -72,7 +72,9 @@ def test_apache_with_controllers_apart(story: Story) -> None:
     assert read >= 300
     active = "kafka_controller_kafkacontroller_activecontrollercount"
     assert sum(scraped(story, pod, active) for pod in apart) == 1
-    with story.load("orders", **ONE_AT_A_TIME) as load:
+    story.topic("load", partitions=6, replicationFactor=3, config={"min.insync.replicas": 2})
+    story.settle()
+    with story.load("load", **ONE_AT_A_TIME) as load:
         seen = roll(story, lambda: story.annotate("odradek.dev/restart", "1"))
         order = [node < 10_000 for node in restarted(seen)]  # as far as it was seen
         assert order == sorted(order), f"controllers go before brokers: {restarted(seen)}"
