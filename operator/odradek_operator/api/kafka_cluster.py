@@ -61,6 +61,7 @@ APART_OR_NOT = (
     "controllers are apart from the beginning or never: make a new cluster and move there with "
     "odradek migrate"
 )
+SAME_NUMBER = "the number of controllers never changes"
 
 
 class Racks(Spec, frozen=True, kw_only=True):
@@ -305,7 +306,7 @@ CLUSTER_RULES = (
     Rule(
         "!has(self.controllers) || !has(oldSelf.controllers) || "
         "self.controllers.replicas == oldSelf.controllers.replicas",
-        "the number of controllers never changes",
+        SAME_NUMBER,
         "controllers.replicas",
         lambda new, old: (
             old is None

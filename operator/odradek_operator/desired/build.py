@@ -17,6 +17,7 @@ import msgspec
 from odradek_operator.api.base import RESTART_ANNOTATION, Resource, settings_text
 from odradek_operator.api.kafka_cluster import (
     APART_OR_NOT,
+    SAME_NUMBER,
     Controllers,
     KafkaClusterSpec,
     Resources,
@@ -127,7 +128,7 @@ class DesiredCluster:
 def build(
     resource: Resource[KafkaClusterSpec], racks: Sequence[str], known: Known, site: Site
 ) -> DesiredCluster:
-    spec = _as_formed(resource.spec, known.formation)
+    spec, refused = _as_formed(resource.spec, known.formation)
     in_use = racks_in_use(spec.racks.names, racks, known.existing)
     placement = place_brokers(spec.brokers, in_use, known.existing, known.kept)
     apart = spec.controllers
@@ -169,7 +170,7 @@ def build(
         formation=formation,
         cluster_id=known.cluster_id,
         generation=resource.generation,
-        refused=APART_OR_NOT if spec is not resource.spec else "",
+        refused=refused,
         controllers={
             node: _controller(node, rack, shared, formation, endpoints, known.cluster_id)
             for node, rack in controllers.items()
@@ -177,16 +178,21 @@ def build(
     )
 
 
-def _as_formed(spec: KafkaClusterSpec, formation: Sequence[int]) -> KafkaClusterSpec:
-    """A cluster stays as it was formed, with controllers apart or without.
+def _as_formed(spec: KafkaClusterSpec, formation: Sequence[int]) -> tuple[KafkaClusterSpec, str]:
+    """A cluster stays as it was formed, with controllers apart or without; and why that is not
+    what the spec says, if it is not.
 
     The API server refuses a change, but cannot see volumes of an earlier cluster.
     """
-    apart = any(map(is_controller, formation))
-    if not formation or apart is (spec.controllers is not None):
-        return spec
-    controllers = Controllers(replicas=len(formation)) if apart else None
-    return msgspec.structs.replace(spec, controllers=controllers)
+    formed = sum(map(is_controller, formation))
+    wanted = spec.controllers.replicas if spec.controllers else 0
+    if spec.engine != "apache" or not formation or formed == wanted:
+        return spec, ""
+    if not formed:
+        return msgspec.structs.replace(spec, controllers=None), APART_OR_NOT
+    controllers = msgspec.structs.replace(spec.controllers or Controllers(), replicas=formed)
+    refused = SAME_NUMBER if spec.controllers else APART_OR_NOT
+    return msgspec.structs.replace(spec, controllers=controllers), refused
 
 
 def _controller(

@@ -166,6 +166,15 @@ def test_a_cluster_stays_as_it_was_formed(apart: bool) -> None:
     ]
 
 
+def test_the_number_of_controllers_stays_as_it_was_formed() -> None:
+    before = cluster(**APART)
+    after = cluster(known(before), **{**APART, "controllers": {"replicas": 1}})
+    assert after.controllers.keys() == before.controllers.keys()
+    assert plan(after, running(before, *TOPIC)) == [
+        "refuse: spec.controllers: the number of controllers never changes"
+    ]
+
+
 def test_status() -> None:
     desired = changed(annotations={"odradek.dev/restart": "1"})
     observed = with_phase(now(controller=C1), Phase.STARTING, C0)

@@ -112,6 +112,8 @@ class KubernetesPlatform:
     def _formed(self) -> tuple[int, ...]:
         """By the volumes that an earlier cluster of this name left: controllers apart, or not."""
         state = self.state
+        if self.resource.spec.engine != "apache":
+            return ()
         if state.controllers:
             return tuple(sorted(b for rack in state.controllers.values() for b in rack.ids))
         if self.resource.spec.controllers is None or not state.claims:
