@@ -35,7 +35,7 @@ LOGGING = HOME / "odradek_apache" / "log4j2.json"
 METRICS_RULES = HOME / "odradek_apache" / "apache-metrics.yaml"
 METRICS_AGENT = "jmx_prometheus_javaagent-*.jar"
 METRICS_PORTS = range(9405, 9500)  # inside of the pod; the first that no listener has
-METRICS_SECONDS = 8.0  # Prometheus itself waits for 10
+METRICS_SECONDS = 30.0  # the first answer takes seconds on a busy machine
 CLUSTER_ID, FORMAT = "odradek.cluster.id", "odradek.storage.format"
 HEAP = "KAFKA_HEAP_OPTS"
 HEAP_DEFAULT = "-Xms256m -Xmx512m"
@@ -106,9 +106,14 @@ class Kafka:
     def ready(self) -> bool:
         return self._started.is_set() and self.runs and answers(self._port)
 
-    def metrics(self) -> str:
-        """What the agent says, and what it cannot know; only that while Kafka does not run."""
+    def metrics(self) -> str | None:
+        """What the agent says, and what it cannot know; only that while Kafka does not run.
+
+        None if the agent is there and does not answer: half of the numbers would be a lie.
+        """
         said = scrape(self._metrics_port)
+        if said is None:
+            return None
         for name, true in (("odradek_apache_up", self.runs), ("odradek_ready", self.ready)):
             said += f"# TYPE {name} gauge\n{name} {int(true)}\n"
         return said
@@ -137,15 +142,19 @@ def is_free(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def scrape(port: int) -> str:
-    """The agent's answer; empty if there is none."""
+def scrape(port: int) -> str | None:
+    """The agent's answer; empty if there is no agent yet, None if it fails."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=METRICS_SECONDS)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        try:
+            connection.connect()
+        except ConnectionRefusedError:
+            return ""
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
         if answer.status == 200:
             return answer.read().decode()
-    return ""
+    return None
 
 
 def serve(kafka: Kafka, port: int) -> None:
@@ -157,7 +166,8 @@ def serve(kafka: Kafka, port: int) -> None:
                 case "/readyz":
                     status, text = (200, "ready\n") if kafka.ready else (503, "not ready\n")
                 case "/metrics":
-                    status, text = 200, kafka.metrics()
+                    said = kafka.metrics()
+                    status, text = (503, "no answer in time\n") if said is None else (200, said)
                 case _:
                     status, text = 404, "not found\n"
             body = text.encode()
