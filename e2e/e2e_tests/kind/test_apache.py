@@ -87,7 +87,7 @@ def test_apache_with_controllers_apart(story: Story) -> None:
 
 
 def scraped(story: Story, pods: list[str], metric: str) -> float:
-    """The sum of a metric, read from the pods' metrics ports as Prometheus does; -1: not all yet."""
+    """The sum of a metric, read from the pods' ports as Prometheus does; -1: not all yet."""
     total = 0.0
     for pod in pods:
         path = f"/api/v1/namespaces/{story.namespace}/pods/{pod}:9404/proxy/metrics"
