@@ -1,24 +1,25 @@
 """Compiles the broker's hot path: mypyc turns the modules below, as they are, into C.
 
-    python broker/compile.py [--into DIRECTORY]        # `make compile`
+    python broker/compile.py        # `make compile`; prints where the result is
 
-The result is a copy of the whole package in which those modules are extension modules. It is used
-in place of the sources if it was made of just them (`odradek_broker/__init__.py`); images have it
-only (--into). A request costs half of the CPU so: adr/0009 has the numbers, and what a module must
-not do to be compiled. Needs a C compiler and Python's headers; about two minutes.
+The result is a copy of the whole package in which those modules are extension modules. Brokers
+that are started from here run it if it is of these sources (`odradek_broker/__init__.py`),
+and images have it. A request costs half of the CPU so: adr/0009 has the numbers, and what a module
+must not do. Needs a C compiler and Python's headers, and about two minutes; what was compiled is
+kept in `$XDG_CACHE_HOME/odradek/compiled`, by a hash of what it was made of.
 """
 
-import argparse
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import time
+import sysconfig
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent / "odradek_broker"
-ROOT = PACKAGE.parents[1]
-COMPILED = ROOT / "build" / "compiled"
+from odradek_broker import COMPILED, SOURCES, compiled_is_current
+
+ROOT = SOURCES.parents[1]
 
 # What a produce or fetch request passes through on leader and follower, and the cleaner.
 MODULES = (
@@ -44,19 +45,45 @@ setup(name="odradek_broker_compiled", packages=[], ext_modules=modules)
 """
 
 
-def compile_into(target: Path) -> None:
-    """Replaces `target` with a directory that holds the compiled package."""
-    began_ns = time.time_ns()
-    partial = target.with_name(target.name + ".partial")
+def missing() -> str:
+    """What this machine lacks, as the package that has it; nothing, if all is there."""
+    if shutil.which("cc") is None:
+        return "gcc"
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    return "" if headers.exists() else "python3-dev"
+
+
+def cache_dir() -> Path:
+    """Where the extension modules of just these sources are, if they were ever made."""
+    digest = hashlib.sha256(f"{sys.version}\n{sysconfig.get_platform()}\n".encode())
+    paths = [SOURCES / f"{module}.py" for module in MODULES]
+    for path in (Path(__file__), ROOT / "requirements.lock", *paths):
+        digest.update(path.read_bytes())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "odradek" / "compiled" / digest.hexdigest()[:16]
+
+
+def compile_package() -> None:
+    partial = COMPILED.with_name(f"{COMPILED.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(PACKAGE, partial / PACKAGE.name, ignore=ignored)
-    paths = [f"{PACKAGE.name}/{module}.py" for module in MODULES]
+    shutil.copytree(SOURCES, partial / SOURCES.name, ignore=shutil.ignore_patterns("__pycache__"))
+    cache = cache_dir()
+    if not cache.is_dir():
+        build_extensions(partial)
+        keep(partial, cache)
+    shutil.copytree(cache, partial, dirs_exist_ok=True)
+    shutil.rmtree(COMPILED, ignore_errors=True)
+    partial.rename(COMPILED)
+
+
+def build_extensions(directory: Path) -> None:
+    """Beside the sources in this directory."""
+    print(f"Compiling {len(MODULES)} modules of the broker (about two minutes) …", file=sys.stderr)
+    paths = [f"{SOURCES.name}/{module}.py" for module in MODULES]
     setup = SETUP.format(arguments=[f"--config-file={ROOT / 'pyproject.toml'}", *paths])
-    command = [sys.executable, "-c", setup, "build_ext", "--inplace"]
     done = subprocess.run(
-        command,
-        cwd=partial,
+        [sys.executable, "-c", setup, "build_ext", "--inplace"],
+        cwd=directory,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -64,20 +91,26 @@ def compile_into(target: Path) -> None:
     )
     if done.returncode:
         raise SystemExit(f"{done.stdout[-4000:]}\nthe broker's hot path could not be compiled")
-    shutil.rmtree(partial / "build")
-    # Sources that change while they are compiled are newer than this.
-    os.utime(partial, ns=(began_ns, began_ns))
-    shutil.rmtree(target, ignore_errors=True)
-    partial.rename(target)
+    shutil.rmtree(directory / "build")
+
+
+def keep(directory: Path, cache: Path) -> None:
+    for path in directory.rglob("*.so"):
+        kept = cache.with_suffix(".partial") / path.relative_to(directory)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, kept)
+    cache.with_suffix(".partial").rename(cache)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--into", type=Path, default=COMPILED)
-    target = parser.parse_args().into
-    print(f"Compiling {len(MODULES)} modules of the broker (about two minutes) …", file=sys.stderr)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    compile_into(target)
+    if not compiled_is_current():
+        package = missing()
+        if package and not cache_dir().is_dir():
+            print(f"The broker runs from its sources, at half of its speed, where it cannot be "
+                  f"compiled: apt-get install -y {package}", file=sys.stderr)  # fmt: skip
+            sys.exit(1 if os.environ.get("ODRADEK_REQUIRE_TOOLS") else 0)
+        compile_package()
+    print(COMPILED)
 
 
 if __name__ == "__main__":

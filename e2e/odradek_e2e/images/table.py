@@ -52,6 +52,9 @@ class Image:
     locks: tuple[Path, ...] = (LOCK,)  # where the requirements are pinned
     tag: Callable[[], str] = version
     jars: Callable[[], Path] | None = None  # a directory that becomes /opt/odradek/jars
+    compiler: Path | None = (
+        None  # a program of ours that compiles the package, and says where it is
+    )
     from_source: tuple[str, ...] = ()  # requirements that are not published as wheels
     left_out: tuple[str, ...] = ()  # of what the requirements bring, below /opt/odradek
     work_dir: str = "/"
@@ -99,6 +102,7 @@ BROKER = Image(
     ROOT / "broker" / "odradek_broker",
     "odradek_broker.main",
     ("aiohttp", "cramjam", "crc32c", "google-re2", "kio", "prometheus-client", "uvloop"),
+    compiler=ROOT / "broker" / "compile.py",
 )
 OPERATOR = Image(
     "operator",
