@@ -20,6 +20,7 @@ from pathlib import Path
 from odradek_broker import COMPILED, SOURCES, compiled_is_current
 
 ROOT = SOURCES.parents[1]
+MADE_OF = "made-of"  # the hash, beside the package
 
 # What a produce or fetch request passes through on leader and follower, and the cleaner.
 MODULES = (
@@ -73,6 +74,7 @@ def compile_package() -> None:
         build_extensions(partial)
         keep(partial, cache)
     shutil.copytree(cache, partial, dirs_exist_ok=True)
+    (partial / MADE_OF).write_text(cache.name)
     shutil.rmtree(COMPILED, ignore_errors=True)
     partial.rename(COMPILED)
 
@@ -103,8 +105,14 @@ def keep(directory: Path, cache: Path) -> None:
     cache.with_suffix(".partial").rename(cache)
 
 
+def is_current() -> bool:
+    """Made of these sources in this way."""
+    made_of = COMPILED / MADE_OF
+    return compiled_is_current() and made_of.exists() and made_of.read_text() == cache_dir().name
+
+
 def main() -> None:
-    if not compiled_is_current():
+    if not is_current():
         package = missing()
         if package and not cache_dir().is_dir():
             print(f"The broker runs from its sources, at half of its speed, where it cannot be "
