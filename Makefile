@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
+.PHONY: compile blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
 
 # Compiling its modules anew is half of what a broker needs to start, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,13 +30,13 @@ help: ## list the targets
 run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; with Spark after `make spark`
 	@$(BIN)/odradek local demo
 
-test: .venv/.spark tools ## run the quick test suite (minutes)
+test: .venv/.spark tools compile ## run the quick test suite (minutes)
 	@$(BIN)/pytest -m "not long and not kind" -n $(JOBS) --dist worksteal
 
-test-long: .venv/.spark tools ## run the tests that take longer than the quick suite may
+test-long: .venv/.spark tools compile ## run the tests that take longer than the quick suite may
 	@$(BIN)/pytest -m "long and not kind"
 
-test-cluster: .venv/.stamp tools ## run all tests with 3 and 5 brokers, the long ones too
+test-cluster: .venv/.stamp tools compile ## run all tests with 3 and 5 brokers, the long ones too
 	@$(BIN)/pytest -s broker/broker_tests/cluster cli/cli_tests/test_cluster.py
 
 test-clients-apache: .venv/.stamp tools ## run the client tests against Apache Kafka instead of us
@@ -45,22 +45,22 @@ test-clients-apache: .venv/.stamp tools ## run the client tests against Apache K
 bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make bench-operator TOPICS=1000
 	@cd operator && PYTHONPATH=../e2e:../broker ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
 
-blackbox: .venv/.stamp tools ## one suite for both engines: make blackbox ENGINE=embedded|apache|both, or BOOTSTRAP=host:port
+blackbox: .venv/.stamp tools compile ## one suite for both engines: make blackbox ENGINE=embedded|apache|both, or BOOTSTRAP=host:port
 	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.blackbox --engine "$(ENGINE)" --bootstrap "$(BOOTSTRAP)" -k "$(CASE)"
 
-protocol-diff: .venv/.stamp tools ## generated requests to both engines, answers compared: SEED=1 REQUESTS=3000
+protocol-diff: .venv/.stamp tools compile ## generated requests to both engines, answers compared: SEED=1 REQUESTS=3000
 	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
 
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|group|txn
 	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
-bench: .venv/.stamp tools ## compare with Apache Kafka, 25 min, docs/benchmarks.md: make bench CASE=name,name MERGE=1
+bench: .venv/.stamp tools compile ## compare with Apache Kafka, 25 min, docs/benchmarks.md: make bench CASE=name,name MERGE=1
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)" $(if $(MERGE),--merge)
 
-bench-smoke: .venv/.stamp tools ## every benchmark once, small, one line each (a minute; no real numbers)
+bench-smoke: .venv/.stamp tools compile ## every benchmark once, small, one line each (a minute; no real numbers)
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
 
-profile: .venv/.stamp tools ## what our broker's time goes to (docs/profile.md): make profile CASE=raw-produce
+profile: .venv/.stamp tools compile ## what our broker's time goes to (docs/profile.md): make profile CASE=raw-produce
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench.profile --case "$(or $(CASE),connections-100)"
 
 kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
@@ -105,7 +105,7 @@ gen: .venv/.stamp ## write generated files again (a test holds them equal to the
 lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
 	@.ci/setup lock
 
-setup: .venv/.spark tools ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars, Spark
+setup: .venv/.spark tools compile ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars, Spark
 
 spark: .venv/.spark ## only what pipelines need: pyspark and its Kafka connector (430 MB, once)
 
@@ -125,6 +125,10 @@ clean: ## remove the environment and all caches
 .venv/.spark: .venv/.stamp spark-on-k8s/requirements.lock spark-on-k8s/odradek_spark/session/pom.xml
 	@.ci/setup spark
 	@touch $@
+
+# Brokers run what was compiled as long as no source changes after it.
+compile: .venv/.stamp ## the broker's hot path as C: half of the CPU per request (2 min, once per change)
+	@$(BIN)/python broker/compile.py > /dev/null
 
 tools: .venv/.stamp
 	@.ci/setup tools

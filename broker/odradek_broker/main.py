@@ -44,7 +44,7 @@ from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.handlers import add_partitions_to_txn, write_txn_markers
-from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.fetch_session import FetchSessions
 from odradek_broker.handlers.registry import build_handlers
 from odradek_broker.log.cleaner_manager import CleanerConfig, CleanerManager

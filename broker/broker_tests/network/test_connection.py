@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.registry import Handler
 from odradek_broker.log.types import FileRange
 from odradek_broker.network import connection as connection_module

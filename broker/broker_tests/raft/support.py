@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 from broker_tests.proxy import Proxy
-from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.registry import build_handlers
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType

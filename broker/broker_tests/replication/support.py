@@ -14,7 +14,8 @@ from uuid import UUID
 from broker_tests.log.support import batch, records_of
 from broker_tests.partition.support import Metadata, Node, register
 from odradek_broker.handlers import fetch, list_offsets
-from odradek_broker.handlers.context import BrokerContext, Chunks, RequestContext
+from odradek_broker.handlers.broker_context import BrokerContext
+from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.fetch_session import FetchSessions
 from odradek_broker.log.types import FileRange
 from odradek_broker.metadata.records import MetadataRecord, PartitionChangeRecord

@@ -19,7 +19,9 @@ def test_request_headers_equal_kio(version: int, cls: type, client_id: str | Non
     entity_writer(cls)(buffer, cls(**fields, client_id=client_id))
     data = buffer.getvalue()
     assert request_header(3, version, 77, client_id) == data
-    assert parse_request_header(data + b"body") == (3, version, 77, client_id, len(data))
+    header = parse_request_header(data + b"body")
+    assert (header.api_key, header.api_version, header.correlation_id) == (3, version, 77)
+    assert (header.client_id, header.body_at) == (client_id, len(data))
 
 
 def test_tagged_fields_of_a_header_are_skipped() -> None:

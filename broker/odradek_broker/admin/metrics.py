@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from odradek_broker.admin.group_metrics import group_metrics
 from odradek_broker.admin.lag_metrics import lag_metrics
 from odradek_broker.admin.state import Readiness
-from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.runtime.metrics import PHASES, Histogram
 
 QUANTILES = ("0.5", "0.75", "0.95", "0.99", "0.999")

@@ -24,7 +24,7 @@ from prometheus_client import (
 from odradek_broker.admin import controller_states
 from odradek_broker.admin.metrics import BrokerCollector
 from odradek_broker.admin.state import Readiness
-from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.broker_context import BrokerContext
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -6,7 +6,8 @@ with an epoch per transaction do not send this: TxnOffsetCommit adds the partiti
 
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
-from odradek_broker.handlers.context import BrokerContext, RequestContext
+from odradek_broker.handlers.broker_context import BrokerContext
+from odradek_broker.handlers.context import RequestContext
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import TopicPartition
 from odradek_broker.wire.struct import Struct

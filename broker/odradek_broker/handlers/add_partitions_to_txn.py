@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from odradek_broker.controller.topic_names import INTERNAL_TOPICS
-from odradek_broker.handlers.context import BrokerContext, RequestContext
+from odradek_broker.handlers.broker_context import BrokerContext
+from odradek_broker.handlers.context import RequestContext
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import TopicPartition
 from odradek_broker.wire.struct import Struct

@@ -16,6 +16,7 @@ v11, before it is INVALID_TXN_STATE.
 """
 
 from functools import partial
+from typing import Final
 
 from odradek_broker.controller.topic_names import INTERNAL_TOPICS
 from odradek_broker.handlers.context import RequestContext
@@ -44,16 +45,17 @@ from odradek_broker.wire.record_batch import (
     read_header,
 )
 
-API_KEY = 0
-VERSIONS = range(3, 14)
+API_KEY: Final = 0
+VERSIONS: Final = range(3, 14)
 
-ACKS_ALL = -1
-ATTRIBUTES_LOW_BYTE_AT = 22
+ACKS_ALL: Final = -1
+ATTRIBUTES_LOW_BYTE_AT: Final = 22
 # Clients that speak older versions do not know the codec (KIP-110).
-ZSTD_FROM_VERSION = 7
-BAD_RECORDS = (ErrorCode.invalid_record, ErrorCode.invalid_timestamp)  # told with the log's start
-ABORTABLE_FROM_VERSION = 11
-ADDS_PARTITIONS_FROM_VERSION = 12
+ZSTD_FROM_VERSION: Final = 7
+# Told with the log's start.
+BAD_RECORDS: Final = (ErrorCode.invalid_record, ErrorCode.invalid_timestamp)
+ABORTABLE_FROM_VERSION: Final = 11
+ADDS_PARTITIONS_FROM_VERSION: Final = 12
 
 Answers = tuple[str | None, bytes | None, list[ProducePartitionResult]]
 
@@ -250,19 +252,18 @@ class ProduceCall(Ticket):
             metrics.failed_produce_requests += 1
             metrics.bytes_rejected += len(records or b"")
         result = ProducePartitionResult(index, error.code, error_message=error.message)
-        if partition is None or error.code not in BAD_RECORDS or not _is_one_batch(records):
-            return result
-        record_errors = error.record_errors if isinstance(error, RecordsRejectedError) else ()
-        return result._replace(
-            record_errors=record_errors, log_start_offset=partition.log.log_start_offset
-        )
+        if partition is not None and error.code in BAD_RECORDS and _is_one_batch(records):
+            result.log_start_offset = partition.log.log_start_offset
+            if isinstance(error, RecordsRejectedError):
+                result.record_errors = error.record_errors
+        return result
 
     def acknowledged(self, index: int, error: ErrorCode) -> None:
         """Called by the partition when the `index`-th append is written or committed."""
         if self.finished:
             return  # timed out before; the client has its answer
         if error:
-            self._results[index] = _failed(self._results[index], error)
+            _fail(self._results[index], error)
         self._unsettled.discard(index)
         self._answer_if_settled()
 
@@ -275,51 +276,41 @@ class ProduceCall(Ticket):
     def on_expired(self) -> None:
         """acks=all took longer than the request's timeout: written, but not known committed."""
         for number in self._unsettled:
-            self._results[number] = _failed(self._results[number], ErrorCode.request_timed_out)
+            _fail(self._results[number], ErrorCode.request_timed_out)
         self._answer()
 
     def _answer(self) -> None:
         ctx = self._ctx
+        failed = [result for result in self._results if result.error_code]
         if self._acks == 0:
-            if any(result.error_code for result in self._results):
+            if failed:
                 ctx.disconnect("an error in a produce request with acks=0")
             ctx.respond([], 0)
             return
-        results = iter(self._results)
-        topics = [
-            (name, topic_id, [next(results) for _ in range(count)])
-            for name, topic_id, count in self._asked
-        ]
-        nodes: list[NodeEndpoint] = []
-        if any(result.error_code in LEADER_ERRORS for result in self._results):
-            if ctx.broker.partitions.left_behind:
-                ctx.disconnect("this broker is cut off from the others; they know who leads")
-            topics, nodes = self._with_leaders(topics)
+        topics: list[Answers] = []
+        at = 0
+        for name, topic_id, count in self._asked:
+            topics.append((name, topic_id, self._results[at : at + count]))
+            at += count
+        nodes = self._tell_leaders(topics) if failed else []
         response = encode_produce_response(
             ctx.api_version, ctx.correlation_id, topics, node_endpoints=nodes
         )
         ctx.respond([response], len(response))
 
-    def _with_leaders(self, topics: list[Answers]) -> tuple[list[Answers], list[NodeEndpoint]]:
-        """The same, and for what came to the wrong broker also who the right one is."""
-        told = []
-        for name, topic_id, results in topics:
-            topic = name or topic_id or b""
-            leaders = [current_leader(self._ctx, topic, one.partition_index) for one in results]
-            told.append(
-                (
-                    name,
-                    topic_id,
-                    [
-                        one._replace(current_leader=leader)
-                        if one.error_code in LEADER_ERRORS
-                        else one
-                        for one, leader in zip(results, leaders, strict=True)
-                    ],
-                )
-            )
-        hints = (one.current_leader for _, _, results in told for one in results)
-        return told, endpoints(self._ctx, hints)
+    def _tell_leaders(self, topics: list[Answers]) -> list[NodeEndpoint]:
+        """Say of what came to the wrong broker who the right one is, and where it is."""
+        misled = [
+            (name or topic_id or b"", one)
+            for name, topic_id, results in topics
+            for one in results
+            if one.error_code in LEADER_ERRORS
+        ]
+        if misled and self._ctx.broker.partitions.left_behind:
+            self._ctx.disconnect("this broker is cut off from the others; they know who leads")
+        for topic, one in misled:
+            one.current_leader = current_leader(self._ctx, topic, one.partition_index)
+        return endpoints(self._ctx, [one.current_leader for _, one in misled])
 
 
 def _is_one_batch(records: memoryview | None) -> bool:
@@ -341,8 +332,7 @@ def _check_order(partition: Partition, header: BatchHeader) -> None:
         )
 
 
-def _failed(result: ProducePartitionResult, error: ErrorCode) -> ProducePartitionResult:
+def _fail(result: ProducePartitionResult, error: ErrorCode) -> None:
     """What a result that was promised becomes when the promise cannot be kept."""
-    return result._replace(
-        error_code=error, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
-    )
+    result.error_code = error
+    result.base_offset = result.log_append_time_ms = result.log_start_offset = -1

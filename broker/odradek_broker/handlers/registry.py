@@ -178,10 +178,6 @@ class Handler:
     handle: Handle | None = None
     serve: Serve | None = None
 
-    def count(self, version: int) -> None:
-        versions = self.metrics.versions
-        versions[version] = versions.get(version, 0) + 1
-
 
 def build_handlers(metrics: Metrics) -> dict[int, Handler]:
     handlers = {}

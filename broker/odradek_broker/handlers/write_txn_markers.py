@@ -11,7 +11,8 @@ from collections.abc import Awaitable
 
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
 from odradek_broker.coordinator.result import Producer
-from odradek_broker.handlers.context import BrokerContext, RequestContext
+from odradek_broker.handlers.broker_context import BrokerContext
+from odradek_broker.handlers.context import RequestContext
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import TopicPartition

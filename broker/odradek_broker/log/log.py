@@ -16,6 +16,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 from uuid import UUID
 
 from odradek_broker.log.control import build_marker, parse_marker
@@ -55,7 +56,7 @@ from odradek_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
 
 
 class Log:

@@ -10,19 +10,19 @@ Only `check` raises; `add` and `end_transaction` record what was appended, on le
 and in recovery alike. The file format is in `producer_snapshot.py`.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import Offset, ProducerId
 from odradek_broker.wire.record_batch import TRANSACTIONAL_BIT, BatchHeader
 
-BATCHES_TO_RETAIN = 5  # as many requests as a client may have in flight
-SEQUENCE_MAX = 2**31 - 1
-NO_SEQUENCE = -1
-NO_EPOCH = -1
+BATCHES_TO_RETAIN: Final = 5  # as many requests as a client may have in flight
+SEQUENCE_MAX: Final = 2**31 - 1
+NO_SEQUENCE: Final = -1
+NO_EPOCH: Final = -1
 NO_OFFSET: Offset = -1
-NO_TIMESTAMP = -1
-EPOCH_PER_TRANSACTION_FROM = 2  # of the transaction versions
+NO_TIMESTAMP: Final = -1
+EPOCH_PER_TRANSACTION_FROM: Final = 2  # of the transaction versions
 
 
 class ProducerBatch(NamedTuple):

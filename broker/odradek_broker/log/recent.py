@@ -10,9 +10,10 @@ two batches of offsets 100-104 (200 bytes) and 105 (70 bytes) give
 
 from array import array
 from bisect import bisect_left, bisect_right
+from typing import Final
 
 # 1,024 batches are 12 KB; the older half is dropped when they are reached.
-RECENT_BATCHES_MAX = 1024
+RECENT_BATCHES_MAX: Final = 1024
 
 
 class RecentBatches:

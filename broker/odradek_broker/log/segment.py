@@ -9,7 +9,7 @@ A loaded segment knows only its name and size; its file and indexes are opened w
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek_broker.log.batches import header_problem, scan_headers
 from odradek_broker.log.errors import CorruptLogError
@@ -33,9 +33,9 @@ from odradek_broker.wire.record_batch import HEADER_BYTES, BatchHeader, read_hea
 logger = logging.getLogger(__name__)
 
 # Offsets in the index files are relative to the base offset and have 31 bits.
-RELATIVE_OFFSET_MAX = 2**31 - 1
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 # When a damaged index is noticed at a lookup; else the topic's index.interval.bytes counts.
-INDEX_INTERVAL_BYTES = 4096
+INDEX_INTERVAL_BYTES: Final = 4096
 
 
 class Location(NamedTuple):

@@ -23,13 +23,19 @@ class FileRange:
     length: int
 
 
-class AppendInfo(NamedTuple):
+class AppendInfo:
     """The outcome of one append (all batches of one partition in one request)."""
 
-    first_offset: Offset
-    last_offset: Offset
-    log_append_time_ms: int  # -1 with CreateTime
-    duplicate: bool  # the idempotent producer sent it before; offsets are those of then
+    __slots__ = ("duplicate", "first_offset", "last_offset", "log_append_time_ms")
+
+    def __init__(
+        self, first_offset: Offset, last_offset: Offset, log_append_time_ms: int, duplicate: bool
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms  # -1 with CreateTime
+        # The idempotent producer sent it before; the offsets are those of then.
+        self.duplicate = duplicate
 
 
 class TimestampOffset(NamedTuple):

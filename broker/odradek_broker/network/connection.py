@@ -19,7 +19,7 @@ import os
 import socket
 from collections import deque
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from odradek_broker.log.types import FileRange
 from odradek_broker.network.exchange import SIZE, Exchange
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CLOSED_BY_CLIENT = "closed by the client"  # why most connections end
+CLOSED_BY_CLIENT: Final = "closed by the client"  # why most connections end
 # Clients keep 5 produce requests in flight by default; librdkafka up to 1,000,000. More than
 # this brings no throughput, it only moves the queue from the client into our memory.
-MAX_IN_FLIGHT = 64
+MAX_IN_FLIGHT: Final = 64
 # The smallest frame: api key, version, correlation id.
-MIN_FRAME_BYTES = 8
+MIN_FRAME_BYTES: Final = 8
 # Frames up to this size get their buffer at once, larger ones grow as bytes arrive.
-FIRST_BUFFER_BYTES = 1024 * 1024
+FIRST_BUFFER_BYTES: Final = 1024 * 1024
 # A flush stops after this and lets other connections have their turn.
-SEND_BUDGET_BYTES = 4 * 1024 * 1024
+SEND_BUDGET_BYTES: Final = 4 * 1024 * 1024
 # Buffers per sendmsg; the kernel's limit is 1024.
-GATHER_MAX = 64
+GATHER_MAX: Final = 64
 
 
 class Connection:
@@ -121,13 +121,15 @@ class Connection:
         kept = len(self._backlog)
         if kept:
             scratch[:kept] = self._backlog
-        received = self.sock.recv_into(scratch[kept:])
+            received = self.sock.recv_into(scratch[kept:])
+        else:
+            received = self.sock.recv_into(scratch)
         if received == 0:
             self.close(CLOSED_BY_CLIENT)
             return
         self._backlog = b""
         self.last_active_ms = self.server.clock.monotonic_ms()
-        self._take_frames(scratch[: kept + received])
+        self._take_frames(scratch, kept + received)
 
     def _read_frame(self, frame: bytearray) -> None:
         with memoryview(frame) as view:
@@ -145,9 +147,9 @@ class Connection:
         elif self._filled == len(frame):
             frame.extend(bytes(min(len(frame), self._frame_size - len(frame))))
 
-    def _take_frames(self, data: memoryview) -> None:
-        """Starts every whole frame in `data`; what is left is kept for the next read."""
-        at, end = 0, len(data)
+    def _take_frames(self, data: memoryview, end: int) -> None:
+        """Starts every whole frame in `data[:end]`; what is left is kept for the next read."""
+        at = 0
         limit = self.server.frame_bytes_max
         while end - at >= 4:
             (size,) = SIZE.unpack_from(data, at)
@@ -158,7 +160,7 @@ class Connection:
                 )
                 return
             if self._must_wait() or not self.server.memory.take(size, self._resume):
-                self._backlog = bytes(data[at:])
+                self._backlog = bytes(data[at:end])
                 self._pause()
                 return
             self._held_bytes = size
@@ -170,7 +172,8 @@ class Connection:
             self._start(bytearray(data[body:at]))
             if self.closed:
                 return
-        self._backlog = bytes(data[at:])
+        if at < end:
+            self._backlog = bytes(data[at:end])
 
     def _begin_frame(self, head: memoryview, size: int) -> None:
         frame = bytearray(min(size, FIRST_BUFFER_BYTES))
@@ -215,7 +218,7 @@ class Connection:
         self.server.loop.add_reader(self.sock.fileno(), self._on_readable)
         backlog, self._backlog = self._backlog, b""
         if backlog:
-            self._take_frames(memoryview(backlog))
+            self._take_frames(memoryview(backlog), len(backlog))
         self._resuming = False
 
     # --- out -----------------------------------------------------------------------------
@@ -244,7 +247,7 @@ class Connection:
                     self._out.popleft()
                     self._sent(head, started_ns)
                 elif isinstance(head, bytes):
-                    self._send_bytes()
+                    self._send_bytes(head)
                 else:
                     budget -= self._send_range(head)
         except BlockingIOError:
@@ -262,7 +265,13 @@ class Connection:
         if not self._reading:
             self._resume()
 
-    def _send_bytes(self) -> None:
+    def _send_bytes(self, head: bytes) -> None:
+        if len(self._out) == 2 and not self._progress:  # one answer, and the mark of its end
+            self._progress = self.sock.send(head)
+            if self._progress == len(head):
+                self._progress = 0
+                self._out.popleft()
+            return
         buffers: list[bytes | memoryview] = []
         flags = 0
         for item in self._out:

@@ -12,15 +12,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from odradek_broker.handlers import api_versions
-from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.registry import Handler
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.wire import api
 from odradek_broker.wire.errors import DecodeError
+from odradek_broker.wire.headers import parse_request_header
 from odradek_broker.wire.struct import Struct
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 # get ready themselves. ApiVersions 18, Fetch 1 (only of metadata), Vote 52, Begin- 53 and
 # EndQuorumEpoch 54, AlterPartition 56, Envelope 58, FetchSnapshot 59, BrokerRegistration 62,
 # BrokerHeartbeat 63, AllocateProducerIds 67, AssignReplicasToDirs 73, UpdateRaftVoter 82.
-EARLY_APIS = frozenset((18, 1, 52, 53, 54, 56, 58, 59, 62, 63, 67, 73, 82))
+EARLY_APIS: Final = frozenset((18, 1, 52, 53, 54, 56, 58, 59, 62, 63, 67, 73, 82))
 
 
 class Dispatcher:
@@ -45,7 +46,7 @@ class Dispatcher:
         """The exchange for a frame; None if the connection had to be closed instead."""
         received_ns = perf_counter_ns()
         try:
-            header = api.parse_request_header(frame)
+            header = parse_request_header(frame)
         except DecodeError as error:
             connection.close(f"request header: {error}")
             return None
@@ -78,7 +79,7 @@ class Dispatcher:
 
     def start(self, exchange: Exchange, frame: bytearray) -> None:
         handler = self._handlers[exchange.api_key]
-        handler.count(exchange.api_version)
+        exchange.metrics.count(exchange.api_version)
         exchange.started_ns = perf_counter_ns()
         try:
             if handler.serve is not None:

@@ -2,15 +2,16 @@
 
 from struct import Struct as Layout
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from odradek_broker.handlers.context import BrokerContext, Chunks, RequestContext
+from odradek_broker.handlers.broker_context import BrokerContext
+from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.runtime.metrics import RequestMetrics
 
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection
 
-SIZE = Layout(">i")
+SIZE: Final = Layout(">i")
 
 
 class Exchange(RequestContext):

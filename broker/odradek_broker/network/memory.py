@@ -7,10 +7,11 @@ Without this, 1,000 clients with a 100 MB request each would be the end of the p
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 # Used when queued.max.request.bytes is -1 (Kafka's default, no limit). A broker that is meant
 # to live in tens of MB cannot afford "no limit"; this lets two largest requests (100 MB) pass.
-DEFAULT_BUDGET_BYTES = 256 * 1024 * 1024
+DEFAULT_BUDGET_BYTES: Final = 256 * 1024 * 1024
 
 
 class RequestMemory:

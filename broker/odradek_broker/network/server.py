@@ -6,7 +6,7 @@ import logging
 import socket
 from collections import Counter
 
-from odradek_broker.handlers.context import BrokerContext
+from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.registry import Handler
 from odradek_broker.network.connection import CLOSED_BY_CLIENT, Connection
 from odradek_broker.network.dispatcher import Dispatcher

@@ -27,17 +27,17 @@ simulation:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset
 
 UNKNOWN_OFFSET: Offset = -1
-NEVER_MS = float("-inf")
+NEVER_MS: Final = float("-inf")
 # An AlterPartition request whose answer was lost may still lie in a socket of the controller.
 # For this long after it, a refusal of a later attempt does not prove that it was not carried
 # out. Much longer than the sender's timeout; in the meantime the high watermark is careful.
-LOST_PROPOSAL_MS = 20_000.0
+LOST_PROPOSAL_MS: Final = 20_000.0
 
 
 @dataclass(slots=True)
@@ -444,7 +444,7 @@ def _min_isr_changed(state: ReplicaState, event: MinIsrChanged, now_ms: float) -
 
 # The controller was asked and did nothing, or did something that we are about to hear of
 # through the metadata log: the proposal stays pending until then.
-_AWAIT_METADATA = frozenset(
+_AWAIT_METADATA: Final = frozenset(
     [
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.unknown_topic_id,
@@ -455,7 +455,7 @@ _AWAIT_METADATA = frozenset(
     ]
 )
 # The controller says that the partition epoch is right and that it changed nothing.
-_NOT_DONE = frozenset([ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica])
+_NOT_DONE: Final = frozenset([ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica])
 
 
 def _answered(state: ReplicaState, event: ProposalAnswered, now_ms: float) -> Instructions:

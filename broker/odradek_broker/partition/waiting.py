@@ -16,7 +16,7 @@ import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.tasks import Cancellable, Scheduler
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from odradek_broker.partition.partition import Partition
 
 # Rebuilding a smaller heap than this saves nothing.
-REBUILD_FROM = 1024
+REBUILD_FROM: Final = 1024
 
 
 class Ticket(ABC):

@@ -58,6 +58,9 @@ class RequestMetrics:
         self.versions: dict[int, int] = {}
         self.phases = tuple(Histogram() for _ in PHASES)
 
+    def count(self, version: int) -> None:
+        self.versions[version] = self.versions.get(version, 0) + 1
+
     def observe(
         self,
         received: int,

@@ -9,25 +9,35 @@ what the broker speaks must be able to read it.
 """
 
 import struct
-from typing import NamedTuple
+from typing import Final
 
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.kio_table import APIS
 from odradek_broker.wire.primitives import skip_tagged_fields
 from odradek_broker.wire.varint import Buffer
 
-API_VERSIONS_KEY = 18
+API_VERSIONS_KEY: Final = 18
 
-_START = struct.Struct(">hhih")
-_CORRELATION = struct.Struct(">i")
+_START: Final = struct.Struct(">hhih")
+_CORRELATION: Final = struct.Struct(">i")
 
 
-class RequestHeader(NamedTuple):
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body_at: int  # where in the frame the request's own fields start
+class RequestHeader:
+    __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body_at: int,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_at = body_at  # where in the frame the request's own fields start
 
 
 def supported_versions(api_key: int) -> range:

@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.varint import Buffer, read_uvarint, uvarint
 
 # Items of all arrays in one message. Room for every partition of a large cluster; each item
 # becomes an object of some 300 bytes, so a hostile frame can take about 40 MB.
-ITEMS_MAX = 100_000
+ITEMS_MAX: Final = 100_000
 # Tagged fields of one structure. Messages define four at most; millions of unknown ones would
 # keep the event loop busy.
-TAGGED_FIELDS_MAX = 100
+TAGGED_FIELDS_MAX: Final = 100
 
-int16 = Struct(">h").unpack_from
-int32 = Struct(">i").unpack_from
-int64 = Struct(">q").unpack_from
-pack_int16 = Struct(">h").pack
-pack_int32 = Struct(">i").pack
+int16: Final = Struct(">h").unpack_from
+int32: Final = Struct(">i").unpack_from
+int64: Final = Struct(">q").unpack_from
+pack_int16: Final = Struct(">h").pack
+pack_int32: Final = Struct(">i").pack
 
 
 class NodeEndpoint(NamedTuple):

@@ -11,7 +11,7 @@ looked up by those bytes. Property tests hold both directions equal to kio's cla
 
 from collections.abc import Sequence
 from struct import Struct, error
-from typing import NamedTuple
+from typing import Final
 
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.primitives import (
@@ -30,34 +30,61 @@ from odradek_broker.wire.primitives import (
 )
 from odradek_broker.wire.varint import Buffer, read_uvarint, uvarint
 
-FLEXIBLE_FROM = 9
-TOPIC_ID_FROM = 13
+FLEXIBLE_FROM: Final = 9
+TOPIC_ID_FROM: Final = 13
 
 # (name, or None from version 13 on; topic id, or None before; [(partition, records)])
 ProduceTopic = tuple[str | None, bytes | None, list[tuple[int, memoryview | None]]]
 
-_TRANSACTIONAL_ID_LENGTH = Struct(">h").unpack_from
-_ACKS_TIMEOUT = Struct(">hi").unpack_from
-_ACKS_TIMEOUT_COUNT = Struct(">hii").unpack_from
-_INDEX_LENGTH = Struct(">ii").unpack_from
+_TRANSACTIONAL_ID_LENGTH: Final = Struct(">h").unpack_from
+_ACKS_TIMEOUT: Final = Struct(">hi").unpack_from
+_ACKS_TIMEOUT_COUNT: Final = Struct(">hii").unpack_from
+_INDEX_LENGTH: Final = Struct(">ii").unpack_from
 
 
-class ProduceRequest(NamedTuple):
-    transactional_id: str | None
-    acks: int
-    timeout_ms: int
-    topics: list[ProduceTopic]
+class ProduceRequest:
+    __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
+
+    def __init__(
+        self, transactional_id: str | None, acks: int, timeout_ms: int, topics: list[ProduceTopic]
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topics = topics
 
 
-class ProducePartitionResult(NamedTuple):
-    partition_index: int
-    error_code: int = 0
-    base_offset: int = -1
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-    record_errors: Sequence[tuple[int, str | None]] = ()  # (index in the batch, message)
-    error_message: str | None = None
-    current_leader: tuple[int, int] | None = None  # (leader_id, leader_epoch)
+class ProducePartitionResult:
+    __slots__ = (
+        "base_offset",
+        "current_leader",
+        "error_code",
+        "error_message",
+        "log_append_time_ms",
+        "log_start_offset",
+        "partition_index",
+        "record_errors",
+    )
+
+    def __init__(
+        self,
+        partition_index: int,
+        error_code: int = 0,
+        base_offset: int = -1,
+        log_append_time_ms: int = -1,
+        log_start_offset: int = -1,
+        record_errors: Sequence[tuple[int, str | None]] = (),
+        error_message: str | None = None,
+        current_leader: tuple[int, int] | None = None,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = record_errors  # (index in the batch, message)
+        self.error_message = error_message
+        self.current_leader = current_leader  # (leader_id, leader_epoch)
 
 
 TopicResult = tuple[str | None, bytes | None, Sequence[ProducePartitionResult]]
@@ -153,9 +180,9 @@ def _decode_flexible(version: int, view: memoryview, at: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-_RESULT_V3 = Struct(">ihqq").pack
-_RESULT_V5 = Struct(">ihqqq").pack
-_RESULT_ONE_TAG = Struct(">BBBiiB").pack
+_RESULT_V3: Final = Struct(">ihqq").pack
+_RESULT_V5: Final = Struct(">ihqqq").pack
+_RESULT_ONE_TAG: Final = Struct(">BBBiiB").pack
 
 
 def encode_produce_response(
@@ -173,18 +200,22 @@ def encode_produce_response(
     for name, _, partitions in topics:
         out += legacy_string(name)
         out += pack_int32(len(partitions))
-        for index, code, base, append_time, log_start, errors, message, _ in partitions:
-            if version < 5:
-                out += _RESULT_V3(index, code, base, append_time)
-                continue
-            out += _RESULT_V5(index, code, base, append_time, log_start)
+        for one in partitions:
+            out += _offsets(one, version)
             if version >= 8:
-                out += pack_int32(len(errors))
-                for batch_index, text in errors:
+                out += pack_int32(len(one.record_errors))
+                for batch_index, text in one.record_errors:
                     out += pack_int32(batch_index) + legacy_string(text)
-                out += legacy_string(message)
+                out += legacy_string(one.error_message)
     out += pack_int32(throttle_time_ms)
     return bytes(out)
+
+
+def _offsets(one: ProducePartitionResult, version: int) -> bytes:
+    index, code, base = one.partition_index, one.error_code, one.base_offset
+    if version < 5:
+        return _RESULT_V3(index, code, base, one.log_append_time_ms)
+    return _RESULT_V5(index, code, base, one.log_append_time_ms, one.log_start_offset)
 
 
 def _encode_flexible(
@@ -204,12 +235,13 @@ def _encode_flexible(
         else:
             out += compact_string(name)
         out += uvarint(len(partitions) + 1)
-        for index, code, base, append_time, log_start, errors, message, leader in partitions:
-            out += _RESULT_V5(index, code, base, append_time, log_start)
-            out += uvarint(len(errors) + 1)
-            for batch_index, text in errors:
+        for one in partitions:
+            out += _offsets(one, version)
+            out += uvarint(len(one.record_errors) + 1)
+            for batch_index, text in one.record_errors:
                 out += pack_int32(batch_index) + compact_string(text) + b"\0"
-            out += compact_string(message)
+            out += compact_string(one.error_message)
+            leader = one.current_leader
             if leader is None or leader == (-1, -1) or version < 10:
                 out += b"\0"
             else:

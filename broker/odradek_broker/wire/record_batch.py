@@ -25,27 +25,27 @@ Example: one record with a 1-byte value makes a batch of 69 bytes, batch_length 
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-HEADER_BYTES = 61
-LOG_OVERHEAD = 12  # base_offset + batch_length: enough to know where the next batch starts
-CRC_FROM = 21  # the CRC covers the bytes from here to the end of the batch
-MAGIC_AT = 16
+HEADER_BYTES: Final = 61
+LOG_OVERHEAD: Final = 12  # base_offset + batch_length: enough to know where the next batch starts
+CRC_FROM: Final = 21  # the CRC covers the bytes from here to the end of the batch
+MAGIC_AT: Final = 16
 
-CODEC_MASK = 0x07
-TIMESTAMP_TYPE_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
 
-HEADER = Struct(">qiibIhiqqqhii")
+HEADER: Final = Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_BYTES
-OFFSET_AND_LENGTH = Struct(">qi")
-OFFSET = Struct(">q")
-EPOCH = Struct(">i")
-EPOCH_AT = 12
+OFFSET_AND_LENGTH: Final = Struct(">qi")
+OFFSET: Final = Struct(">q")
+EPOCH: Final = Struct(">i")
+EPOCH_AT: Final = 12
 
 
 class BatchHeader(NamedTuple):
@@ -90,7 +90,8 @@ class BatchHeader(NamedTuple):
 
 def read_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> BatchHeader:
     """The header that starts at byte `at`; the caller made sure that 61 bytes are there."""
-    return BatchHeader._make(HEADER.unpack_from(buffer, at))
+    # What BatchHeader._make does, without a call of Python code.
+    return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, at))
 
 
 def crc_matches(batch: memoryview, crc: int) -> bool:

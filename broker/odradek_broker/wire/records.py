@@ -13,7 +13,7 @@ records it keeps without decoding them further.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -34,8 +34,8 @@ from odradek_broker.wire.record_batch import (
 )
 from odradek_broker.wire.varint import Buffer, read_varint, read_varlong, write_varint
 
-NO_TIMESTAMP = -1
-MAGIC = 2
+NO_TIMESTAMP: Final = -1
+MAGIC: Final = 2
 
 Header = tuple[bytes, bytes | None]
 

@@ -4,12 +4,14 @@ Unsigned ones count things in flexible messages (300 → ac 02). Signed ones are
 first (-1 → 01, 1 → 02) and appear inside records.
 """
 
+from typing import Final
+
 from odradek_broker.wire.errors import DecodeError
 
 Buffer = bytes | bytearray | memoryview
 
-VARINT_BYTES_MAX = 5  # 32 bits
-VARLONG_BYTES_MAX = 10  # 64 bits
+VARINT_BYTES_MAX: Final = 5  # 32 bits
+VARLONG_BYTES_MAX: Final = 10  # 64 bits
 
 
 def read_uvarint(buf: Buffer, at: int) -> tuple[int, int]:
@@ -46,7 +48,7 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-ONE_BYTE = [bytes([value]) for value in range(0x80)]
+ONE_BYTE: Final = [bytes([value]) for value in range(0x80)]
 
 
 def read_varint(buf: Buffer, at: int) -> tuple[int, int]:

@@ -81,25 +81,28 @@ def test_what_somebody_deletes_comes_back(story: Story) -> None:
     begin(story)
     before = story.uids()
     with story.load("orders") as load:
-        story.kubectl("delete", "statefulset", "main-zone-a", "--cascade=orphan")
-        story.wait_until(lambda: uid_of(story, "statefulset", "main-zone-a") != "", "it is back")
+        delete_until_it_is_back(story, "statefulset", "main-zone-a", "--cascade=orphan")
         for kind, name in (("service", "main-bootstrap"), ("service", "main-brokers"),
                            ("pdb", "main-brokers")):  # fmt: skip
-            story.kubectl("delete", kind, name)
-            story.wait_until(lambda k=kind, n=name: uid_of(story, k, n) != "", f"{kind} is back")
+            delete_until_it_is_back(story, kind, name)
         (config,) = story.find("configmaps", f"odradek.dev/cluster={CLUSTER}")
-        name = config["metadata"]["name"]
-        story.kubectl("delete", "configmap", name)
-        story.wait_until(lambda: uid_of(story, "configmap", name) != "", "the ConfigMap is back")
+        delete_until_it_is_back(story, "configmap", config["metadata"]["name"])
         story.settle()
         assert story.uids() == before, "no broker was restarted for any of that"
         # With its pods: the broker is gone for a while, and comes back as the same one.
-        story.kubectl("delete", "statefulset", "main-zone-b")
+        delete_until_it_is_back(story, "statefulset", "main-zone-b")
         uid = before["main-zone-b-0"]
         story.wait_until(lambda: story.uids().get("main-zone-b-0", uid) != uid, "a new pod")
         status = story.settle()
         assert sorted(one["id"] for one in status["brokers"]) == [0, 1, 2]
     print(story.judge(load))
+
+
+def delete_until_it_is_back(story: Story, kind: str, name: str, *how: str) -> None:
+    """Without kubectl's own waiting: it can miss that what it sees is a new one, and goes on."""
+    old = uid_of(story, kind, name)
+    story.kubectl("delete", kind, name, "--wait=false", *how)
+    story.wait_until(lambda: uid_of(story, kind, name) not in ("", old), f"{kind} {name} is back")
 
 
 def uid_of(story: Story, kind: str, name: str) -> str:

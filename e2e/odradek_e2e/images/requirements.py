@@ -2,6 +2,7 @@
 
     python -m odradek_e2e.images.requirements broker          # for pip or uv, with hashes
     python -m odradek_e2e.images.requirements broker --sbom   # the same as a CycloneDX list
+    python -m odradek_e2e.images.requirements compiler        # for the Dockerfile's compiling stage
 
 The lock says after each package who asked for it ("# via aiohttp"); read the other way round
 that is what each package needs. Only the standard library is used: the Dockerfile runs this too.
@@ -13,10 +14,15 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from odradek_e2e.images.table import IMAGES
+from odradek_e2e.images.table import IMAGES, LOCK
 
 # Codecs that kafka-python takes if it finds them; the lock has them for our tests of it only.
 TESTS_ONLY = frozenset({"lz4", "python-snappy", "zstandard"})
+
+
+# What makes C of a package of ours, and the packages whose types that has to know.
+COMPILER = "compiler"
+COMPILER_NEEDS = ("mypy", "setuptools")
 
 
 class LockError(Exception):
@@ -63,6 +69,9 @@ def needed(lock: Mapping[str, Locked], roots: Iterable[str]) -> list[Locked]:
 
 
 def requirements_of(image: str) -> list[Locked]:
+    if image == COMPILER:
+        compiled = next(one for one in IMAGES.values() if one.compiler)
+        return needed(read_lock(LOCK.read_text()), (*compiled.requirements, *COMPILER_NEEDS))
     lock: dict[str, Locked] = {}
     for path in IMAGES[image].locks:
         lock |= read_lock(path.read_text())
@@ -88,9 +97,9 @@ def _component(kind: str, name: str, version: str) -> dict[str, str]:
 
 def main(arguments: Sequence[str]) -> int:
     names = [one for one in arguments if one != "--sbom"]
-    if len(names) != 1 or names[0] not in IMAGES:
+    if len(names) != 1 or names[0] not in (*IMAGES, COMPILER):
         usage = "usage: python -m odradek_e2e.images.requirements"
-        print(f"{usage} {' | '.join(IMAGES)} [--sbom]", file=sys.stderr)
+        print(f"{usage} {' | '.join(IMAGES)} | {COMPILER} [--sbom]", file=sys.stderr)
         return 2
     packages = requirements_of(names[0])
     sys.stdout.write(sbom_text(packages) if "--sbom" in arguments else requirements_text(packages))

@@ -53,6 +53,7 @@ class Image:
     tag: Callable[[], str] = version
     jars: Callable[[], Path] | None = None  # a directory that becomes /opt/odradek/jars
     files: tuple[Path, ...] = ()  # that lie elsewhere and go into the package's directory
+    compiler: Path | None = None  # a program that compiles the package, and says where that is
     from_source: tuple[str, ...] = ()  # requirements that are not published as wheels
     left_out: tuple[str, ...] = ()  # of what the requirements bring, below /opt/odradek
     work_dir: str = "/"
@@ -100,6 +101,7 @@ BROKER = Image(
     ROOT / "broker" / "odradek_broker",
     "odradek_broker.main",
     ("aiohttp", "cramjam", "crc32c", "google-re2", "kio", "prometheus-client", "uvloop"),
+    compiler=ROOT / "broker" / "compile.py",
 )
 OPERATOR = Image(
     "operator",

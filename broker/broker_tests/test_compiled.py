@@ -1,0 +1,64 @@
+"""The compiled copy of the package takes the place of the sources just as long as it is of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import odradek_broker
+
+
+def run(code: str, path: Path, chosen: str = "") -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
+    env["ODRADEK_COMPILED"] = chosen
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A package of two modules with our own __init__, and a "compiled" copy that says so."""
+    sources = tmp_path / "broker" / "odradek_broker"
+    (sources / "log").mkdir(parents=True)
+    shutil.copyfile(odradek_broker.__file__, sources / "__init__.py")
+    (sources / "log" / "__init__.py").touch()
+    (sources / "log" / "log.py").write_text("MADE = 'python'\n")
+    compiled = tmp_path / "build" / odradek_broker.COMPILED.name / "odradek_broker"
+    shutil.copytree(sources, compiled)
+    original = (sources / "log" / "log.py").stat()
+    (compiled / "log" / "log.py").write_text("MADE = 'native'\n")  # as long as the other
+    os.utime(compiled / "log" / "log.py", ns=(original.st_atime_ns, original.st_mtime_ns))
+    return tmp_path / "broker"
+
+
+MADE = "from odradek_broker.log.log import MADE; print(MADE)"
+
+
+def test_the_compiled_copy_is_used_and_may_be_left_out(tree: Path) -> None:
+    assert run(MADE, tree).stdout == "native\n"
+    assert run(MADE, tree, "1").stdout == "native\n"
+    assert run(MADE, tree, "0").stdout == "python\n"
+
+
+@pytest.mark.parametrize("name", ["log/log.py", "log/new.py", "__init__.py"])
+def test_a_source_that_is_changed_or_new_takes_it_out(tree: Path, name: str) -> None:
+    with (tree / "odradek_broker" / name).open("a") as source:
+        source.write("# changed\n")
+    assert run(MADE, tree).stdout == "python\n"
+    refused = run(MADE, tree, "1")
+    assert refused.returncode == 1
+    assert "make compile" in refused.stderr
+
+
+@pytest.mark.skipif(
+    not os.environ.get("ODRADEK_REQUIRE_TOOLS") or os.environ.get("ODRADEK_COMPILED") == "0",
+    reason="a developer may do without a compiler; CI must test what users run",
+)
+def test_brokers_of_this_run_are_compiled() -> None:
+    code = "import odradek_broker.log.log as module; print(module.__file__)"
+    assert run(code, Path(odradek_broker.__file__).parents[1]).stdout.strip().endswith(".so")

@@ -1,0 +1,128 @@
+"""Compiles the broker's hot path: mypyc turns the modules below, as they are, into C.
+
+    python broker/compile.py        # `make compile`; prints where the result is
+
+The result is a copy of the whole package in which those modules are extension modules. Brokers
+that are started from here run it if it is of these sources (`odradek_broker/__init__.py`),
+and images have it. A request costs half of the CPU so: adr/0009 has the numbers, and what a module
+must not do. Needs a C compiler and Python's headers, and about two minutes; what was compiled is
+kept in `$XDG_CACHE_HOME/odradek/compiled`, by a hash of what it was made of.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from odradek_broker import COMPILED, SOURCES, compiled_is_current
+
+ROOT = SOURCES.parents[1]
+MADE_OF = "made-of"  # the hash, beside the package
+
+# What a produce or fetch request passes through on leader and follower, and the cleaner.
+MODULES = (
+    "model/log_config",
+    *("runtime/clock", "runtime/metrics"),
+    *("wire/varint", "wire/primitives", "wire/headers", "wire/record_batch", "wire/records"),
+    *("wire/produce", "wire/fetch", "wire/fetch_response"),
+    *("log/types", "log/recent", "log/batches", "log/producer_state", "log/segment"),
+    *("log/rolling", "log/reading", "log/validation", "log/log"),
+    *("log/offset_map", "log/record_columns", "log/cleaner"),
+    *("partition/waiting", "partition/replica_state", "partition/partition", "partition/service"),
+    *("partition/follower_state", "partition/read_replica"),
+    *("handlers/context", "handlers/produce", "handlers/fetch_session", "handlers/fetch"),
+    "handlers/envelope",  # a compiled class is not inherited from by one that is not
+    *("network/memory", "network/exchange", "network/connection", "network/dispatcher"),
+    *("network/server", "replication/fetcher"),
+)
+
+SETUP = """
+from mypyc.build import mypycify
+from setuptools import setup
+modules = mypycify({arguments!r}, opt_level="3", debug_level="0", group_name="odradek_broker.hot")
+setup(name="odradek_broker_compiled", packages=[], ext_modules=modules)
+"""
+
+
+def missing() -> str:
+    """What this machine lacks, as the package that has it; nothing, if all is there."""
+    if shutil.which("cc") is None:
+        return "gcc"
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    return "" if headers.exists() else "python3-dev"
+
+
+def cache_dir() -> Path:
+    """Where the extension modules of just these sources are, if they were ever made."""
+    digest = hashlib.sha256(f"{sys.version}\n{sysconfig.get_platform()}\n".encode())
+    paths = [SOURCES / f"{module}.py" for module in MODULES]
+    for path in (Path(__file__), ROOT / "requirements.lock", *paths):
+        digest.update(path.read_bytes())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "odradek" / "compiled" / digest.hexdigest()[:16]
+
+
+def compile_package() -> None:
+    partial = COMPILED.with_name(f"{COMPILED.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(SOURCES, partial / SOURCES.name, ignore=shutil.ignore_patterns("__pycache__"))
+    cache = cache_dir()
+    if not cache.is_dir():
+        build_extensions(partial)
+        keep(partial, cache)
+    shutil.copytree(cache, partial, dirs_exist_ok=True)
+    (partial / MADE_OF).write_text(cache.name)
+    shutil.rmtree(COMPILED, ignore_errors=True)
+    partial.rename(COMPILED)
+
+
+def build_extensions(directory: Path) -> None:
+    """Beside the sources in this directory."""
+    print(f"Compiling {len(MODULES)} modules of the broker (about two minutes) …", file=sys.stderr)
+    paths = [f"{SOURCES.name}/{module}.py" for module in MODULES]
+    setup = SETUP.format(arguments=[f"--config-file={ROOT / 'pyproject.toml'}", *paths])
+    done = subprocess.run(
+        [sys.executable, "-c", setup, "build_ext", "--inplace"],
+        cwd=directory,
+        # Not the compiler that Python itself was built with, which may not be here.
+        env={"CC": "cc", **os.environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{done.stdout[-4000:]}\nthe broker's hot path could not be compiled")
+    shutil.rmtree(directory / "build")
+
+
+def keep(directory: Path, cache: Path) -> None:
+    for path in directory.rglob("*.so"):
+        kept = cache.with_suffix(".partial") / path.relative_to(directory)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, kept)
+    cache.with_suffix(".partial").rename(cache)
+
+
+def is_current() -> bool:
+    """Made of these sources in this way."""
+    made_of = COMPILED / MADE_OF
+    return compiled_is_current() and made_of.exists() and made_of.read_text() == cache_dir().name
+
+
+def main() -> None:
+    if not is_current():
+        package = missing()
+        if package and not cache_dir().is_dir():
+            print(f"The broker runs from its sources, at half of its speed, where it cannot be "
+                  f"compiled: apt-get install -y {package}", file=sys.stderr)  # fmt: skip
+            sys.exit(1 if os.environ.get("ODRADEK_REQUIRE_TOOLS") else 0)
+        compile_package()
+    print(COMPILED)
+
+
+if __name__ == "__main__":
+    main()

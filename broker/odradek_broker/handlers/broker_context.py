@@ -1,0 +1,50 @@
+"""The services of this broker, as handlers reach them; built once in main.py."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from odradek_broker.log.cleaner_manager import CleanerManager
+from odradek_broker.log.manager import LogManager
+from odradek_broker.metadata.publisher import MetadataPublisher
+from odradek_broker.partition.service import PartitionService
+from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
+    from odradek_broker.controller.service import ControllerService
+    from odradek_broker.group.consumer.service import ConsumerGroupService
+    from odradek_broker.group.lag import LogEnds
+    from odradek_broker.group.service import GroupService
+    from odradek_broker.handlers.fetch_session import FetchSessions
+    from odradek_broker.raft.channel import ControllerChannel
+    from odradek_broker.raft.service import QuorumService
+    from odradek_broker.txn.service import TransactionCoordinator
+    from odradek_broker.txn.verifier import TransactionVerifier
+
+
+@dataclass(slots=True)
+class BrokerContext:
+    node_id: int
+    cluster_id: str
+    settings: Settings
+    clock: Clock
+    rng: Random
+    metrics: Metrics
+    logs: LogManager
+    cleaner: CleanerManager
+    partitions: PartitionService
+    metadata: MetadataPublisher
+    quorum: "QuorumService"
+    controller: "ControllerService"
+    forwarder: "ControllerChannel"
+    producer_ids: "ProducerIdBlocks"
+    fetch_sessions: "FetchSessions"
+    groups: "GroupService"
+    consumer_groups: "ConsumerGroupService"
+    log_ends: "LogEnds"
+    transactions: "TransactionCoordinator"
+    verifier: "TransactionVerifier | None" = None  # set by main.py: it calls handlers
+    serves_clients: bool = False  # from when the partitions are hosted; before, only brokers
