@@ -108,7 +108,13 @@ def test_the_dockerfile_makes_the_same_image(image: Image) -> None:
     (stage,) = re.findall(rf"^FROM run(?:-java)? AS {image.name}\n((?:.+\n)+)", text, re.M)
     assert f"ENTRYPOINT {json.dumps(image.entrypoint)}" in stage
     for package in image.packages:
-        assert f"COPY {package.relative_to(build.ROOT)} /opt/odradek/{package.name}" in text
+        where = package.relative_to(build.ROOT)
+        if image.compiler is not None and package == image.source:
+            assert f"python {image.compiler.relative_to(build.ROOT)}" in text
+            assert f"COPY {where} {where}" in text
+            assert f"cp -r build/compiled-*/{package.name} /opt/odradek/{package.name}" in text
+        else:
+            assert f"COPY {where} /opt/odradek/{package.name}" in text
     for path in image.files:
         assert f"COPY {path.relative_to(build.ROOT)} /opt/odradek/{image.package}/" in text
     assert f"USER {USER_ID}:{USER_ID}" in text
