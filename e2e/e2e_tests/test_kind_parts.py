@@ -168,7 +168,7 @@ def test_the_operator_takes_the_arguments_that_the_chart_gives(value_set: str) -
 def test_apache_listens_where_its_file_says() -> None:
     text = "# a comment\nlisteners=PLAINTEXT://:9092,EXTERNAL://:9094\nodradek.cluster.id=x\n"
     settings = apache.read_properties(text)
-    assert apache.listener_port(settings) == 9092
+    assert apache.listener_ports(settings) == [9092, 9094]
     assert settings[apache.CLUSTER_ID] == "x"
     assert not apache.answers(1)  # nobody listens there
 
@@ -187,7 +187,7 @@ def test_apache_is_healthy_while_its_disk_is_formatted(
         "listeners=PLAINTEXT://:1\nodradek.cluster.id=AbC\n"
         "odradek.storage.format=--initial-controllers 0@a:9093:ID\n"
     )
-    kafka = apache.Kafka(config)
+    kafka = apache.Kafka(config, admin_port=1)
     assert kafka.runs, "before anything has begun"
     assert not kafka.ready
     assert kafka.run() == 0
