@@ -181,10 +181,10 @@ def content_key(image: Image, packages: Sequence[Locked]) -> str:
     digest = hashlib.sha256(f"{RECIPE}\n{base_key(image.base)}\n{config(image)}\n".encode())
     digest.update(requirements_text(packages).encode())
     digest.update(f"{image.from_source}{image.left_out}{image.user_name}".encode())
-    for name, path in sources(image).items():
+    for name, path in (sources(image) | extensions(image)).items():
         digest.update(f"{name}\0".encode())
         digest.update(path.read_bytes())
-    for name in (*jar_names(image), *extensions(image)):
+    for name in jar_names(image):
         digest.update(f"{name}\0".encode())
     return digest.hexdigest()[:12]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from odradek_operator.desired.build import DesiredCluster, DesiredTopic
-from odradek_operator.observed import Kafka, Observed, ObservedBroker, Phase
+from odradek_operator.desired.build import DesiredBroker, DesiredCluster, DesiredTopic
+from odradek_operator.observed import BrokerSetting, Kafka, Observed, ObservedBroker, Phase
 from odradek_operator.plan.actions import (
     Elect,
     Plan,
@@ -94,16 +94,11 @@ def controllers_view(desired: DesiredCluster, observed: Observed) -> RollView:
     """Nobody asks a controller for its settings; which need a restart, any broker knows."""
     kafka = observed.kafka or Kafka()
     settings = next(iter(kafka.settings.values()), {})
-    nodes = {}
-    for found in observed.controllers.values():
-        wanted = desired.controllers.get(found.id)
-        pending = restart_reason(wanted, found, settings) if wanted else None
-        if found.phase is Phase.STOPPED:
-            pending = None
-        nodes[found.id] = RollBroker(found.id, found.rack, found.phase, pending, found.since)
     return RollView(
         now=observed.now,
-        brokers=nodes,
+        brokers=_to_roll(
+            observed.controllers, desired.controllers, dict.fromkeys(observed.controllers, settings)
+        ),
         controller=kafka.controller,
         voters=kafka.voters,
         lagging_voters=kafka.lagging_voters,
@@ -114,20 +109,10 @@ def controllers_view(desired: DesiredCluster, observed: Observed) -> RollView:
 def roll_view(desired: DesiredCluster, observed: Observed) -> RollView:
     """What a rolling restart has to know; brokers that leave are not restarted any more."""
     kafka = observed.kafka or Kafka()
-    brokers = {}
-    for broker in observed.brokers.values():
-        wanted = desired.brokers.get(broker.id)
-        if wanted is None and broker.phase is not Phase.READY:
-            continue  # on its way out
-        settings = kafka.settings.get(broker.id, {})
-        pending = restart_reason(wanted, broker, settings) if wanted else None
-        if broker.phase is Phase.STOPPED:
-            pending = None  # it will be started as it should be
-        brokers[broker.id] = RollBroker(broker.id, broker.rack, broker.phase, pending, broker.since)
     rolling = desired.spec.rolling
     return RollView(
         now=observed.now,
-        brokers=brokers,
+        brokers=_to_roll(observed.brokers, desired.brokers, kafka.settings),
         partitions=kafka.partitions,
         controller=kafka.controller,
         voters=kafka.voters,
@@ -137,6 +122,23 @@ def roll_view(desired: DesiredCluster, observed: Observed) -> RollView:
         preferred_leaders=rolling.preferred_leaders,
         apart=bool(desired.controllers),
     )
+
+
+def _to_roll(
+    seen: Mapping[int, ObservedBroker],
+    wanted: Mapping[int, DesiredBroker],
+    settings: Mapping[int, Mapping[str, BrokerSetting]],
+) -> dict[int, RollBroker]:
+    nodes = {}
+    for node, found in seen.items():
+        should = wanted.get(node)
+        if should is None and found.phase is not Phase.READY:
+            continue  # on its way out
+        pending = restart_reason(should, found, settings.get(node, {})) if should else None
+        if found.phase is Phase.STOPPED:
+            pending = None  # it will be started as it should be
+        nodes[node] = RollBroker(node, found.rack, found.phase, pending, found.since)
+    return nodes
 
 
 def _start(desired: DesiredCluster, observed: Observed) -> Plan:
