@@ -25,15 +25,16 @@ MADE_OF = "made-of"  # the hash, beside the package
 # What a produce or fetch request passes through on leader and follower, and the cleaner.
 MODULES = (
     "model/log_config",
-    *("runtime/clock", "runtime/metrics"),
+    *("runtime/clock", "runtime/metrics", "runtime/poller"),
     *("wire/varint", "wire/primitives", "wire/headers", "wire/record_batch", "wire/records"),
     *("wire/produce", "wire/fetch", "wire/fetch_response"),
-    *("log/types", "log/recent", "log/batches", "log/producer_state", "log/segment"),
-    *("log/rolling", "log/reading", "log/validation", "log/log"),
+    *("log/types", "log/recent", "log/batches", "log/producer_state", "log/leader_epochs"),
+    *("log/segment", "log/rolling", "log/reading", "log/validation", "log/log"),
     *("log/offset_map", "log/record_columns", "log/cleaner"),
     *("partition/waiting", "partition/replica_state", "partition/partition", "partition/service"),
     *("partition/follower_state", "partition/read_replica"),
-    *("handlers/context", "handlers/produce", "handlers/fetch_session", "handlers/fetch"),
+    *("handlers/context", "handlers/handler", "handlers/produce", "handlers/fetch_session"),
+    "handlers/fetch",
     "handlers/envelope",  # a compiled class is not inherited from by one that is not
     *("network/memory", "network/exchange", "network/connection", "network/dispatcher"),
     *("network/server", "replication/fetcher"),

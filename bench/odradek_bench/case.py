@@ -11,6 +11,7 @@ The first metric is the headline that `make bench-smoke` prints.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,8 +21,13 @@ from typing import Literal
 
 from odradek_bench import engines, load
 from odradek_bench.engines import ENGINES, Servers
+from odradek_bench.usage import Meter
 
 Sample = dict[str, float]  # metric -> value
+# Servers rest while all of them together need less than this share of a core.
+RESTING = 0.15
+SETTLE_WINDOW_S = 0.4
+SETTLE_MAX_S = 5.0
 LIMIT = "limit"  # the engine that is none: a plain loop over sockets and files
 
 
@@ -121,6 +127,20 @@ class Bench:
         load.create_topic(servers.bootstrap, name, partitions, replication_factor, settings)
         yield name
         load.delete_topic(servers.bootstrap, name)
+
+    def settle(self) -> None:
+        """Waits until the shared servers rest.
+
+        What an engine still does about its last round (a JVM compiles, files are deleted) would
+        be charged to the one that comes next.
+        """
+        pids = [pid for servers in self._shared.values() if servers.alive for pid in servers.pids]
+        give_up = time.monotonic() + SETTLE_MAX_S
+        while pids and not self.smoke and time.monotonic() < give_up:
+            with Meter(pids) as meter:
+                time.sleep(SETTLE_WINDOW_S)
+            if meter.cpu_s < RESTING * meter.wall_s:
+                return
 
     def close(self, kind: str = "") -> None:
         """Stops the shared servers (of one kind, or all)."""

@@ -148,7 +148,6 @@ def versions() -> dict[str, str]:
         "apache kafka": kafka_version(),
         "python of our broker": f"{python.stdout.strip()} ({Odradek.python})",
         "python of the load": platform.python_version(),
-        "uvloop": version("uvloop"),
         "java": (java.stderr.splitlines() or ["?"])[0],
         "librdkafka": str(confluent_kafka.libversion()[0]),
     }

@@ -75,6 +75,7 @@ def _run_case(
 
 
 def _run_round(bench: Bench, case: Case, engine: str, result: CaseResult) -> None:
+    bench.settle()
     try:
         result.samples.setdefault(engine, []).append(case.run(bench, engine))
     except UnavailableError as reason:

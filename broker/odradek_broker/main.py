@@ -28,8 +28,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-import uvloop
-
 from odradek_broker.admin.state import Readiness
 from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationError
 from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
@@ -68,6 +66,7 @@ from odradek_broker.raft.values import Endpoint, ReplicaKey
 from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import Disk, RealDisk
+from odradek_broker.runtime.event_loop import EndOfPass, PollerLoop
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.loop_lag import LoopLag
 from odradek_broker.runtime.metrics import Metrics
@@ -101,7 +100,7 @@ class StartError(Exception):
 class Broker:
     """One running broker. `start` returns when clients are served; `stop` leaves clean logs."""
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, settings: Settings, loop: PollerLoop) -> None:
         self._settings = settings
         self._loop = loop
         self._started_at = time.monotonic()
@@ -130,7 +129,7 @@ class Broker:
         )
         self._metadata = MetadataPublisher(self._node_id, settings)
         self._partitions = PartitionService(
-            self._node_id, settings, self._logs, self._clock, loop, self._threads
+            self._node_id, settings, self._logs, self._clock, EndOfPass(loop), self._threads
         )
         self._quorum = self._build_quorum()
         self._controller = ControllerService(
@@ -152,7 +151,8 @@ class Broker:
         self._groups = self._build_groups()
         self._context = self._build_context()
         self._calls = self._build_transactions()
-        self._server = Server(self._context, build_handlers(self._metrics), loop)
+        handlers = build_handlers(self._metrics)
+        self._server = Server(self._context, handlers, loop, loop.poller)
         session_timeout_ms = settings.int("broker.session.timeout.ms")
         self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
         self._tasks: list[asyncio.Task[None]] = []
@@ -536,6 +536,7 @@ def _raise_file_limit() -> None:
 
 async def _serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
+    assert isinstance(loop, PollerLoop)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -561,7 +562,8 @@ def run_broker(settings: Settings) -> int:
     for warning in settings.warnings:
         logger.warning(warning)
     try:
-        uvloop.run(_serve(settings))
+        with asyncio.Runner(loop_factory=PollerLoop) as runner:
+            runner.run(_serve(settings))
     except (StartError, LogDirConfigError, LogDirError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1

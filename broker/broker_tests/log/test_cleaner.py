@@ -99,7 +99,7 @@ def same_but_fewer(batch: bytes, cleaned: bytes, kept: list[int]) -> None:
     assert list(read_records(cleaned)) == [before[offset] for offset in kept]
     old, new = read_header(batch), read_header(cleaned)
     changed = ("batch_length", "crc", "record_count", "max_timestamp")
-    assert new._replace(**{name: getattr(old, name) for name in changed}) == old
+    assert new.replace(**{name: getattr(old, name) for name in changed}) == old
 
 
 # Records

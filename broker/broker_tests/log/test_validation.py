@@ -56,14 +56,14 @@ def good(count: int = 3, timestamp: int = NOW, codec: int = 0) -> bytearray:
 
 def with_header(batch: bytearray, **fields: int) -> bytearray:
     """The batch with other header fields and a right CRC."""
-    HEADER.pack_into(batch, 0, *read_header(batch)._replace(**fields))
+    HEADER.pack_into(batch, 0, *read_header(batch).replace(**fields).fields)
     pack_into(">I", batch, 17, crc32c(memoryview(batch)[CRC_FROM:]))
     return batch
 
 
 def with_records(data: bytes, count: int, codec: int = 0) -> bytearray:
     """A batch with a right CRC around any bytes."""
-    header = read_header(good(count))._replace(record_count=count, max_timestamp=NOW)
+    header = read_header(good(count)).replace(record_count=count, max_timestamp=NOW)
     batch = bytearray(seal_batch(header, data))
     return with_header(batch, attributes=codec)
 

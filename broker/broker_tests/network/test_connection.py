@@ -12,11 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from odradek_broker.handlers.broker_context import BrokerContext
-from odradek_broker.handlers.registry import Handler
+from odradek_broker.handlers.handler import Handler
 from odradek_broker.log.types import FileRange
 from odradek_broker.network import connection as connection_module
 from odradek_broker.network.server import Server
 from odradek_broker.runtime.clock import SystemClock
+from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.settings import Settings
@@ -62,7 +63,7 @@ class Bench:
             HELD: self._handler(HELD, "Held", serve=self._hold),
             METADATA: self._handler(METADATA, "Metadata", handle=self._await_gate),
         }
-        self.server = Server(broker, handlers, self.loop)
+        self.server = Server(broker, handlers, self.loop, self.loop.poller)
         self.address = self.server.bind(Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT"))
         self.server.start_accepting()
 
@@ -129,7 +130,8 @@ def run(story, **overrides):
                 len(body) + 10 for ctx, body in bench.held if ctx.chunks is None
             )
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=PollerLoop) as runner:
+        runner.run(main())
 
 
 def test_answers_keep_the_order_of_requests_whatever_finishes_first():

@@ -13,11 +13,12 @@ A node is reached through its proxy, which can isolate it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid4
 
 from broker_tests.proxy import Proxy
@@ -36,6 +37,7 @@ from odradek_broker.raft.values import Endpoint, ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
+from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.quorum_addresses import Address
@@ -56,6 +58,12 @@ PATIENCE_S = 30
 
 def setting(name: str, value: str) -> ConfigRecord:
     return ConfigRecord(ResourceType.CLIENT_METRICS, "test", name, value)
+
+
+def run_story(story: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
+    """In the event loop that a broker has."""
+    with asyncio.Runner(loop_factory=PollerLoop) as runner:
+        runner.run(asyncio.wait_for(story(), seconds))
 
 
 class SleepyClock(SystemClock):
@@ -142,7 +150,7 @@ class Node:
             log_ends=None,
             transactions=None,
         )
-        self.server = Server(context, build_handlers(metrics), loop)
+        self.server = Server(context, build_handlers(metrics), loop, loop.poller)
         _, port = self.server.bind(Listener(LISTENER, "127.0.0.1", 0, "PLAINTEXT"))
         self.proxy.target_port = port
         self.server.start_accepting()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker_tests.raft.support import Cluster, Node, until
+from broker_tests.raft.support import Cluster, Node, run_story, until
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft.channel import ControllerChannel
 from odradek_broker.wire.peer import PeerUnavailable
@@ -19,7 +19,7 @@ def channel(node: Node, local: object) -> ControllerChannel:
 
 
 def run(story):
-    asyncio.run(asyncio.wait_for(story(), 60))
+    run_story(story, seconds=60)
 
 
 def nonsense(node: Node) -> Struct:

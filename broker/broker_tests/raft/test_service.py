@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_tests.proxy import Proxy
-from broker_tests.raft.support import CONFIG, Cluster, Node, make_voter, until
+from broker_tests.raft.support import CONFIG, Cluster, Node, make_voter, run_story, until
 from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft.log_files import VOTER_MARK
@@ -18,7 +18,7 @@ from odradek_broker.raft.snapshots import SnapshotPolicy
 
 
 def run(story):
-    asyncio.run(asyncio.wait_for(story(), 100))
+    run_story(story, seconds=100)
 
 
 def others(node: Node):

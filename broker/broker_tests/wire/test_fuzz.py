@@ -157,9 +157,8 @@ def test_damaged_batches(check: Callable[[bytearray], object]) -> None:
         if number % 2 and len(batch) > HEADER.size:
             header = read_header(batch)
             length = len(batch) - 12
-            HEADER.pack_into(
-                batch, 0, *header._replace(base_offset=0, batch_length=length, magic=2)
-            )
+            whole = header.replace(base_offset=0, batch_length=length, magic=2)
+            HEADER.pack_into(batch, 0, *whole.fields)
             batch[17:21] = crc32c(memoryview(batch)[CRC_FROM:]).to_bytes(4, "big")
         with suppress(DecodeError, KafkaError):
             check(batch)

@@ -105,7 +105,7 @@ def test_retained_records_are_the_same_records(
 def test_log_append_time_stays_when_records_go() -> None:
     records = [Record(0, 10, b"a", b"1"), Record(1, 20, b"b", b"2")]
     header = read_header(build_batch(records))
-    header = header._replace(attributes=TIMESTAMP_TYPE_BIT, max_timestamp=99)
+    header = header.replace(attributes=TIMESTAMP_TYPE_BIT, max_timestamp=99)
     plain = uncompressed_records(build_batch(records), read_header(build_batch(records)))
     batch = seal_batch(header, plain)
     thin = retain_records(header, plain, list(view_records(plain, 2))[:1])
@@ -142,12 +142,12 @@ def test_every_truncation_is_a_decode_error() -> None:
     with pytest.raises(DecodeError):
         list(read_records(seal_batch(header, plain + b"\0")))
     with pytest.raises(DecodeError):
-        list(read_records(seal_batch(header._replace(record_count=4), plain)))
+        list(read_records(seal_batch(header.replace(record_count=4), plain)))
 
 
 @given(st.binary(max_size=60), st.integers(0, 5))
 def test_garbage_is_a_decode_error_or_nothing(garbage: bytes, count: int) -> None:
-    header = read_header(build_batch([Record(0, 0, None, None)]))._replace(record_count=count)
+    header = read_header(build_batch([Record(0, 0, None, None)])).replace(record_count=count)
     with contextlib.suppress(DecodeError):
         list(read_records(seal_batch(header, garbage)))
     with contextlib.suppress(DecodeError, IndexError):

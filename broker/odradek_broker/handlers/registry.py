@@ -7,10 +7,7 @@ A handler module has `API_KEY`, `VERSIONS` and one of
   `ctx.respond` and builds no coroutine.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 from odradek_broker.handlers import (
     add_offsets_to_txn,
@@ -78,9 +75,8 @@ from odradek_broker.handlers import (
     vote,
     write_txn_markers,
 )
-from odradek_broker.handlers.context import RequestContext
-from odradek_broker.runtime.metrics import Metrics, RequestMetrics
-from odradek_broker.wire.struct import Struct
+from odradek_broker.handlers.handler import Handler
+from odradek_broker.runtime.metrics import Metrics
 
 MODULES: tuple[ModuleType, ...] = (
     add_raft_voter,
@@ -164,19 +160,6 @@ CONTROLLER_MODULES: tuple[ModuleType, ...] = (
     unregister_broker,
     update_features,
 )
-
-Handle = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
-Serve = Callable[[RequestContext, bytearray, int], None]
-
-
-@dataclass(slots=True)
-class Handler:
-    api_key: int
-    name: str  # as in Kafka's metrics: "Produce", "DescribeConfigs"
-    versions: range
-    metrics: RequestMetrics
-    handle: Handle | None = None
-    serve: Serve | None = None
 
 
 def build_handlers(metrics: Metrics) -> dict[int, Handler]:

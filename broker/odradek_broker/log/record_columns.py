@@ -124,7 +124,7 @@ def keep_records(
             out += data[start:end]
     assert largest_delta is not None
     if not header.attributes & TIMESTAMP_TYPE_BIT:
-        header = header._replace(max_timestamp=new_base + largest_delta)
+        header = header.replace(max_timestamp=new_base + largest_delta)
     if delete_horizon_ms is not None:
-        header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT)
-    return seal_batch(header._replace(base_timestamp=new_base, record_count=len(kept)), out)
+        header = header.replace(attributes=header.attributes | DELETE_HORIZON_BIT)
+    return seal_batch(header.replace(base_timestamp=new_base, record_count=len(kept)), out)

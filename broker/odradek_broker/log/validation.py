@@ -31,6 +31,7 @@ from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
+    CRC_AT,
     CRC_FROM,
     HEADER_BYTES,
     LOG_OVERHEAD,
@@ -64,7 +65,6 @@ TARGET_CODECS: Final = {
 _length: Final = Struct(">i").unpack_from
 _crc_attributes: Final = Struct(">Ih").pack_into
 _max_timestamp: Final = Struct(">q").pack_into
-CRC_AT: Final = 17
 MAX_TIMESTAMP_AT: Final = 35
 
 
@@ -210,7 +210,7 @@ def _check_records(
     target = TARGET_CODECS.get(config.compression_type, codec)  # "producer": as it came
     if target != codec or not offsets_fit:
         attributes = attributes & ~CODEC_MASK | target
-        header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+        header = header.replace(attributes=attributes, max_timestamp=max_timestamp)
         return _rewritten(header, data, config, log_append_time_ms)
     if attributes != header.attributes or max_timestamp != header.max_timestamp:
         header = _patch(batch, header, attributes, max_timestamp)
@@ -350,6 +350,7 @@ def _check_timestamps(
     sends a true one. Any other is worked out from all records, as is the smallest timestamp
     where a topic limits it.
     """
+    limited = config.timestamp_before_max_ms != LONG_MAX
     if header.attributes & TIMESTAMP_TYPE_BIT:
         low = high = header.max_timestamp  # what readers of such a batch take for each record
         if high == NO_TIMESTAMP:
@@ -357,9 +358,11 @@ def _check_timestamps(
     else:
         base = header.base_timestamp
         low, high = base + lowest_delta, base + highest_delta
-        if high != header.max_timestamp or config.timestamp_before_max_ms != LONG_MAX:
+        if high != header.max_timestamp or limited:
             deltas = [view.timestamp_delta for view in view_records(data, header.record_count)]
             low, high = base + min(deltas), base + max(deltas)
+    if low >= 0 and high - now_ms <= config.timestamp_after_max_ms and not limited:
+        return high
     earliest = max(now_ms - config.timestamp_before_max_ms, -LONG_MAX)
     latest = min(now_ms + config.timestamp_after_max_ms, LONG_MAX)
     if low < earliest or latest < high:
@@ -397,7 +400,7 @@ def _patch(
     _max_timestamp(batch, MAX_TIMESTAMP_AT, max_timestamp)
     crc = crc32c(batch[CRC_FROM:])
     _crc_attributes(batch, CRC_AT, crc, attributes)
-    return header._replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
+    return header.replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
 
 
 def _rewritten(

@@ -1,7 +1,7 @@
 """One client connection: bytes in → frames → exchanges; answers in order → bytes out.
 
-Raw non-blocking socket, driven by the loop's reader and writer callbacks, so that nothing is
-copied by a transport on the way and log ranges go out by sendfile.
+Raw non-blocking socket, driven by the poller (runtime/poller.py), so that nothing is copied by a
+transport on the way and log ranges go out by sendfile.
 
 In: small frames are read through one scratch buffer that all connections share and copied out
 (a produce request keeps its buffer until the end of the loop pass); a frame that does not fit
@@ -17,12 +17,12 @@ Reading pauses (and TCP slows the client down) while one of these holds:
 import logging
 import os
 import socket
-from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from odradek_broker.log.types import FileRange
 from odradek_broker.network.exchange import SIZE, Exchange
+from odradek_broker.runtime.poller import READABLE, WRITABLE, Pollable
 
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
@@ -43,7 +43,7 @@ SEND_BUDGET_BYTES: Final = 4 * 1024 * 1024
 GATHER_MAX: Final = 64
 
 
-class Connection:
+class Connection(Pollable):
     __slots__ = (
         "_backlog",
         "_filled",
@@ -82,16 +82,17 @@ class Connection:
         self._filled = 0
         # Bytes read but not yet taken as frames: less than a frame, or held by a pause.
         self._backlog = b""
-        self._pending: deque[Exchange] = deque()  # not answered, or behind one that is not
+        # Short lists (MAX_IN_FLIGHT), which compiled code handles faster than deques.
+        self._pending: list[Exchange] = []  # not answered, or behind one that is not
         # An Exchange in _out marks the end of its answer.
-        self._out: deque[bytes | FileRange | Exchange] = deque()
+        self._out: list[bytes | FileRange | Exchange] = []
         self._progress = 0  # bytes of _out[0] that are sent
         self._muted = False
         self._held_bytes = 0  # request memory taken for a frame that is not started yet
         self._reading = True
         self._resuming = False
         self._writing = False
-        server.loop.add_reader(sock.fileno(), self._on_readable)
+        self._watch()
 
     @property
     def awaits_answer(self) -> bool:
@@ -103,9 +104,21 @@ class Connection:
         """All that was asked is answered and sent."""
         return not self._pending and not self._out
 
+    def on_ready(self, events: int) -> None:
+        # What is neither is an error or the end, which the next read or write tells.
+        if self._reading and events & ~WRITABLE:
+            self._read()
+        if self._writing and events & ~READABLE and not self.closed:
+            self.flush()
+
+    def _watch(self) -> None:
+        """Tells the poller what this connection waits for from now on."""
+        events = (READABLE if self._reading else 0) | (WRITABLE if self._writing else 0)
+        self.server.poller.watch(self.sock.fileno(), self, events)
+
     # --- in ------------------------------------------------------------------------------
 
-    def _on_readable(self) -> None:
+    def _read(self) -> None:
         try:
             if self._frame is not None:
                 self._read_frame(self._frame)
@@ -207,7 +220,7 @@ class Connection:
     def _pause(self) -> None:
         if self._reading:
             self._reading = False
-            self.server.loop.remove_reader(self.sock.fileno())
+            self._watch()
 
     def _resume(self) -> None:
         # Starting a frame from the backlog may answer at once, which would resume again.
@@ -215,7 +228,7 @@ class Connection:
             return
         self._resuming = True
         self._reading = True
-        self.server.loop.add_reader(self.sock.fileno(), self._on_readable)
+        self._watch()
         backlog, self._backlog = self._backlog, b""
         if backlog:
             self._take_frames(memoryview(backlog), len(backlog))
@@ -232,7 +245,7 @@ class Connection:
             return  # an earlier request has to be answered first
         while pending and (chunks := pending[0].chunks) is not None:
             self._out.extend(chunks)
-            self._out.append(pending.popleft())
+            self._out.append(pending.pop(0))
         self.server.flush_soon(self)
 
     def flush(self) -> None:
@@ -244,7 +257,7 @@ class Connection:
             while self._out and budget > 0:
                 head = self._out[0]
                 if isinstance(head, Exchange):
-                    self._out.popleft()
+                    self._out.pop(0)
                     self._sent(head, started_ns)
                 elif isinstance(head, bytes):
                     self._send_bytes(head)
@@ -261,7 +274,7 @@ class Connection:
             return
         if self._writing:
             self._writing = False
-            self.server.loop.remove_writer(self.sock.fileno())
+            self._watch()
         if not self._reading:
             self._resume()
 
@@ -270,7 +283,7 @@ class Connection:
             self._progress = self.sock.send(head)
             if self._progress == len(head):
                 self._progress = 0
-                self._out.popleft()
+                self._out.pop(0)
             return
         buffers: list[bytes | memoryview] = []
         flags = 0
@@ -293,10 +306,10 @@ class Connection:
                 return
             sent -= len(buffer)
             self._progress = 0
-            self._out.popleft()
+            self._out.pop(0)
             while self._out and isinstance(self._out[0], Exchange):
                 exchange = self._out[0]
-                self._out.popleft()
+                self._out.pop(0)
                 self._sent(exchange, done_ns)
 
     def _send_range(self, part: FileRange) -> int:
@@ -311,7 +324,7 @@ class Connection:
         self._progress += sent
         if self._progress == part.length:
             self._progress = 0
-            self._out.popleft()
+            self._out.pop(0)
         return sent
 
     def _sent(self, exchange: Exchange, started_ns: int) -> None:
@@ -325,7 +338,7 @@ class Connection:
                 break
         if not self._writing:
             self._writing = True
-            self.server.loop.add_writer(self.sock.fileno(), self.flush)
+            self._watch()
 
     # --- the end -------------------------------------------------------------------------
 
@@ -333,11 +346,8 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        loop, fd = self.server.loop, self.sock.fileno()
-        if self._reading:
-            loop.remove_reader(fd)
-        if self._writing:
-            loop.remove_writer(fd)
+        self._reading = self._writing = False
+        self._watch()
         self.sock.close()
         unsent = [item for item in self._out if isinstance(item, Exchange)]
         for exchange in (*unsent, *(e for e in self._pending if e.chunks is not None)):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek_broker.handlers import api_versions
 from odradek_broker.handlers.broker_context import BrokerContext
-from odradek_broker.handlers.registry import Handler
+from odradek_broker.handlers.handler import Handler
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.wire import api

@@ -7,11 +7,12 @@ import socket
 from collections import Counter
 
 from odradek_broker.handlers.broker_context import BrokerContext
-from odradek_broker.handlers.registry import Handler
+from odradek_broker.handlers.handler import Handler
 from odradek_broker.network.connection import CLOSED_BY_CLIENT, Connection
 from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
 from odradek_broker.runtime.listeners import Listener
+from odradek_broker.runtime.poller import Poller
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +32,11 @@ class Server:
         broker: BrokerContext,
         handlers: dict[int, Handler],
         loop: asyncio.AbstractEventLoop,
+        poller: Poller,
     ) -> None:
         settings = broker.settings
         self.loop = loop
+        self.poller = poller
         self.clock = broker.clock
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.frame_bytes_max = settings.int("socket.request.max.bytes")
@@ -124,12 +127,12 @@ class Server:
     # --- called by connections -----------------------------------------------------------
 
     def flush_soon(self, connection: Connection) -> None:
-        """Answers of one loop pass leave together: one sendmsg per connection."""
+        """Answers of one pass leave together: one sendmsg per connection."""
         if connection.flush_queued:
             return
         connection.flush_queued = True
         if not self._to_flush:
-            self.loop.call_soon(self._flush_all)
+            self.poller.call_soon(self._flush_all)
         self._to_flush.append(connection)
 
     def _flush_all(self) -> None:

@@ -15,7 +15,7 @@ want every write, consumers only what is committed.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from odradek_broker.log.producer_state import EPOCH_PER_TRANSACTION_FROM
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from odradek_broker.log.producer_state import EndTxnMarker
     from odradek_broker.log.types import AppendInfo
     from odradek_broker.partition.waiting import ProgressListener
+
+
+WRITTEN: Final = ErrorCode.none  # looked up once: the name of an enum's member is dear
 
 
 class AckWaiter(Protocol):
@@ -250,7 +253,7 @@ class Partition:
         waiters = self._write_waiters
         while waiters and waiters[0][0] < state.log_end_offset:
             _, waiter, index = waiters.popleft()
-            waiter.acknowledged(index, ErrorCode.none)
+            waiter.acknowledged(index, WRITTEN)
         waiters = self._commit_waiters
         while waiters and waiters[0][0] < state.high_watermark:
             _, waiter, index = waiters.popleft()

@@ -3,8 +3,8 @@
 The metadata log decides what is hosted here, who leads and who follows (`apply`); handlers
 append and read; followers' fetches and the controller's answers move the leader's state
 (`step`). The end of a loop pass is where everything that waits is told: one writev per
-partition that got data, then produce requests (acks), then fetches that waited, each once
-however many of their partitions moved.
+partition that got data, then produce requests (acks); and when their answers have left, fetches
+that waited, each once however many of their partitions moved.
 
 What needs the network is the business of `replication/`, which attaches itself here
 (`Replication`): it fetches for followers and brings proposals to the controller.
@@ -12,6 +12,7 @@ What needs the network is the business of `replication/`, which attaches itself 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -465,6 +466,11 @@ class PartitionService:
                 logger.exception("%s; this is a bug in Odradek", partition.topic_partition)
             for listener in partition.take_awake():
                 progressed.setdefault(listener, []).append(partition)
+        if progressed:
+            # After the acknowledgements that were given above have left.
+            self._scheduler.call_soon(partial(self._tell_progress, progressed))
+
+    def _tell_progress(self, progressed: "dict[ProgressListener, list[Partition]]") -> None:
         for listener, partitions in progressed.items():
             try:
                 listener.on_progress(partitions)

@@ -1,6 +1,6 @@
 """Time as a port: wall time for what goes into records, monotonic time for timeouts."""
 
-import time
+from time import monotonic, time_ns
 from typing import Protocol
 
 
@@ -14,10 +14,10 @@ class Clock(Protocol):
 
 class SystemClock:
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        return time.monotonic() * 1000.0
+        return monotonic() * 1000.0
 
 
 class ManualClock:

@@ -1,6 +1,7 @@
 """The event loop as a port: run something soon, later, or in a thread.
 
-asyncio's loop (and uvloop's) is a `Scheduler` as it is; the simulator brings its own.
+asyncio's loop is a `Scheduler` as it is; the broker has `event_loop.EndOfPass`, the simulator
+brings its own.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ class Cancellable(Protocol):
 
 
 class Scheduler(Protocol):
-    def call_soon(self, callback: Callable[..., Any], *args: Any) -> Cancellable: ...
+    def call_soon(self, callback: Callable[[], None]) -> object: ...
 
     def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Cancellable: ...
 

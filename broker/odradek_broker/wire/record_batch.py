@@ -25,12 +25,13 @@ Example: one record with a 1-byte value makes a batch of 69 bytes, batch_length 
 """
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from crc32c import crc32c
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12  # base_offset + batch_length: enough to know where the next batch starts
+CRC_AT: Final = 17
 CRC_FROM: Final = 21  # the CRC covers the bytes from here to the end of the batch
 MAGIC_AT: Final = 16
 
@@ -46,22 +47,88 @@ OFFSET_AND_LENGTH: Final = Struct(">qi")
 OFFSET: Final = Struct(">q")
 EPOCH: Final = Struct(">i")
 EPOCH_AT: Final = 12
+CRC: Final = Struct(">I")
 
 
-class BatchHeader(NamedTuple):
-    base_offset: int
-    batch_length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
+class BatchHeader:
+    # No NamedTuple: the hot path reads some 20 fields per batch, and compiled code reads those
+    # of a class of its own ten times faster.
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        batch_length: int,
+        partition_leader_epoch: int,
+        magic: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        record_count: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.batch_length = batch_length
+        self.partition_leader_epoch = partition_leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.record_count = record_count
+
+    @property
+    def fields(self) -> tuple[int, ...]:
+        """In the order in which they lie in the batch, as HEADER packs them."""
+        return (
+            self.base_offset,
+            self.batch_length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
+
+    def replace(self, **changes: int) -> "BatchHeader":
+        changed = BatchHeader(*self.fields)
+        for name, value in changes.items():
+            setattr(changed, name, value)
+        return changed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BatchHeader) and self.fields == other.fields
+
+    def __repr__(self) -> str:
+        return f"BatchHeader{self.fields}"
 
     @property
     def size(self) -> int:
@@ -90,8 +157,36 @@ class BatchHeader(NamedTuple):
 
 def read_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> BatchHeader:
     """The header that starts at byte `at`; the caller made sure that 61 bytes are there."""
-    # What BatchHeader._make does, without a call of Python code.
-    return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, at))
+    (
+        base_offset,
+        length,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    ) = HEADER.unpack_from(buffer, at)
+    return BatchHeader(
+        base_offset,
+        length,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
 
 
 def crc_matches(batch: memoryview, crc: int) -> bool:

@@ -22,6 +22,8 @@ from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
+    CRC,
+    CRC_AT,
     CRC_FROM,
     DELETE_HORIZON_BIT,
     HEADER,
@@ -271,10 +273,9 @@ def seal_batch(header: BatchHeader, data: Buffer, level: int | None = None) -> b
     """
     body = compression.compress(header.attributes & CODEC_MASK, data, level)
     length = HEADER_BYTES - LOG_OVERHEAD + len(body)
-    batch = bytearray(HEADER.pack(*header._replace(batch_length=length, crc=0)))
+    batch = bytearray(HEADER.pack(*header.replace(batch_length=length).fields))
     batch += body
-    crc = crc32c(memoryview(batch)[CRC_FROM:])
-    HEADER.pack_into(batch, 0, *header._replace(batch_length=length, crc=crc))
+    CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
     return bytes(batch)
 
 
@@ -295,7 +296,7 @@ def retain_records(
     """
     if not kept:
         return seal_batch(
-            header._replace(
+            header.replace(
                 attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
                 base_timestamp=NO_TIMESTAMP,
                 record_count=0,
@@ -304,8 +305,8 @@ def retain_records(
         )
     if not header.attributes & TIMESTAMP_TYPE_BIT:
         latest = header.base_timestamp + max(view.timestamp_delta for view in kept)
-        header = header._replace(max_timestamp=latest)
-    header = header._replace(record_count=len(kept))
+        header = header.replace(max_timestamp=latest)
+    header = header.replace(record_count=len(kept))
     data = memoryview(data)
     out = bytearray()
     if delete_horizon_ms is None:
@@ -319,7 +320,7 @@ def retain_records(
         encode_record(
             out, view.offset_delta, view.timestamp_delta + shift, view.key, value, headers
         )
-    header = header._replace(
+    header = header.replace(
         attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=delete_horizon_ms
     )
     return seal_batch(header, out, level)

@@ -100,7 +100,7 @@ BROKER = Image(
     "broker",
     ROOT / "broker" / "odradek_broker",
     "odradek_broker.main",
-    ("aiohttp", "cramjam", "crc32c", "google-re2", "kio", "prometheus-client", "uvloop"),
+    ("aiohttp", "cramjam", "crc32c", "google-re2", "kio", "prometheus-client"),
     compiler=ROOT / "broker" / "compile.py",
 )
 OPERATOR = Image(

@@ -1,0 +1,31 @@
+"""What serves the requests of one API; `registry.py` has them all."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from odradek_broker.handlers.context import RequestContext
+from odradek_broker.runtime.metrics import RequestMetrics
+from odradek_broker.wire.struct import Struct
+
+Handle = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
+Serve = Callable[[RequestContext, bytearray, int], None]
+
+
+class Handler:
+    __slots__ = ("api_key", "handle", "metrics", "name", "serve", "versions")
+
+    def __init__(
+        self,
+        api_key: int,
+        name: str,
+        versions: range,
+        metrics: RequestMetrics,
+        handle: Handle | None = None,
+        serve: Serve | None = None,
+    ) -> None:
+        self.api_key = api_key
+        self.name = name  # as in Kafka's metrics: "Produce", "DescribeConfigs"
+        self.versions = versions
+        self.metrics = metrics
+        self.handle = handle
+        self.serve = serve
