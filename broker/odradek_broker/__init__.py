@@ -1,6 +1,6 @@
 """Odradek's broker: Kafka's wire protocol, storage engine and state machines in Python.
 
-The layers and what each may import are in DESIGN.md; `main.py` puts them together.
+The layers and what each may import are in DESIGN.md; `broker.py` puts them together.
 
 `make compile` makes a copy of this package whose hot path is compiled (broker/compile.py). It takes
 the place of these sources as long as nothing of them is changed; ODRADEK_COMPILED=0 leaves it out,

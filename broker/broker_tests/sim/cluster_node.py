@@ -322,7 +322,7 @@ class ClusterNode(RaftNode):
         return self._ready
 
     def _look_for_registration(self) -> None:
-        """The metadata here knows of us: load the logs, then take roles (main.py)."""
+        """The metadata here knows of us: load the logs, then take roles (broker.py)."""
         own = self.metadata.image.brokers.get(BrokerId(self.node_id))
         if own is not None and own.epoch == self.broker_epoch and not self._hosting:
             self._hosting = True

@@ -7,7 +7,7 @@
     GET /v1/controller/partitions, /v1/controller/replicas    see controller_states.py
 
 aiohttp takes 0.3 s to import, more than the rest of the broker's start. So the socket is bound
-first (`main.py` does it), Kafka's listeners go up, and this module is imported after that.
+first (`broker.py` does it), Kafka's listeners go up, and this module is imported after that.
 """
 
 import socket

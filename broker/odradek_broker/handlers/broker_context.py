@@ -1,4 +1,4 @@
-"""The services of this broker, as handlers reach them; built once in main.py."""
+"""The services of this broker, as handlers reach them; built once in `broker.py`."""
 
 from dataclasses import dataclass
 from random import Random
@@ -46,5 +46,5 @@ class BrokerContext:
     consumer_groups: "ConsumerGroupService"
     log_ends: "LogEnds"
     transactions: "TransactionCoordinator"
-    verifier: "TransactionVerifier | None" = None  # set by main.py: it calls handlers
+    verifier: "TransactionVerifier | None" = None  # set by broker.py: it calls handlers
     serves_clients: bool = False  # from when the partitions are hosted; before, only brokers

@@ -14,6 +14,7 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.model.log_config import LONG_MAX
+from odradek_broker.runtime.settings import Settings
 
 Job = Callable[[], None]
 
@@ -36,6 +37,22 @@ class LogSettings:
     producer_id_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_id_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
     open_files_max: int = 4096  # segment files kept open, if `ulimit -n` is twice that
+
+    @staticmethod
+    def of(settings: Settings) -> "LogSettings":
+        return LogSettings(
+            # Empty: what the directories say, or a new one for a new cluster.
+            cluster_id=settings.optional_str("odradek.cluster.id") or "",
+            node_id=settings.node_id,
+            recovery_threads_per_dir=settings.int("num.recovery.threads.per.data.dir"),
+            retention_check_interval_ms=settings.int("log.retention.check.interval.ms"),
+            recovery_point_interval_ms=settings.int("log.flush.offset.checkpoint.interval.ms"),
+            log_start_interval_ms=settings.int("log.flush.start.offset.checkpoint.interval.ms"),
+            high_watermark_interval_ms=settings.int(
+                "replica.high.watermark.checkpoint.interval.ms"
+            ),
+            producer_id_expiration_ms=settings.int("producer.id.expiration.ms"),
+        )
 
 
 class Housekeeping:

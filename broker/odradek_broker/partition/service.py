@@ -94,7 +94,7 @@ class PartitionService:
         self.by_id: dict[tuple[bytes, int], Partition] = {}
         self.leader_throttle = ReplicationThrottle(Direction.LEADER, node_id, settings)
         self.follower_throttle = ReplicationThrottle(Direction.FOLLOWER, node_id, settings)
-        # Whether no controller answers this broker; set by main.py.
+        # Whether no controller answers this broker; set by broker.py.
         self.cut_off: Callable[[], bool] = lambda: False
         self.refused_commands = 0
         self.isr_expands = 0

@@ -1,4 +1,4 @@
-"""Puts a node's quorum service together from its settings. Called by main.py.
+"""Puts a node's quorum service together from its settings. Called by broker.py.
 
 Which of three ways a node with an empty disk goes is decided here:
 
