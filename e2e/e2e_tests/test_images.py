@@ -247,3 +247,18 @@ def test_debian_packages_are_read_from_dpkg(tmp_path: Path) -> None:
         "Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n"
     )
     assert debian.installed(tmp_path) == {"libc6": "2.36-9"}
+
+
+def test_only_the_newest_archives_of_an_image_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    directory = build.cache_dir()
+    directory.mkdir(parents=True)
+    for age, name in enumerate(("broker-4", "broker-3", "broker-2", "broker-1", "spark-1")):
+        path = directory / f"{name}.tar"
+        path.touch()
+        os.utime(path, (1000 - age, 1000 - age))
+    build.forget_older(IMAGES["broker"])
+    left = sorted(path.stem for path in directory.iterdir())
+    assert left == ["broker-2", "broker-3", "broker-4", "spark-1"]

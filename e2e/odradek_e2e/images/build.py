@@ -47,6 +47,7 @@ from odradek_e2e.images.table import (
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
 RECIPE = "2"  # a change in how images are assembled makes them anew
 SOURCE_SUFFIXES = (".py", ".json", ".sha256")
+KEPT = 3  # archives of each image in the cache
 MB = 1_000_000
 
 
@@ -147,7 +148,15 @@ def assemble(image: Image, *, fresh: bool = False) -> Path:
     for layer in layers[1:]:
         layer.path.unlink()
     say(f"{tag_of(image)}: {target.stat().st_size / MB:.0f} MB")
+    forget_older(image)
     return target
+
+
+def forget_older(image: Image) -> None:
+    """A day of changes makes gigabytes of images; the newest few may still be in use."""
+    made = cache_dir().glob(f"{image.name}-*.tar")
+    for old in sorted(made, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        old.unlink()
 
 
 def user_layer(image: Image, target: Path) -> archive.Layer:
