@@ -4,8 +4,10 @@ The handlers are made for the test; everything else is what the broker runs.
 """
 
 import asyncio
+import gc
 import socket
 import struct
+import weakref
 from random import Random
 from types import SimpleNamespace
 
@@ -203,6 +205,34 @@ def test_unknown_apis_and_versions_close_the_connection():
             client = await bench.client()
             client.writer.write(bad)
             assert await client.reader.read() == b""
+
+    run(story)
+
+
+def test_an_answered_request_is_freed_without_the_garbage_collector():
+    """Fetches that waited were not: some thousand of them made a pause of 50 ms."""
+
+    class Waiting:
+        def __init__(self, ctx):
+            self.ctx = ctx
+            ctx.on_disconnect = self.give_up
+
+        def give_up(self):
+            raise AssertionError("it was answered")
+
+    async def story(bench):
+        client = await bench.client()
+        client.writer.write(frame(HELD, 1, b"x"))
+        await until(lambda: bench.held)
+        waiting = weakref.ref(Waiting(bench.held[0][0]))
+        bench.release(0)
+        bench.held.clear()
+        gc.disable()
+        try:
+            assert await answer(client) == (1, b"x")
+            await until(lambda: waiting() is None)
+        finally:
+            gc.enable()
 
     run(story)
 
