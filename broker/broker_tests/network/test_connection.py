@@ -313,6 +313,32 @@ def test_file_ranges_go_out_between_bytes_also_to_a_slow_reader(tmp_path):
     run(story)
 
 
+def test_an_answer_of_many_parts_and_what_follows_it(tmp_path):
+    """As a fetch of thousands of partitions: what is sent leaves the queue in between."""
+    content = Random(6).randbytes(40_000)
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    number = connection_module.SENT_MAX * 3 + 5
+
+    async def story(bench):
+        client = await bench.client()
+        with path.open("rb") as file:
+            client.writer.write(frame(HELD, 1) + frame(ECHO, 2, b"x" * 100) + frame(ECHO, 3))
+            await until(lambda: len(bench.held) == 1)
+            chunks, expected = [struct.pack(">i", 1)], b""
+            for part in range(number):
+                chunks += [b"head %d" % part, FileRange(file, part, 20 + part)]
+                expected += b"head %d" % part + content[part : 20 + 2 * part]
+            bench.held[0][0].respond(chunks, 4 + len(expected))
+            assert await answer(client) == (1, expected)
+            assert await answer(client) == (2, b"x" * 100)
+            assert await answer(client) == (3, b"")
+        (connection,) = bench.server.connections
+        assert connection.quiet
+
+    run(story)
+
+
 def test_a_client_that_goes_away_is_forgotten_and_its_waiting_request_cancelled():
     async def story(bench):
         client = await bench.client()

@@ -41,6 +41,9 @@ FIRST_BUFFER_BYTES: Final = 1024 * 1024
 SEND_BUDGET_BYTES: Final = 4 * 1024 * 1024
 # Buffers per sendmsg; the kernel's limit is 1024.
 GATHER_MAX: Final = 64
+# What is sent leaves the queue when so much of it is, or when all is: an answer with the records of
+# 10,000 partitions has twice as many parts, and taking each from the front would move the others.
+SENT_MAX: Final = 256
 
 
 class Connection(Pollable):
@@ -51,6 +54,7 @@ class Connection(Pollable):
         "_frame_size",
         "_held_bytes",
         "_muted",
+        "_next",
         "_out",
         "_pending",
         "_progress",
@@ -82,11 +86,14 @@ class Connection(Pollable):
         self._filled = 0
         # Bytes read but not yet taken as frames: less than a frame, or held by a pause.
         self._backlog = b""
-        # Short lists (MAX_IN_FLIGHT), which compiled code handles faster than deques.
-        self._pending: list[Exchange] = []  # not answered, or behind one that is not
-        # An Exchange in _out marks the end of its answer.
+        # Lists, which compiled code handles faster than deques. Not answered, or behind one that
+        # is not; at most MAX_IN_FLIGHT:
+        self._pending: list[Exchange] = []
+        # To be sent, from _out[_next] on; an Exchange in it marks the end of its answer. Empty when
+        # all is sent.
         self._out: list[bytes | FileRange | Exchange] = []
-        self._progress = 0  # bytes of _out[0] that are sent
+        self._next = 0
+        self._progress = 0  # bytes of _out[_next] that are sent
         self._muted = False
         self._held_bytes = 0  # request memory taken for a frame that is not started yet
         self._reading = True
@@ -206,7 +213,8 @@ class Connection(Pollable):
     # --- pausing -------------------------------------------------------------------------
 
     def _must_wait(self) -> bool:
-        return self._muted or len(self._pending) + len(self._out) >= MAX_IN_FLIGHT
+        unsent = len(self._out) - self._next
+        return self._muted or len(self._pending) + unsent >= MAX_IN_FLIGHT
 
     def mute(self) -> None:
         """The request being started is awaited and must not be overtaken."""
@@ -255,9 +263,9 @@ class Connection(Pollable):
         budget = SEND_BUDGET_BYTES
         try:
             while self._out and budget > 0:
-                head = self._out[0]
+                head = self._out[self._next]
                 if isinstance(head, Exchange):
-                    self._out.pop(0)
+                    self._step()
                     self._sent(head, started_ns)
                 elif isinstance(head, bytes):
                     self._send_bytes(head)
@@ -278,16 +286,28 @@ class Connection(Pollable):
         if not self._reading:
             self._resume()
 
+    def _step(self) -> None:
+        """The first of what is to be sent is sent."""
+        self._progress = 0
+        self._next += 1
+        if self._next == len(self._out):
+            self._out.clear()
+            self._next = 0
+        elif self._next == SENT_MAX:
+            del self._out[:SENT_MAX]
+            self._next = 0
+
     def _send_bytes(self, head: bytes) -> None:
-        if len(self._out) == 2 and not self._progress:  # one answer, and the mark of its end
+        unsent = len(self._out) - self._next
+        if unsent == 2 and not self._progress:  # one answer, and the mark of its end
             self._progress = self.sock.send(head)
             if self._progress == len(head):
-                self._progress = 0
-                self._out.pop(0)
+                self._step()
             return
         buffers: list[bytes | memoryview] = []
         flags = 0
-        for item in self._out:
+        for index in range(self._next, len(self._out)):
+            item = self._out[index]
             if isinstance(item, bytes):
                 buffers.append(item)
                 if len(buffers) == GATHER_MAX:
@@ -305,11 +325,11 @@ class Connection(Pollable):
                 self._progress += sent
                 return
             sent -= len(buffer)
-            self._progress = 0
-            self._out.pop(0)
-            while self._out and isinstance(self._out[0], Exchange):
-                exchange = self._out[0]
-                self._out.pop(0)
+            self._step()
+            while self._out and isinstance(self._out[self._next], Exchange):
+                exchange = self._out[self._next]
+                assert isinstance(exchange, Exchange)
+                self._step()
                 self._sent(exchange, done_ns)
 
     def _send_range(self, part: FileRange) -> int:
@@ -323,8 +343,7 @@ class Connection(Pollable):
             raise OSError(0, "the log was truncated while a range of it was being sent")
         self._progress += sent
         if self._progress == part.length:
-            self._progress = 0
-            self._out.pop(0)
+            self._step()
         return sent
 
     def _sent(self, exchange: Exchange, started_ns: int) -> None:
@@ -332,7 +351,8 @@ class Connection(Pollable):
         self.server.memory.give_back(exchange.request_bytes)
 
     def _await_writable(self, started_ns: int) -> None:
-        for item in self._out:
+        for index in range(self._next, len(self._out)):
+            item = self._out[index]
             if isinstance(item, Exchange):
                 item.sending_ns = item.sending_ns or started_ns
                 break
@@ -349,7 +369,7 @@ class Connection(Pollable):
         self._reading = self._writing = False
         self._watch()
         self.sock.close()
-        unsent = [item for item in self._out if isinstance(item, Exchange)]
+        unsent = [item for item in self._out[self._next :] if isinstance(item, Exchange)]
         for exchange in (*unsent, *(e for e in self._pending if e.chunks is not None)):
             self.server.memory.give_back(exchange.request_bytes)
         waiting = [e for e in self._pending if e.chunks is None]
