@@ -51,15 +51,6 @@ def test_what_we_lose_is_said(results: Results) -> None:
     assert "| failover after kill -9 | ≤ 0.5× | ≤ 0.2× | not measured |  |" in text
 
 
-def test_a_goal_of_two_cases_adds_them_up(results: Results) -> None:
-    goal = report.Goal("both", "produce-1k-acks-1-1p+other", "broker CPU s/GB", 0.6, 0.3, "less")
-    assert goal.measured(results) is None, "one of them was not measured"
-    other = CaseResult("other", "", [{"name": "broker CPU s/GB", "better": "less"}])
-    other.samples = {"kafka": [{"broker CPU s/GB": 2.0}], "odradek": [{"broker CPU s/GB": 1.0}]}
-    results.cases.append(other)
-    assert goal.measured(results) == pytest.approx((2.0 + 1.0) / (8.0 + 2.0))
-
-
 def test_failed_and_unavailable_cases_are_named(results: Results) -> None:
     results.cases[1].error = "odradek: the checksum differs"
     results.cases[2].unavailable = {"odradek": "no groups yet"}
@@ -70,9 +61,8 @@ def test_failed_and_unavailable_cases_are_named(results: Results) -> None:
 
 def test_every_goal_names_a_metric_of_a_case() -> None:
     for goal in report.GOALS:
-        for case in goal.case.split("+"):
-            found = {metric.name: metric.better for metric in ALL[case].metrics}
-            assert found[goal.metric] == goal.better
+        found = {metric.name: metric.better for metric in ALL[goal.case].metrics}
+        assert found[goal.metric] == goal.better
     assert all(not case.limit or case.limit in ALL for case in ALL.values())
 
 

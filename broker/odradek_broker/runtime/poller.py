@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 
 READABLE: Final[int] = select.EPOLLIN
 WRITABLE: Final[int] = select.EPOLLOUT
-# Sockets per pass. The more there are, the less each one costs (with 1,000 connections a fifth
-# less than with 64 per pass); the fewer, the sooner the first ones have their answers.
+# Sockets per pass. The more there are, the less each one costs; the fewer, the sooner the first
+# ones have their answers.
 READY_MAX: Final = 256
 
 
