@@ -26,7 +26,8 @@ MADE_OF = "made-of"  # the hash, beside the package
 MODULES = (
     "model/log_config",
     *("runtime/clock", "runtime/metrics", "runtime/poller"),
-    *("wire/varint", "wire/primitives", "wire/headers", "wire/record_batch", "wire/records"),
+    *("wire/varint", "wire/byte_range", "wire/primitives", "wire/headers", "wire/record_batch"),
+    "wire/records",
     *("wire/produce", "wire/fetch", "wire/fetch_response"),
     *("log/types", "log/recent", "log/batches", "log/producer_state", "log/leader_epochs"),
     *("log/segment", "log/rolling", "log/reading", "log/validation", "log/log"),
@@ -36,8 +37,8 @@ MODULES = (
     *("handlers/context", "handlers/handler", "handlers/produce", "handlers/fetch_session"),
     "handlers/fetch",
     "handlers/envelope",  # a compiled class is not inherited from by one that is not
-    *("network/memory", "network/exchange", "network/connection", "network/dispatcher"),
-    *("network/server", "replication/fetcher"),
+    *("network/memory", "network/large_frame", "network/exchange", "network/connection"),
+    *("network/dispatcher", "network/server", "replication/fetcher"),
 )
 
 SETUP = """

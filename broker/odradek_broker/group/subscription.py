@@ -12,16 +12,15 @@ from odradek_broker.wire.primitives import ITEMS_MAX, int32, legacy_text
 
 def topics_of(metadata: bytes) -> set[str] | None:
     """None if this cannot be read: another protocol, or rubbish."""
-    view = memoryview(metadata)
     try:
-        (count,) = int32(view, 2)
-        if not 0 <= count <= min(ITEMS_MAX, len(view)):
+        (count,) = int32(metadata, 2)
+        if not 0 <= count <= min(ITEMS_MAX, len(metadata)):
             return None
         topics = set()
         at = 6
         for _ in range(count):
-            topic, at = legacy_text(view, at)
+            topic, at = legacy_text(metadata, at)
             topics.add(topic)
-    except (error, DecodeError, UnicodeDecodeError):
+    except (error, IndexError, DecodeError, UnicodeDecodeError):
         return None
     return topics

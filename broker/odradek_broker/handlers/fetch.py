@@ -49,7 +49,7 @@ UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 FOLLOWER_FETCHING_FROM = 11
 
 
-def serve(ctx: RequestContext, frame: bytearray, body_at: int) -> None:
+def serve(ctx: RequestContext, frame: bytes, body_at: int) -> None:
     request = decode_fetch(ctx.api_version, frame, body_at)
     if fetch_metadata.is_for_metadata(request):
         fetch_metadata.serve(ctx, request)

@@ -8,11 +8,11 @@ from odradek_broker.runtime.metrics import RequestMetrics
 from odradek_broker.wire.struct import Struct
 
 Handle = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
-Serve = Callable[[RequestContext, bytearray, int], None]
+Serve = Callable[[RequestContext, bytes, int], None]
 
 
 class Handler:
-    __slots__ = ("api_key", "handle", "metrics", "name", "serve", "versions")
+    __slots__ = ("_highest", "_lowest", "api_key", "handle", "metrics", "name", "serve", "versions")
 
     def __init__(
         self,
@@ -26,6 +26,11 @@ class Handler:
         self.api_key = api_key
         self.name = name  # as in Kafka's metrics: "Produce", "DescribeConfigs"
         self.versions = versions
+        self._lowest = versions.start
+        self._highest = versions.stop - 1
         self.metrics = metrics
         self.handle = handle
         self.serve = serve
+
+    def offers(self, version: int) -> bool:
+        return self._lowest <= version <= self._highest

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+
 from odradek_broker.log.control import build_marker, parse_marker
 from odradek_broker.log.file_names import CLEANED, FUTURE_DIR
 from odradek_broker.log.flushing import finish, flush, publishing
@@ -45,13 +47,8 @@ from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import ZERO_UUID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.disk import Buffer
-from odradek_broker.wire.record_batch import (
-    CONTROL_BIT,
-    EPOCH,
-    EPOCH_AT,
-    OFFSET,
-    BatchHeader,
-)
+from odradek_broker.wire.byte_range import COPY_BYTES_MAX, ByteRange, whole
+from odradek_broker.wire.record_batch import CONTROL_BIT, LOG_OVERHEAD, MAGIC_AT, BatchHeader
 from odradek_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
@@ -177,18 +174,20 @@ class Log:
 
     def append_as_leader(
         self,
-        records: bytearray | memoryview,
+        records: ByteRange | Buffer,
         leader_epoch: LeaderEpoch,
         now_ms: int,
         *,
         from_client: bool = True,
     ) -> AppendInfo:
-        """Validate, assign offsets, queue. `records` must not be changed until it is written.
+        """Validate, assign offsets, queue.
 
         With `from_client=False` (coordinators, controller) sequence numbers are not checked.
         """
         if self.log_dir.failure is not None:
             self.log_dir.check()
+        if not isinstance(records, ByteRange):
+            records = whole(records)
         validated = validate_for_append(records, self.config, now_ms, from_client=from_client)
         headers = validated.headers
         for header in headers:
@@ -248,7 +247,7 @@ class Log:
 
     def _append(
         self,
-        records: Buffer,
+        records: ByteRange | Buffer,
         headers: list[BatchHeader],
         now_ms: int,
         leader_epoch: LeaderEpoch | None,
@@ -283,24 +282,42 @@ class Log:
             segment = self._roll(base if far else self.log_end_offset, now_ms)
         at = 0
         for header in headers:
-            if leader_epoch is not None:
-                OFFSET.pack_into(records, at, base)
-                EPOCH.pack_into(records, at + EPOCH_AT, leader_epoch)
+            batch_size = header.batch_length + LOG_OVERHEAD
+            if isinstance(records, ByteRange):
+                assert leader_epoch is not None
+                self._queue_stamped(records, at, header.batch_length, base, leader_epoch)
             else:
                 base = header.base_offset
             last = base + header.last_offset_delta
-            batch_size = header.batch_length + 12
             segment.add(base, last, header.max_timestamp, batch_size, config.index_interval_bytes)
             if header.producer_id >= 0:
                 if header.attributes & CONTROL_BIT:
-                    self._end_transaction(header, memoryview(records)[at : at + batch_size], base)
+                    self._end_transaction(header, _part(records, at, batch_size), base)
                 else:
                     self.producers.add(header, base)
             base = last + 1
             at += batch_size
         self.log_end_offset = self.producers.end_offset = base
-        self._pending.append(records)
+        if not isinstance(records, ByteRange):
+            self._pending.append(records)
         self.changed = True
+
+    def _queue_stamped(
+        self, records: ByteRange, at: int, length: int, base: Offset, leader_epoch: LeaderEpoch
+    ) -> None:
+        """A batch, with its offset and epoch in the place of those that the client sent."""
+        head = BytesWriter()
+        write_i64_be(head, base)
+        write_i32_be(head, length)
+        write_i32_be(head, leader_epoch)
+        start = records.start + at
+        rest = ByteRange(records.data, start + MAGIC_AT, start + LOG_OVERHEAD + length)
+        if len(rest) <= COPY_BYTES_MAX:
+            head.write(records.data[rest.start : rest.end])
+            self._pending.append(head.getvalue())
+        else:
+            self._pending.append(head.getvalue())
+            self._pending.append(rest.from_byte(0))
 
     def _end_transaction(self, header: BatchHeader, batch: Buffer, offset: Offset) -> None:
         marker = parse_marker(batch)
@@ -589,3 +606,9 @@ class Log:
         self.recovery_point = self.written_offset
         for segment in self.segments:
             segment.synced = True
+
+
+def _part(records: ByteRange | Buffer, at: int, size: int) -> Buffer:
+    if isinstance(records, ByteRange):
+        return records.data[records.start + at : records.start + at + size]
+    return memoryview(records)[at : at + size]

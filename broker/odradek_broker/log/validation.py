@@ -13,7 +13,7 @@ codes of Apache Kafka 4.3 (compared by sending the same batches to both):
 Records are not decoded: a walk over their length prefixes (0.02 to 0.1 µs each) proves that
 there are as many as the header says and that they end where the batch ends. The first and the
 last one are looked at closely. A batch that passes is appended as it came, unless one of these
-asks for more: `message.timestamp.type=LogAppendTime` (header patched in place), a wrong
+asks for more: `message.timestamp.type=LogAppendTime` (a copy with another header), a wrong
 max_timestamp (likewise), a `compression.type` other than the batch's or offsets that are not
 0, 1, 2, … (the batch is written anew).
 """
@@ -22,10 +22,12 @@ from struct import Struct
 from typing import Any, Final
 
 from crc32c import crc32c
+from librt.strings import read_i32_be
 
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.log_config import LONG_MAX, LogConfig, TimestampType
 from odradek_broker.wire import compression
+from odradek_broker.wire.byte_range import ByteRange, whole
 from odradek_broker.wire.compression import DecompressedTooLargeError
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.record_batch import (
@@ -62,7 +64,6 @@ TARGET_CODECS: Final = {
     "zstd": compression.ZSTD,
 }
 
-_length: Final = Struct(">i").unpack_from
 _crc_attributes: Final = Struct(">Ih").pack_into
 _max_timestamp: Final = Struct(">q").pack_into
 MAX_TIMESTAMP_AT: Final = 35
@@ -80,7 +81,7 @@ class Validated:
     __slots__ = ("headers", "log_append_time_ms", "records")
 
     def __init__(
-        self, records: memoryview, headers: list[BatchHeader], log_append_time_ms: int
+        self, records: ByteRange, headers: list[BatchHeader], log_append_time_ms: int
     ) -> None:
         self.records = records  # what to append: the bytes given, or a batch written anew
         self.headers = headers
@@ -88,17 +89,15 @@ class Validated:
 
 
 def validate_for_append(
-    records: bytearray | memoryview, config: LogConfig, now_ms: int, *, from_client: bool = True
+    records: ByteRange, config: LogConfig, now_ms: int, *, from_client: bool = True
 ) -> Validated:
     """Check the batches of one partition of a produce request; raises KafkaError.
 
-    `records` is patched in place where the topic's settings ask for it. With `from_client`
-    false the batches are the broker's own: their contents are trusted.
+    With `from_client` false the batches are the broker's own: their contents are trusted.
     """
-    view = memoryview(records)
     if not from_client:
-        return _validate_own(view, config, now_ms)
-    header = _only_batch(view)
+        return _validate_own(records, config, now_ms)
+    header = _only_batch(records)
     size = header.size
     if header.base_offset != 0:
         raise _invalid(f"base offset {header.base_offset} instead of 0")
@@ -107,8 +106,10 @@ def validate_for_append(
             ErrorCode.message_too_large,
             f"batch of {size} bytes, max.message.bytes is {config.max_message_bytes}",
         )
-    batch = view[:size]  # whatever follows is less than a batch, and dropped as Kafka does
-    if size < HEADER_BYTES or crc32c(batch[CRC_FROM:]) != header.crc:
+    batch = records
+    if size < len(records):  # what follows is less than a batch, and dropped as Kafka does
+        batch = ByteRange(records.data, records.start, records.start + size)
+    if size < HEADER_BYTES or crc32c(batch.from_byte(CRC_FROM)) != header.crc:
         raise KafkaError(ErrorCode.corrupt_message, "CRC does not match")
     _check_header(header)
     try:
@@ -129,7 +130,7 @@ def validate_for_replica(records: Buffer) -> list[BatchHeader]:
     at = 0
     last_offset = -1
     while at < len(view):
-        header = _header_at(view, at)
+        header = _header_in(view, at)
         if header is None or header.size < HEADER_BYTES or header.magic != MAGIC:
             raise KafkaError(ErrorCode.corrupt_message, f"no batch at byte {at}")
         if crc32c(view[at + CRC_FROM : at + header.size]) != header.crc:
@@ -146,32 +147,38 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.invalid_record, message)
 
 
-def _header_at(view: memoryview, at: int) -> BatchHeader | None:
-    """The header of the batch at byte `at`; None if no complete batch is there."""
-    remaining = len(view) - at
+def _header_in(view: memoryview, at: int) -> BatchHeader | None:
+    """As `_header_at`, of what is no `bytes` and is not copied to become that."""
+    return _header_at(bytes(view[at : at + HEADER_BYTES]), 0, len(view) - at)
+
+
+def _header_at(data: bytes, at: int, remaining: int) -> BatchHeader | None:
+    """The header of the batch at byte `at`, where so many bytes of batches remain; None if they
+    are no complete one."""
     if remaining < LOG_OVERHEAD:
         return None
-    (length,) = _length(view, at + 8)
+    length: int = read_i32_be(data, at + 8)
     if length < SMALLEST_BATCH_LENGTH:
         raise KafkaError(ErrorCode.corrupt_message, f"batch length {length}")
     if remaining <= MAGIC_AT:
         return None
-    if view[at + MAGIC_AT] > MAGIC:
-        raise KafkaError(ErrorCode.corrupt_message, f"magic {view[at + MAGIC_AT]}")
+    if data[at + MAGIC_AT] > MAGIC:
+        raise KafkaError(ErrorCode.corrupt_message, f"magic {data[at + MAGIC_AT]}")
     if remaining < LOG_OVERHEAD + length:
         return None
     if remaining < HEADER_BYTES:  # complete, but too short for a header: the CRC check fails
-        return read_header(bytes(view[at:]) + bytes(HEADER_BYTES))
-    return read_header(view, at)
+        return read_header(data[at : at + remaining] + bytes(HEADER_BYTES))
+    return read_header(data, at)
 
 
-def _only_batch(view: memoryview) -> BatchHeader:
-    header = _header_at(view, 0)
+def _only_batch(records: ByteRange) -> BatchHeader:
+    data, start, size = records.data, records.start, len(records)
+    header = _header_at(data, start, size)
     if header is None:
         raise _invalid("a produce request must have one record batch per partition")
     if header.magic != MAGIC:
         raise _invalid(f"record format {header.magic}, only format 2 is accepted")
-    if _header_at(view, header.size) is not None:
+    if _header_at(data, start + header.size, size - header.size) is not None:
         raise _invalid("more than one record batch for a partition")
     return header
 
@@ -189,13 +196,16 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _check_records(
-    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+    batch: ByteRange, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> Validated:
     codec = header.attributes & CODEC_MASK
-    data: Buffer = uncompressed_records(batch, header) if codec else batch[HEADER_BYTES:]
-    first_delta, last_delta, offsets_fit = walk_records(data, header.record_count)
+    if codec:
+        records = whole(uncompressed_records(batch.from_byte(0), header))
+    else:
+        records = ByteRange(batch.data, batch.start + HEADER_BYTES, batch.end)
+    first_delta, last_delta, offsets_fit = walk_records(records, header.record_count)
     if config.cleanup_compact:
-        _check_keys(data, header.record_count)
+        _check_keys(records.from_byte(0), header.record_count)
     log_append_time_ms = -1
     if config.timestamp_type == TimestampType.LOG_APPEND_TIME:
         if header.attributes & TIMESTAMP_TYPE_BIT:
@@ -203,7 +213,7 @@ def _check_records(
         max_timestamp = log_append_time_ms = now_ms
     else:
         lowest, highest = min(first_delta, last_delta), max(first_delta, last_delta)
-        max_timestamp = _check_timestamps(data, header, lowest, highest, config, now_ms)
+        max_timestamp = _check_timestamps(records, header, lowest, highest, config, now_ms)
     attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
     if log_append_time_ms >= 0:
         attributes |= TIMESTAMP_TYPE_BIT
@@ -211,9 +221,11 @@ def _check_records(
     if target != codec or not offsets_fit:
         attributes = attributes & ~CODEC_MASK | target
         header = header.replace(attributes=attributes, max_timestamp=max_timestamp)
-        return _rewritten(header, data, config, log_append_time_ms)
+        return _rewritten(header, records.from_byte(0), config, log_append_time_ms)
     if attributes != header.attributes or max_timestamp != header.max_timestamp:
-        header = _patch(batch, header, attributes, max_timestamp)
+        patched = bytearray(batch.from_byte(0))
+        header = _patch(memoryview(patched), header, attributes, max_timestamp)
+        batch = whole(patched)
     return Validated(batch, [header], log_append_time_ms)
 
 
@@ -242,14 +254,14 @@ RUN_MISSES: Final = 4
 PACE: Final = 16
 
 
-def walk_records(data: Buffer, count: int) -> tuple[int, int, bool]:
-    """Step over `count` records; DecodeError unless they fill `data` exactly.
+def walk_records(records: ByteRange, count: int) -> tuple[int, int, bool]:
+    """Step over `count` records; DecodeError unless they fill `records` exactly.
 
     Gives the timestamp deltas of the first and of the last one, and whether their offset deltas
     are 0 and `count` - 1. The inner loop of produce: 0.02 µs a record where lengths repeat, else
     0.06 µs up to 63 bytes and 0.11 µs up to 8 KiB.
     """
-    at = 0
+    data, at, limit = records.data, records.start, records.end
     left = count - 1  # the last one is looked at closely
     misses_left = RUN_MISSES
     lookahead = LOOKAHEAD
@@ -269,20 +281,20 @@ def walk_records(data: Buffer, count: int) -> tuple[int, int, bool]:
                 pace = min(PACE, left)
             at = _step_over(data, at, pace)
             left -= pace
-        end, last_timestamp, last_offset = check_record(data, at)
+        end, last_timestamp, last_offset = check_record(data, at, limit)
         first_timestamp, first_offset = last_timestamp, last_offset
         if count > 1:
-            _, first_timestamp, first_offset = check_record(data, 0)
+            _, first_timestamp, first_offset = check_record(data, records.start, limit)
     except IndexError:
         raise DecodeError("fewer records than the batch says") from None
     except TypeError:
         raise DecodeError("a record of impossible length") from None
-    if end != len(data):
-        raise DecodeError(f"{len(data) - end} bytes after the last record")
+    if end != limit:
+        raise DecodeError(f"{limit - end} bytes after the last record")
     return first_timestamp, last_timestamp, first_offset == 0 and last_offset == count - 1
 
 
-def _step_over(data: Buffer, at: int, count: int) -> int:
+def _step_over(data: bytes, at: int, count: int) -> int:
     """Where the next record is after `count` of them; IndexError or TypeError if there are none."""
     step = STEP
     for _ in range(count):
@@ -301,7 +313,7 @@ def _step_over(data: Buffer, at: int, count: int) -> int:
     return at
 
 
-def _equal_lengths(data: Buffer, at: int, count: int) -> tuple[int, int]:
+def _equal_lengths(data: bytes, at: int, count: int) -> tuple[int, int]:
     """How many of `count` records, from byte `at` on, have the first one's length, and their size.
 
     Looks at every byte that tells a length, as a walk from record to record would. Records
@@ -314,10 +326,10 @@ def _equal_lengths(data: Buffer, at: int, count: int) -> tuple[int, int]:
             return 0, 0
         size += high << 6
     end = at + size * count
-    lows = bytes(data[at:end:size])
+    lows = data[at:end:size]
     run = len(lows) - len(lows.lstrip(lows[:1]))
     if low >= 0x80:
-        highs = bytes(data[at + 1 : end : size])
+        highs = data[at + 1 : end : size]
         run = min(run, len(highs) - len(highs.lstrip(highs[:1])))
     return run, size
 
@@ -337,7 +349,7 @@ def _check_keys(data: Buffer, count: int) -> None:
 
 
 def _check_timestamps(
-    data: Buffer,
+    records: ByteRange,
     header: BatchHeader,
     lowest_delta: int,
     highest_delta: int,
@@ -359,14 +371,15 @@ def _check_timestamps(
         base = header.base_timestamp
         low, high = base + lowest_delta, base + highest_delta
         if high != header.max_timestamp or limited:
-            deltas = [view.timestamp_delta for view in view_records(data, header.record_count)]
+            views = view_records(records.from_byte(0), header.record_count)
+            deltas = [view.timestamp_delta for view in views]
             low, high = base + min(deltas), base + max(deltas)
     if low >= 0 and high - now_ms <= config.timestamp_after_max_ms and not limited:
         return high
     earliest = max(now_ms - config.timestamp_before_max_ms, -LONG_MAX)
     latest = min(now_ms + config.timestamp_after_max_ms, LONG_MAX)
     if low < earliest or latest < high:
-        _reject_timestamps(data, header, earliest, latest)
+        _reject_timestamps(records.from_byte(0), header, earliest, latest)
     return max(high, NO_TIMESTAMP)
 
 
@@ -413,28 +426,32 @@ def _rewritten(
         compression.ZSTD: config.compression_zstd_level,
     }
     level = levels.get(header.attributes & CODEC_MASK)
-    batch = bytearray(seal_batch(header, renumber_records(data, header.record_count), level))
+    batch = bytes(seal_batch(header, renumber_records(data, header.record_count), level))
     if len(batch) > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.message_too_large,
             f"batch of {len(batch)} bytes with compression.type={config.compression_type}, "
             f"max.message.bytes is {config.max_message_bytes}",
         )
-    return Validated(memoryview(batch), [read_header(batch)], log_append_time_ms)
+    return Validated(whole(batch), [read_header(batch)], log_append_time_ms)
 
 
-def _validate_own(view: memoryview, config: LogConfig, now_ms: int) -> Validated:
+def _validate_own(records: ByteRange, config: LogConfig, now_ms: int) -> Validated:
     headers = []
     at = 0
     append_time = config.timestamp_type == TimestampType.LOG_APPEND_TIME
-    while at < len(view):
-        header = _header_at(view, at)
+    patched = bytearray(records.from_byte(0) if append_time else b"")
+    while at < len(records):
+        header = _header_at(records.data, records.start + at, len(records) - at)
         assert header is not None, "the broker built half a batch"
         if header.size > config.max_message_bytes:
             raise KafkaError(ErrorCode.message_too_large, f"batch of {header.size} bytes")
         if append_time:
             attributes = header.attributes | TIMESTAMP_TYPE_BIT
-            header = _patch(view[at : at + header.size], header, attributes, now_ms)
+            batch = memoryview(patched)[at : at + header.size]
+            header = _patch(batch, header, attributes, now_ms)
         headers.append(header)
         at += header.size
-    return Validated(view, headers, now_ms if append_time else -1)
+    if append_time:
+        return Validated(whole(patched), headers, now_ms)
+    return Validated(records, headers, -1)

@@ -4,9 +4,9 @@ Raw non-blocking socket, driven by the poller (runtime/poller.py), so that nothi
 transport on the way and log ranges go out by sendfile.
 
 In: small frames are read through one scratch buffer that all connections share and copied out
-(a produce request keeps its buffer until the end of the loop pass); a frame that does not fit
-is read straight into a buffer of its own, which grows with the bytes that really arrive, so a
-client that claims 100 MB and sends nothing costs nothing.
+(a produce request keeps its frame until the end of the loop pass); a frame that does not fit
+is read straight into a buffer of its own (`large_frame.py`), which grows with the bytes that
+really arrive, so a client that claims 100 MB and sends nothing costs nothing.
 
 Reading pauses (and TCP slows the client down) while one of these holds:
 - MAX_IN_FLIGHT requests of this connection are unanswered or unsent,
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek_broker.log.types import FileRange
 from odradek_broker.network.exchange import SIZE, Exchange
+from odradek_broker.network.large_frame import LargeFrame
 from odradek_broker.runtime.poller import READABLE, WRITABLE, Pollable
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ CLOSED_BY_CLIENT: Final = "closed by the client"  # why most connections end
 MAX_IN_FLIGHT: Final = 64
 # The smallest frame: api key, version, correlation id.
 MIN_FRAME_BYTES: Final = 8
-# Frames up to this size get their buffer at once, larger ones grow as bytes arrive.
-FIRST_BUFFER_BYTES: Final = 1024 * 1024
 # A flush stops after this and lets other connections have their turn.
 SEND_BUDGET_BYTES: Final = 4 * 1024 * 1024
 # Buffers per sendmsg; the kernel's limit is 1024.
@@ -49,9 +48,7 @@ SENT_MAX: Final = 256
 class Connection(Pollable):
     __slots__ = (
         "_backlog",
-        "_filled",
         "_frame",
-        "_frame_size",
         "_held_bytes",
         "_muted",
         "_next",
@@ -81,9 +78,7 @@ class Connection(Pollable):
         self.flush_queued = False
         self.last_active_ms = server.clock.monotonic_ms()
         # A frame too large for the scratch buffer, being filled.
-        self._frame: bytearray | None = None
-        self._frame_size = 0
-        self._filled = 0
+        self._frame: LargeFrame | None = None
         # Bytes read but not yet taken as frames: less than a frame, or held by a pause.
         self._backlog = b""
         # Lists, which compiled code handles faster than deques. Not answered, or behind one that
@@ -151,21 +146,16 @@ class Connection(Pollable):
         self.last_active_ms = self.server.clock.monotonic_ms()
         self._take_frames(scratch, kept + received)
 
-    def _read_frame(self, frame: bytearray) -> None:
-        with memoryview(frame) as view:
-            received = self.sock.recv_into(view[self._filled :])
-        if received == 0:
+    def _read_frame(self, frame: LargeFrame) -> None:
+        if frame.receive(self.sock) == 0:
             self.close("closed by the client in the middle of a request")
             return
         self.last_active_ms = self.server.clock.monotonic_ms()
-        self._filled += received
-        if self._filled == self._frame_size:
+        if frame.complete:
             self._frame = None
-            self._start(frame)
+            self._start(frame.finish())
             if not self.closed and self._must_wait():
                 self._pause()
-        elif self._filled == len(frame):
-            frame.extend(bytes(min(len(frame), self._frame_size - len(frame))))
 
     def _take_frames(self, data: memoryview, end: int) -> None:
         """Starts every whole frame in `data[:end]`; what is left is kept for the next read."""
@@ -179,28 +169,26 @@ class Connection(Pollable):
                     "(socket.request.max.bytes)"
                 )
                 return
-            if self._must_wait() or not self.server.memory.take(size, self._resume):
+            must_wait = self._must_wait()
+            if must_wait or not self.server.memory.take(size):
                 self._backlog = bytes(data[at:end])
                 self._pause()
+                if not must_wait:
+                    self.server.memory.wait(self._resume)
                 return
             self._held_bytes = size
             body = at + 4
             if body + size > end:
-                self._begin_frame(data[body:end], size)
+                self._frame = LargeFrame(size, data[body:end])
                 return
             at = body + size
-            self._start(bytearray(data[body:at]))
+            self._start(bytes(data[body:at]))
             if self.closed:
                 return
         if at < end:
             self._backlog = bytes(data[at:end])
 
-    def _begin_frame(self, head: memoryview, size: int) -> None:
-        frame = bytearray(min(size, FIRST_BUFFER_BYTES))
-        frame[: len(head)] = head
-        self._frame, self._frame_size, self._filled = frame, size, len(head)
-
-    def _start(self, frame: bytearray) -> None:
+    def _start(self, frame: bytes) -> None:
         """Hands one whole request over; its memory is given back when its answer is sent."""
         self._held_bytes = 0
         exchange = self.server.dispatcher.open(self, frame)

@@ -42,7 +42,7 @@ class Dispatcher:
         self._handlers = handlers
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def open(self, connection: "Connection", frame: bytearray) -> Exchange | None:
+    def open(self, connection: "Connection", frame: bytes) -> Exchange | None:
         """The exchange for a frame; None if the connection had to be closed instead."""
         received_ns = perf_counter_ns()
         try:
@@ -55,7 +55,7 @@ class Dispatcher:
             connection.close(f"unknown api key {header.api_key}")
             return None
         version = header.api_version
-        if version not in handler.versions and handler.api_key != api_versions.API_KEY:
+        if not handler.offers(version) and handler.api_key != api_versions.API_KEY:
             connection.close(
                 f"{handler.name} version {version}, offered are "
                 f"{handler.versions.start}–{handler.versions.stop - 1}"
@@ -77,14 +77,13 @@ class Dispatcher:
             received_ns,
         )
 
-    def start(self, exchange: Exchange, frame: bytearray) -> None:
+    def start(self, exchange: Exchange, frame: bytes) -> None:
         handler = self._handlers[exchange.api_key]
         exchange.metrics.count(exchange.api_version)
-        exchange.started_ns = perf_counter_ns()
         try:
             if handler.serve is not None:
                 handler.serve(exchange, frame, exchange.body_at)
-            elif exchange.api_version not in handler.versions:
+            elif not handler.offers(exchange.api_version):
                 self._answer(exchange, api_versions.unsupported(), version=0)
             else:
                 assert handler.handle is not None

@@ -55,7 +55,7 @@ class Exchange(RequestContext):
         self.request_bytes = request_bytes
         self.body_at = body_at
         self.received_ns = received_ns
-        self.started_ns = 0
+        self.started_ns = received_ns  # nobody queues between the two here
         self.local_ns = 0
         self.answered_ns = 0
         self.sending_ns = 0

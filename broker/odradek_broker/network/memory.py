@@ -20,16 +20,19 @@ class RequestMemory:
         self.used_bytes = 0
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def take(self, size: int, resume: Callable[[], None]) -> bool:
-        """Reserves `size` bytes, or remembers `resume` and returns False.
+    def take(self, size: int) -> bool:
+        """Reserves `size` bytes; False if they are not there, and who wants them has to `wait`.
 
         A single frame larger than the whole budget passes when nothing else is held.
         """
         if self.used_bytes and self.used_bytes + size > self.budget_bytes:
-            self._waiting.append(resume)
             return False
         self.used_bytes += size
         return True
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """`resume` is called when there is room."""
+        self._waiting.append(resume)
 
     def give_back(self, size: int) -> None:
         self.used_bytes -= size

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from odradek_broker.log.producer_state import EndTxnMarker
     from odradek_broker.log.types import AppendInfo
     from odradek_broker.partition.waiting import ProgressListener
+    from odradek_broker.wire.byte_range import ByteRange
+    from odradek_broker.wire.varint import Buffer
 
 
 WRITTEN: Final = ErrorCode.none  # looked up once: the name of an enum's member is dear
@@ -195,7 +197,7 @@ class Partition:
                 f"min.insync.replicas is {state.min_insync_replicas}",
             )
 
-    def append(self, records: memoryview, now_ms: int) -> "AppendInfo":
+    def append(self, records: "ByteRange | Buffer", now_ms: int) -> "AppendInfo":
         if self.leading is None:
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)

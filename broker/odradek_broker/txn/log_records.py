@@ -53,7 +53,7 @@ def decode_key(key: bytes | None) -> str | None:
     """The transactional id; None for a kind of record that a later version may write."""
     if key is None or len(key) < 2 or int16(key, 0)[0] != KEY_VERSION:
         return None
-    return legacy_text(memoryview(key), 2)[0]
+    return legacy_text(key, 2)[0]
 
 
 def encode_value(metadata: TransactionMetadata) -> bytes:
@@ -88,22 +88,22 @@ def encode_value(metadata: TransactionMetadata) -> bytes:
 def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
     """DecodeError if this is no value of a version that we know."""
     try:
-        return _decode(transactional_id, memoryview(value))
+        return _decode(transactional_id, value)
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
         raise DecodeError(f"transaction log value: {error}") from error
 
 
-def _decode(transactional_id: str, view: memoryview) -> TransactionMetadata:
-    version, producer_id, epoch, timeout_ms, state = _HEAD.unpack_from(view)
+def _decode(transactional_id: str, value: bytes) -> TransactionMetadata:
+    version, producer_id, epoch, timeout_ms, state = _HEAD.unpack_from(value)
     if not 0 <= version <= VALUE_VERSION:
         raise DecodeError(f"transaction log value of version {version}")
     flexible = version > 0
-    partitions, at = _partitions(view, _HEAD.size, flexible)
-    last_update, start = _TIMES.unpack_from(view, at)
+    partitions, at = _partitions(value, _HEAD.size, flexible)
+    last_update, start = _TIMES.unpack_from(value, at)
     numbers: dict[int, int] = {}
     if flexible:
-        for tag, begin, end in tagged_fields(view, at + _TIMES.size)[0]:
-            numbers[tag] = int.from_bytes(view[begin:end], "big", signed=True)
+        for tag, begin, end in tagged_fields(value, at + _TIMES.size)[0]:
+            numbers[tag] = int.from_bytes(value[begin:end], "big", signed=True)
     return TransactionMetadata(
         transactional_id,
         producer_id,
@@ -120,36 +120,36 @@ def _decode(transactional_id: str, view: memoryview) -> TransactionMetadata:
     )
 
 
-def _partitions(view: memoryview, at: int, flexible: bool) -> tuple[list[TopicPartition], int]:
+def _partitions(value: bytes, at: int, flexible: bool) -> tuple[list[TopicPartition], int]:
     count = _compact_count if flexible else _legacy_count
     text = compact_text if flexible else legacy_text
     found: list[TopicPartition] = []
-    topics, at = count(view, at)
+    topics, at = count(value, at)
     for _ in range(topics):
-        topic, at = text(view, at)
-        indexes, at = count(view, at)
+        topic, at = text(value, at)
+        indexes, at = count(value, at)
         for _ in range(indexes):
-            found.append(TopicPartition(topic, int32(view, at)[0]))
+            found.append(TopicPartition(topic, int32(value, at)[0]))
             at += 4
         if flexible:
-            at = skip_tagged_fields(view, at)
+            at = skip_tagged_fields(value, at)
     return found, at
 
 
-Count = Callable[[memoryview, int], tuple[int, int]]
+Count = Callable[[bytes, int], tuple[int, int]]
 
 
-def _compact_count(view: memoryview, at: int) -> tuple[int, int]:
-    count, at = read_uvarint(view, at)
-    return _checked(count - 1, view, at)
+def _compact_count(value: bytes, at: int) -> tuple[int, int]:
+    count, at = read_uvarint(value, at)
+    return _checked(count - 1, value, at)
 
 
-def _legacy_count(view: memoryview, at: int) -> tuple[int, int]:
-    return _checked(int32(view, at)[0], view, at + 4)
+def _legacy_count(value: bytes, at: int) -> tuple[int, int]:
+    return _checked(int32(value, at)[0], value, at + 4)
 
 
-def _checked(count: int, view: memoryview, at: int) -> tuple[int, int]:
-    if count > len(view) - at:
+def _checked(count: int, value: bytes, at: int) -> tuple[int, int]:
+    if count > len(value) - at:
         raise bad_count(count)
     return max(count, 0), at
 

@@ -15,7 +15,7 @@ bytes, as in produce.py. Property tests hold both directions equal to kio's clas
 
 from collections.abc import Sequence
 from struct import Struct, error, unpack_from
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.primitives import (
@@ -35,11 +35,11 @@ from odradek_broker.wire.primitives import (
     tagged_fields,
     topic_id,
 )
-from odradek_broker.wire.varint import Buffer, read_uvarint, uvarint
+from odradek_broker.wire.varint import read_uvarint, uvarint
 
-FLEXIBLE_FROM = 12
-TOPIC_ID_FROM = 13
-LONG_MAX = 2**63 - 1
+FLEXIBLE_FROM: Final = 12
+TOPIC_ID_FROM: Final = 13
+LONG_MAX: Final = 2**63 - 1
 
 
 class HasLength(Protocol):
@@ -82,46 +82,45 @@ class FetchRequest(NamedTuple):
     cluster_id: str | None
 
 
-_REPLICA_STATE = Struct(">iq").unpack_from
-_HEAD_V4 = Struct(">iiiib").unpack_from  # replica_id … isolation_level
-_HEAD_V7 = Struct(">iiiibii").unpack_from  # … session_id, session_epoch
-_HEAD_V15 = Struct(">iiibii").unpack_from  # without replica_id
-_PARTITION_V4 = Struct(">iqi").unpack_from
-_PARTITION_V5 = Struct(">iqqi").unpack_from
-_PARTITION_V9 = Struct(">iiqqi").unpack_from
-_PARTITION_V12 = Struct(">iiqiqi").unpack_from
-_PARTITION_V12_BYTES = 32
+_REPLICA_STATE: Final = Struct(">iq").unpack_from
+_HEAD_V4: Final = Struct(">iiiib").unpack_from  # replica_id … isolation_level
+_HEAD_V7: Final = Struct(">iiiibii").unpack_from  # … session_id, session_epoch
+_HEAD_V15: Final = Struct(">iiibii").unpack_from  # without replica_id
+_PARTITION_V4: Final = Struct(">iqi").unpack_from
+_PARTITION_V5: Final = Struct(">iqqi").unpack_from
+_PARTITION_V9: Final = Struct(">iiqqi").unpack_from
+_PARTITION_V12: Final = Struct(">iiqiqi").unpack_from
+_PARTITION_V12_BYTES: Final = 32
 
 
-def decode_fetch(version: int, body: Buffer, at: int = 0) -> FetchRequest:
+def decode_fetch(version: int, frame: bytes, at: int = 0) -> FetchRequest:
     """The request whose body starts at byte `at`. Raises only DecodeError."""
-    view = memoryview(body)
     try:
         if version >= FLEXIBLE_FROM:
-            return _decode_flexible(version, view, at)
-        return _decode_legacy(version, view, at)
+            return _decode_flexible(version, frame, at)
+        return _decode_legacy(version, frame, at)
     except (error, IndexError, UnicodeDecodeError) as e:
         raise DecodeError(f"fetch request cut short or malformed: {e}") from None
 
 
-def _decode_legacy(version: int, view: memoryview, at: int) -> FetchRequest:
+def _decode_legacy(version: int, frame: bytes, at: int) -> FetchRequest:
     session_id, session_epoch = 0, -1
     if version >= 7:
-        head = _HEAD_V7(view, at)
+        head = _HEAD_V7(frame, at)
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = head
         at += 25
     else:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _HEAD_V4(view, at)
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _HEAD_V4(frame, at)
         at += 17
-    (topic_count,) = int32(view, at)
+    (topic_count,) = int32(frame, at)
     at += 4
     budget = ITEMS_MAX
     if not 0 <= topic_count <= budget:
         raise bad_count(topic_count)
     topics: list[FetchTopic] = []
     for _ in range(topic_count):
-        name, at = legacy_text(view, at)
-        (count,) = int32(view, at)
+        name, at = legacy_text(frame, at)
+        (count,) = int32(frame, at)
         at += 4
         budget -= count
         if count < 0 or budget < 0:
@@ -130,73 +129,73 @@ def _decode_legacy(version: int, view: memoryview, at: int) -> FetchRequest:
         for _ in range(count):
             epoch, log_start = -1, -1
             if version >= 9:
-                partition, epoch, offset, log_start, max_part = _PARTITION_V9(view, at)
+                partition, epoch, offset, log_start, max_part = _PARTITION_V9(frame, at)
                 at += 28
             elif version >= 5:
-                partition, offset, log_start, max_part = _PARTITION_V5(view, at)
+                partition, offset, log_start, max_part = _PARTITION_V5(frame, at)
                 at += 24
             else:
-                partition, offset, max_part = _PARTITION_V4(view, at)
+                partition, offset, max_part = _PARTITION_V4(frame, at)
                 at += 16
             partitions.append(FetchPartition(partition, epoch, offset, -1, log_start, max_part))
         topics.append((name, None, partitions))
     forgotten: list[ForgottenTopic] = []
     if version >= 7:
-        forgotten, at = _legacy_forgotten(view, at)
-    rack_id = legacy_text(view, at)[0] if version >= 11 else ""
+        forgotten, at = _legacy_forgotten(frame, at)
+    rack_id = legacy_text(frame, at)[0] if version >= 11 else ""
     return FetchRequest(
         replica_id, -1, max_wait_ms, min_bytes, max_bytes, isolation,
         session_id, session_epoch, topics, forgotten, rack_id, None,
     )  # fmt: skip
 
 
-def _legacy_forgotten(view: memoryview, at: int) -> tuple[list[ForgottenTopic], int]:
-    (topic_count,) = int32(view, at)
+def _legacy_forgotten(frame: bytes, at: int) -> tuple[list[ForgottenTopic], int]:
+    (topic_count,) = int32(frame, at)
     at += 4
     if not 0 <= topic_count <= ITEMS_MAX:
         raise bad_count(topic_count)
     forgotten: list[ForgottenTopic] = []
     for _ in range(topic_count):
-        name, at = legacy_text(view, at)
-        (count,) = int32(view, at)
-        partitions, at = _int32_array(view, at + 4, count)
+        name, at = legacy_text(frame, at)
+        (count,) = int32(frame, at)
+        partitions, at = _int32_array(frame, at + 4, count)
         forgotten.append((name, None, partitions))
     return forgotten, at
 
 
-def _decode_flexible(version: int, view: memoryview, at: int) -> FetchRequest:
+def _decode_flexible(version: int, frame: bytes, at: int) -> FetchRequest:
     replica_id, replica_epoch = -1, -1
     if version < 15:
-        (replica_id,) = int32(view, at)
+        (replica_id,) = int32(frame, at)
         at += 4
-    max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V15(view, at)
-    topic_count, at = read_uvarint(view, at + 21)
+    max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V15(frame, at)
+    topic_count, at = read_uvarint(frame, at + 21)
     budget = ITEMS_MAX
     if not 0 < topic_count <= budget:
         raise bad_count(topic_count - 1)
     topics: list[FetchTopic] = []
     for _ in range(topic_count - 1):
-        name, raw_id, at = _topic(version, view, at)
-        count, at = read_uvarint(view, at)
+        name, raw_id, at = _topic(version, frame, at)
+        count, at = read_uvarint(frame, at)
         budget -= count
         if count == 0 or budget < 0:
             raise bad_count(count - 1)
         partitions: list[FetchPartition] = []
         for _ in range(count - 1):
-            partition = FetchPartition(*_PARTITION_V12(view, at))
+            partition = FetchPartition(*_PARTITION_V12(frame, at))
             at += _PARTITION_V12_BYTES
-            if view[at]:
-                partition, at = _partition_tags(version, view, at, partition)
+            if frame[at]:
+                partition, at = _partition_tags(version, frame, at, partition)
             else:
                 at += 1
             partitions.append(partition)
         topics.append((name, raw_id, partitions))
-        at = skip_tagged_fields(view, at) if view[at] else at + 1
-    forgotten, at = _flexible_forgotten(version, view, at)
-    rack_id, at = compact_text(view, at)
+        at = skip_tagged_fields(frame, at) if frame[at] else at + 1
+    forgotten, at = _flexible_forgotten(version, frame, at)
+    rack_id, at = compact_text(frame, at)
     cluster_id = None
-    if view[at]:
-        cluster_id, state = _request_tags(version, view, at)
+    if frame[at]:
+        cluster_id, state = _request_tags(version, frame, at)
         if state is not None:
             replica_id, replica_epoch = state
     return FetchRequest(
@@ -205,41 +204,39 @@ def _decode_flexible(version: int, view: memoryview, at: int) -> FetchRequest:
     )  # fmt: skip
 
 
-def _flexible_forgotten(
-    version: int, view: memoryview, at: int
-) -> tuple[list[ForgottenTopic], int]:
-    topic_count, at = read_uvarint(view, at)
+def _flexible_forgotten(version: int, frame: bytes, at: int) -> tuple[list[ForgottenTopic], int]:
+    topic_count, at = read_uvarint(frame, at)
     if not 0 < topic_count <= ITEMS_MAX:
         raise bad_count(topic_count - 1)
     forgotten: list[ForgottenTopic] = []
     for _ in range(topic_count - 1):
-        name, raw_id, at = _topic(version, view, at)
-        count, at = read_uvarint(view, at)
-        partitions, at = _int32_array(view, at, count - 1)
+        name, raw_id, at = _topic(version, frame, at)
+        count, at = read_uvarint(frame, at)
+        partitions, at = _int32_array(frame, at, count - 1)
         forgotten.append((name, raw_id, partitions))
-        at = skip_tagged_fields(view, at) if view[at] else at + 1
+        at = skip_tagged_fields(frame, at) if frame[at] else at + 1
     return forgotten, at
 
 
-def _topic(version: int, view: memoryview, at: int) -> tuple[str | None, bytes | None, int]:
+def _topic(version: int, frame: bytes, at: int) -> tuple[str | None, bytes | None, int]:
     if version >= TOPIC_ID_FROM:
-        raw_id, at = topic_id(view, at)
+        raw_id, at = topic_id(frame, at)
         return None, raw_id, at
-    name, at = compact_text(view, at)
+    name, at = compact_text(frame, at)
     return name, None, at
 
 
 def _partition_tags(
-    version: int, view: memoryview, at: int, partition: FetchPartition
+    version: int, frame: bytes, at: int, partition: FetchPartition
 ) -> tuple[FetchPartition, int]:
-    fields, at = tagged_fields(view, at)
+    fields, at = tagged_fields(frame, at)
     for tag, start, end in fields:
         if tag == 0 and version >= 17:
-            directory_id = bytes(view[start : start + 16])
+            directory_id = frame[start : start + 16]
             start += 16
             partition = partition._replace(replica_directory_id=directory_id)
         elif tag == 1 and version >= 18:
-            partition = partition._replace(high_watermark=int64(view, start)[0])
+            partition = partition._replace(high_watermark=int64(frame, start)[0])
             start += 8
         else:
             start = end
@@ -248,18 +245,16 @@ def _partition_tags(
     return partition, at
 
 
-def _request_tags(
-    version: int, view: memoryview, at: int
-) -> tuple[str | None, tuple[int, int] | None]:
+def _request_tags(version: int, frame: bytes, at: int) -> tuple[str | None, tuple[int, int] | None]:
     cluster_id: str | None = None
     state: tuple[int, int] | None = None
-    fields, _ = tagged_fields(view, at)
+    fields, _ = tagged_fields(frame, at)
     for tag, start, end in fields:
         if tag == 0:
-            cluster_id, start = compact_text(view, start) if view[start] else (None, start + 1)
+            cluster_id, start = compact_text(frame, start) if frame[start] else (None, start + 1)
         elif tag == 1 and version >= 15:
-            state = _REPLICA_STATE(view, start)
-            start = skip_tagged_fields(view, start + 12)
+            state = _REPLICA_STATE(frame, start)
+            start = skip_tagged_fields(frame, start + 12)
         else:
             start = end
         if start != end:
@@ -267,10 +262,10 @@ def _request_tags(
     return cluster_id, state
 
 
-def _int32_array(view: memoryview, at: int, count: int) -> tuple[list[int], int]:
+def _int32_array(frame: bytes, at: int, count: int) -> tuple[list[int], int]:
     if not 0 <= count <= ITEMS_MAX:
         raise bad_count(count)
-    return list(unpack_from(f">{count}i", view, at)), at + 4 * count
+    return list(unpack_from(f">{count}i", frame, at)), at + 4 * count
 
 
 class FetchPartitionResult(NamedTuple):
@@ -289,12 +284,12 @@ class FetchPartitionResult(NamedTuple):
 
 TopicResult = tuple[str | None, bytes | None, Sequence[FetchPartitionResult]]
 
-_PACK_TWO_INT64 = Struct(">qq").pack
-_RESULT_V4 = Struct(">ihqq").pack
-_RESULT_V5 = Struct(">ihqqq").pack
-_EPOCH_END = Struct(">BBiqB").pack  # tag, size, epoch, end_offset, no tags
-_LEADER = Struct(">BBiiB").pack
-_SNAPSHOT = Struct(">BBqiB").pack
+_PACK_TWO_INT64: Final = Struct(">qq").pack
+_RESULT_V4: Final = Struct(">ihqq").pack
+_RESULT_V5: Final = Struct(">ihqqq").pack
+_EPOCH_END: Final = Struct(">BBiqB").pack  # tag, size, epoch, end_offset, no tags
+_LEADER: Final = Struct(">BBiiB").pack
+_SNAPSHOT: Final = Struct(">BBqiB").pack
 
 
 def encode_fetch_response(

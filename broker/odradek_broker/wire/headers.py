@@ -11,15 +11,21 @@ what the broker speaks must be able to read it.
 import struct
 from typing import Final
 
+from librt.strings import read_i16_be, read_i32_be
+
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.kio_table import APIS
 from odradek_broker.wire.primitives import skip_tagged_fields
-from odradek_broker.wire.varint import Buffer
 
 API_VERSIONS_KEY: Final = 18
 
 _START: Final = struct.Struct(">hhih")
+_START_BYTES: Final = 10
 _CORRELATION: Final = struct.Struct(">i")
+# The first version of each API whose header has tagged fields, by API key; -1 for no API.
+_FLEXIBLE_FROM: Final[list[int]] = [
+    APIS[key][3] if key in APIS else -1 for key in range(max(APIS) + 1)
+]
 
 
 class RequestHeader:
@@ -51,26 +57,29 @@ def flexible(api_key: int, version: int) -> bool:
     return version >= APIS[api_key][3]
 
 
-def parse_request_header(frame: Buffer) -> RequestHeader:
+def parse_request_header(frame: bytes) -> RequestHeader:
     """The header of a frame (without the 4-byte size). Raises only DecodeError.
 
     The version may be one that nobody knows; the caller answers that (ApiVersions) or closes
     the connection (the rest), as it does for an unknown API key, which is refused here.
     """
     try:
-        api_key, version, correlation_id, length = _START.unpack_from(frame)
-        if api_key not in APIS:
+        api_key: int = read_i16_be(frame, 0)
+        version: int = read_i16_be(frame, 2)
+        correlation_id: int = read_i32_be(frame, 4)
+        length: int = read_i16_be(frame, 8)
+        if not 0 <= api_key < len(_FLEXIBLE_FROM) or _FLEXIBLE_FROM[api_key] < 0:
             raise DecodeError(f"unknown API key {api_key}")
-        at = _START.size
+        at = _START_BYTES
         client_id = None
         if length >= 0:
             if at + length > len(frame):
                 raise DecodeError("client id longer than the frame")
-            client_id = str(frame[at : at + length], "utf-8")
+            client_id = frame[at : at + length].decode()
             at += length
-        if version >= APIS[api_key][3]:
+        if version >= _FLEXIBLE_FROM[api_key]:
             at = skip_tagged_fields(frame, at) if frame[at] else at + 1
-    except (struct.error, IndexError, UnicodeDecodeError) as e:
+    except (IndexError, UnicodeDecodeError) as e:
         raise DecodeError(f"request header cut short or malformed: {e}") from None
     return RequestHeader(api_key, version, correlation_id, client_id, at)
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from librt.strings import read_i16_be
+
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.varint import Buffer, read_uvarint, uvarint
 
@@ -28,24 +30,27 @@ class NodeEndpoint(NamedTuple):
     rack: str | None
 
 
-def text(view: memoryview, at: int, length: int) -> str:
-    if length < 0 or at + length > len(view):
-        raise DecodeError(f"string of {length} bytes in {len(view) - at} bytes")
-    return str(view[at : at + length], "utf-8")
+def text(buf: Buffer, at: int, length: int) -> str:
+    if length < 0 or at + length > len(buf):
+        raise DecodeError(f"string of {length} bytes in {len(buf) - at} bytes")
+    if isinstance(buf, bytes):
+        return buf[at : at + length].decode()
+    return str(buf[at : at + length], "utf-8")
 
 
-def legacy_text(view: memoryview, at: int) -> tuple[str, int]:
-    (length,) = int16(view, at)
-    return text(view, at + 2, length), at + 2 + length
+def legacy_text(buf: bytes, at: int) -> tuple[str, int]:
+    length: int = read_i16_be(buf, at)
+    return text(buf, at + 2, length), at + 2 + length
 
 
-def compact_text(view: memoryview, at: int) -> tuple[str, int]:
-    length, at = read_uvarint(view, at)
-    return text(view, at, length - 1), at + length - 1
+def compact_text(buf: Buffer, at: int) -> tuple[str, int]:
+    length, at = read_uvarint(buf, at)
+    return text(buf, at, length - 1), at + length - 1
 
 
-def topic_id(view: memoryview, at: int) -> tuple[bytes, int]:
-    return bytes(view[at : at + 16]), at + 16  # if cut short, the read that follows fails
+def topic_id(buf: Buffer, at: int) -> tuple[bytes, int]:
+    # If it is cut short, the read that follows fails.
+    return buf[at : at + 16] if isinstance(buf, bytes) else bytes(buf[at : at + 16]), at + 16
 
 
 def tagged_fields(buf: Buffer, at: int) -> tuple[list[tuple[int, int, int]], int]:

@@ -28,6 +28,7 @@ from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12  # base_offset + batch_length: enough to know where the next batch starts
@@ -156,36 +157,24 @@ class BatchHeader:
 
 
 def read_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> BatchHeader:
-    """The header that starts at byte `at`; the caller made sure that 61 bytes are there."""
-    (
-        base_offset,
-        length,
-        leader_epoch,
-        magic,
-        crc,
-        attributes,
-        last_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    ) = HEADER.unpack_from(buffer, at)
+    """The header that starts at byte `at`; IndexError unless 61 bytes are there."""
+    if not isinstance(buffer, bytes):
+        buffer = bytes(buffer[at : at + HEADER_BYTES])
+        at = 0
     return BatchHeader(
-        base_offset,
-        length,
-        leader_epoch,
-        magic,
-        crc,
-        attributes,
-        last_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
+        read_i64_be(buffer, at),
+        read_i32_be(buffer, at + 8),
+        read_i32_be(buffer, at + EPOCH_AT),
+        buffer[at + MAGIC_AT],
+        int(read_i32_be(buffer, at + CRC_AT)) & 0xFFFFFFFF,
+        read_i16_be(buffer, at + CRC_FROM),
+        read_i32_be(buffer, at + 23),
+        read_i64_be(buffer, at + 27),
+        read_i64_be(buffer, at + 35),
+        read_i64_be(buffer, at + 43),
+        read_i16_be(buffer, at + 51),
+        read_i32_be(buffer, at + 53),
+        read_i32_be(buffer, at + 57),
     )
 
 

@@ -78,7 +78,11 @@ def view_records(data: Buffer, count: int) -> Iterator[RecordView]:
 
     The cleaner's inner loop: a varint of one byte, the common case, is read without a call.
     """
-    data = bytes(data)  # indexing bytes is faster than indexing a memoryview
+    records = data if isinstance(data, bytes) else bytes(data)
+    return _views(records, count)
+
+
+def _views(data: bytes, count: int) -> Iterator[RecordView]:
     at = 0
     try:
         for _ in range(count):
@@ -115,15 +119,15 @@ def view_records(data: Buffer, count: int) -> Iterator[RecordView]:
         raise DecodeError(f"{len(data) - at} bytes after the last record")
 
 
-def check_record(data: Buffer, at: int) -> tuple[int, int, int]:
-    """(end, timestamp_delta, offset_delta) of the record at byte `at`.
+def check_record(data: bytes, at: int, limit: int) -> tuple[int, int, int]:
+    """(end, timestamp_delta, offset_delta) of the record at byte `at`, which ends before `limit`.
 
     DecodeError or IndexError unless all its parts, down to the headers, fill its length.
     """
     length, at = read_varint(data, at)
     end = at + length
-    if length < 0 or end > len(data):
-        raise DecodeError(f"record of {length} bytes in {len(data) - at} bytes")
+    if length < 0 or end > limit:
+        raise DecodeError(f"record of {length} bytes in {limit - at} bytes")
     timestamp_delta, at = read_varlong(data, at + 1)
     offset_delta, at = read_varint(data, at)
     length, at = read_varint(data, at)  # key
