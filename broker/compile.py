@@ -30,6 +30,7 @@ MODULES = (
     "wire/records",
     *("wire/produce", "wire/fetch", "wire/fetch_response"),
     *("log/types", "log/recent", "log/batches", "log/producer_state", "log/leader_epochs"),
+    *("log/index_file", "log/offset_index", "log/time_index"),
     *("log/segment", "log/rolling", "log/reading", "log/validation", "log/log"),
     *("log/offset_map", "log/record_columns", "log/cleaner"),
     *("partition/waiting", "partition/replica_state", "partition/partition", "partition/service"),

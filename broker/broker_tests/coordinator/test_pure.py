@@ -139,12 +139,11 @@ class MemoryLog:
         self.end = 0
         self.error: KafkaError | None = None
 
-    def append(self, batch: bytearray) -> int:
+    def append(self, batch: bytes) -> int:
         if self.error:
             raise self.error
-        ((header, _),) = batches_of(bytes(batch))
-        OFFSET.pack_into(batch, 0, self.end)
-        self.batches.append(bytes(batch))
+        ((header, _),) = batches_of(batch)
+        self.batches.append(OFFSET.pack(self.end) + batch[OFFSET.size :])
         self.end += header.record_count
         return self.end - 1
 

@@ -146,7 +146,7 @@ def test_a_replica_id_on_a_client_listener_is_refused(tmp_path: Path) -> None:
             topics=[],
         )
         exchange = Exchange(cluster.context(ONE), 1, 17, "EXTERNAL")
-        fetch.serve(exchange, bytearray(body), 0)
+        fetch.serve(exchange, body, 0)
         response = decode_fetch_response(17, memoryview(await exchange.answer)[5:])
         assert response.error_code == ErrorCode.cluster_authorization_failed
 
@@ -197,7 +197,7 @@ async def consumer_fetch_by_name(cluster: Cluster, broker: int) -> int:
         ),
     )
     exchange = Exchange(cluster.context(ALL[broker - 1]), 1, 10, "PLAINTEXT")
-    fetch.serve(exchange, bytearray(body), 0)
+    fetch.serve(exchange, body, 0)
     response = api.decode_response(1, 10, bytes((await exchange.answer)[4:]))
     return int(response.responses[0].partitions[0].error_code)
 
@@ -248,7 +248,7 @@ def test_a_consumer_that_waits_at_a_follower_is_woken_by_its_high_watermark(
             ),
         )
         exchange = Exchange(cluster.context(ALL[1]), 1, 17, "PLAINTEXT")
-        fetch.serve(exchange, bytearray(body), 0)
+        fetch.serve(exchange, body, 0)
         assert not exchange.answer.done()
         await cluster.produce(1, "b")
         await until(exchange.answer.done, 2)

@@ -1,5 +1,6 @@
-"""Produce where the leader was left behind by the other brokers."""
+"""Produce without sockets: who is answered what, and where the leader was left behind."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ from broker_tests.log.support import batch
 from broker_tests.partition.support import topic
 from broker_tests.replication.support import Cluster, Exchange, run
 from odradek_broker.handlers import produce
+from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.wire import api
+from odradek_broker.wire.produce import decode_produce
 from odradek_broker.wire.struct import Struct
 
 VERSION = 12
@@ -32,7 +35,7 @@ def ask(cluster: Cluster, broker: int) -> None:
         acks=-1, timeout=0, topic_data=[Struct(name="orders", partition_data=[partition])]
     )
     connection = Connection(cluster.context(BrokerId(broker)), 0, VERSION, "PLAINTEXT")
-    produce.serve(connection, bytearray(api.encode_request(0, VERSION, request)), 0)
+    produce.serve(connection, api.encode_request(0, VERSION, request), 0)
 
 
 def test_a_leader_left_behind_closes_the_connection(tmp_path: Path) -> None:
@@ -50,3 +53,70 @@ def test_a_leader_left_behind_closes_the_connection(tmp_path: Path) -> None:
         ask(cluster, 2)  # not the leader, and it knows who is
 
     run(story, tmp_path)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_each_partition_is_answered_in_its_place(tmp_path: Path, acks: int) -> None:
+    """What is asked and what is answered are one object; its records are let go."""
+    bad = batch("b")
+    bad[-1] ^= 1
+
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic(partitions=3))
+        await cluster.produce(1, "first", index=2)
+        asked = [(2, batch("c", "d")), (0, bad), (7, batch("x")), (1, batch("a")), (2, batch("e"))]
+        partitions = [Struct(index=index, records=records) for index, records in asked]
+        topics = [
+            Struct(name="orders", partition_data=partitions),
+            Struct(name="other", partition_data=[Struct(index=0, records=None)]),
+        ]
+        body = api.encode_request(0, VERSION, Struct(acks=acks, timeout=9000, topic_data=topics))
+        request = decode_produce(VERSION, body)
+        exchange = Exchange(cluster.context(BrokerId(1)), 0, VERSION, "PLAINTEXT")
+        produce.ProduceCall(exchange, request).start()
+        assert not exchange.answer.done(), "nothing is written before the end of the loop pass"
+        data = await asyncio.wait_for(exchange.answer, 10)
+        answer = api.decode_response(0, VERSION, bytes(data[5:]))
+        orders, other = answer.responses
+        assert [
+            (one.index, one.error_code, one.base_offset) for one in orders.partition_responses
+        ] == [
+            (2, ErrorCode.none, 1),
+            (0, ErrorCode.corrupt_message, -1),
+            (7, ErrorCode.unknown_topic_or_partition, -1),
+            (1, ErrorCode.none, 0),
+            (2, ErrorCode.none, 3),
+        ]
+        (nowhere,) = other.partition_responses
+        assert (nowhere.index, nowhere.error_code) == (0, ErrorCode.unknown_topic_or_partition)
+        for one in request.topics:
+            assert [partition.records for partition in one.partitions] == [None] * len(
+                one.partitions
+            )
+        assert cluster.values(1, 2) == ["first", "c", "d", "e"]
+        assert cluster.values(1, 1) == ["a"]
+        assert cluster.values(1, 0) == []
+
+    run(story, tmp_path)
+
+
+def test_what_is_not_committed_in_time_is_told_so_and_the_rest_as_it_is(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic(partitions=2))
+        cluster.down |= {BrokerId(2), BrokerId(3)}
+        bad = batch("b")
+        bad[-1] ^= 1
+        partitions = [Struct(index=0, records=batch("a")), Struct(index=1, records=bad)]
+        asked = Struct(
+            acks=-1, timeout=50, topic_data=[Struct(name="orders", partition_data=partitions)]
+        )
+        exchange = Exchange(cluster.context(BrokerId(1)), 0, VERSION, "PLAINTEXT")
+        produce.serve(exchange, api.encode_request(0, VERSION, asked), 0)
+        data = await asyncio.wait_for(exchange.answer, 10)
+        (orders,) = api.decode_response(0, VERSION, bytes(data[5:])).responses
+        assert [(one.error_code, one.base_offset) for one in orders.partition_responses] == [
+            (ErrorCode.request_timed_out, -1),
+            (ErrorCode.corrupt_message, -1),
+        ]
+
+    run(story, tmp_path, replica_lag_time_max_ms="60000")

@@ -84,7 +84,7 @@ def records(
 
 
 def marker(offset: int, producer: int, *, commit: bool) -> bytes:
-    batch = build_marker(producer, 4, EndTxnMarker(commit, 0), NOW_MS)
+    batch = bytearray(build_marker(producer, 4, EndTxnMarker(commit, 0), NOW_MS))
     OFFSET.pack_into(batch, 0, offset)
     return bytes(batch)
 

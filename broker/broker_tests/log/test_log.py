@@ -22,6 +22,7 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.log_config import LONG_MAX, LogConfig
 from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_broker.wire.byte_range import COPY_BYTES_MAX, ByteRange
 from odradek_broker.wire.record_batch import read_header
 
 
@@ -36,6 +37,47 @@ def test_readers_see_what_is_written_not_what_is_queued() -> None:
     assert values(log) == ["a", "b"]
     header = read_header(fetch(log, 0))
     assert (header.base_offset, header.partition_leader_epoch) == (0, 3)
+
+
+@pytest.mark.parametrize("size", [1, COPY_BYTES_MAX, 50 * COPY_BYTES_MAX])
+def test_offset_and_epoch_are_stamped_on_what_is_written_not_on_what_was_given(size: int) -> None:
+    """Small batches and large ones, which are not copied; out of the middle of a request."""
+    log = open_log(SimDisk())
+    given = bytes(batch("v" * size, "w"))
+    frame = b"before" + given + b"after"
+    for _ in range(3):
+        log.append_as_leader(ByteRange(frame, 6, 6 + len(given)), 7, NOW_MS)
+    assert frame == b"before" + given + b"after"
+    commit(log)
+    written = list(batches_of(fetch(log, 0)))
+    assert [read_header(one).base_offset for one in written] == [0, 2, 4]
+    assert {read_header(one).partition_leader_epoch for one in written} == {7}
+    assert [one[8:12] + one[16:] for one in written] == [given[8:12] + given[16:]] * 3
+    assert [one.offset for one in read_all(log)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_several_batches_of_the_broker_itself_are_stamped_one_by_one() -> None:
+    log = open_log(SimDisk())
+    given = [bytes(batch("a", "b")), bytes(batch("c" * 2 * COPY_BYTES_MAX)), bytes(batch("d"))]
+    info = log.append_as_leader(b"".join(given), 4, NOW_MS, from_client=False)
+    assert (info.first_offset, info.last_offset) == (0, 3)
+    commit(log)
+    written = [read_header(one) for one in batches_of(fetch(log, 0))]
+    assert [header.base_offset for header in written] == [0, 2, 3]
+    assert [header.partition_leader_epoch for header in written] == [4, 4, 4]
+    assert values(log) == ["a", "b", "c" * 2 * COPY_BYTES_MAX, "d"]
+
+
+def test_any_buffer_is_appended_and_may_be_used_again_afterwards() -> None:
+    """Also before it is written."""
+    log = open_log(SimDisk())
+    buffer = batch("a")
+    log.append_as_leader(buffer, 0, NOW_MS)
+    log.append_as_leader(memoryview(buffer), 0, NOW_MS)
+    log.append_as_leader(bytes(buffer), 0, NOW_MS)
+    buffer[:] = bytes(len(buffer))
+    commit(log)
+    assert values(log) == ["a", "a", "a"]
 
 
 def test_an_offset_past_the_end_is_out_of_range_the_end_itself_is_empty() -> None:

@@ -16,6 +16,7 @@ from odradek_broker.log import validation
 from odradek_broker.log.validation import (
     RECORD_ERRORS_MAX,
     RecordsRejectedError,
+    Validated,
     validate_for_append,
     validate_for_replica,
     walk_records,
@@ -23,6 +24,7 @@ from odradek_broker.log.validation import (
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.log_config import LONG_MAX, LogConfig, TimestampType
 from odradek_broker.wire import compression
+from odradek_broker.wire.byte_range import whole
 from odradek_broker.wire.control_records import end_txn_marker
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.record_batch import (
@@ -40,6 +42,7 @@ from odradek_broker.wire.records import (
     seal_batch,
     view_records,
 )
+from odradek_broker.wire.varint import Buffer
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -47,6 +50,17 @@ PLAIN = LogConfig()
 COMPACTED = LogConfig(cleanup_compact=True)
 APPEND_TIME = LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME)
 RECENT_ONLY = LogConfig(timestamp_before_max_ms=1000)
+
+
+def validate(
+    batch: Buffer, config: LogConfig, now_ms: int, *, from_client: bool = True
+) -> Validated:
+    return validate_for_append(whole(batch), config, now_ms, from_client=from_client)
+
+
+def appended(validated: Validated) -> bytes:
+    """The bytes that go into the log, but for offset and epoch."""
+    return bytes(validated.records.from_byte(0))
 
 
 def good(count: int = 3, timestamp: int = NOW, codec: int = 0) -> bytearray:
@@ -134,7 +148,7 @@ REFUSED = {
 @pytest.mark.parametrize(("batch", "code"), REFUSED.values(), ids=REFUSED)
 def test_refused_as_kafka_refuses_it(batch: bytearray, code: str) -> None:
     with pytest.raises(KafkaError) as caught:
-        validate_for_append(bytearray(batch), PLAIN, NOW)
+        validate(batch, PLAIN, NOW)
     assert caught.value.code == ErrorCode[code]
 
 
@@ -153,7 +167,7 @@ def test_damaged_compressed_batches_are_refused(codec: int, damage: str) -> None
         "bad record": compression.compress(codec, b"\x0e\0\0\0\x01\x50a\0" * 3),
     }[damage]
     with pytest.raises(KafkaError) as caught:
-        validate_for_append(with_records(data, 3, codec), PLAIN, NOW)
+        validate(with_records(data, 3, codec), PLAIN, NOW)
     assert caught.value.code == ErrorCode.invalid_record
 
 
@@ -164,7 +178,7 @@ def test_a_bomb_inside_a_batch_is_refused(codec: int) -> None:
     encode_record(out, 0, 0, None, bytes(40 * 1024 * 1024))
     batch = with_records(compression.compress(codec, out), 1, codec)
     with pytest.raises(KafkaError) as caught:
-        validate_for_append(batch, PLAIN, NOW)
+        validate(batch, PLAIN, NOW)
     assert caught.value.code == ErrorCode.message_too_large
 
 
@@ -174,44 +188,59 @@ def test_many_empty_records_in_a_small_batch_are_refused_at_once() -> None:
     data = compression.compress(compression.GZIP, bytes(count))
     batch = with_records(data, 3, compression.GZIP)
     with_header(batch, record_count=count, last_offset_delta=count - 1)
-    with pytest.raises(KafkaError, match="impossible length"):
-        validate_for_append(batch, PLAIN, NOW)
+    with pytest.raises(KafkaError, match="fewer records"):
+        validate(batch, PLAIN, NOW)
+
+
+@pytest.mark.parametrize("length", [b"\x80\x00", b"\x80\x80\x00", b"\x8a\x00" + bytes(5)])
+@pytest.mark.parametrize("more", [2, 20])
+def test_a_length_of_more_bytes_than_it_needs_may_still_not_be_too_small(
+    length: bytes, more: int
+) -> None:
+    """A record of 0 or 5 bytes between good ones."""
+    rest = b"".join(record(2 + number) for number in range(1 + more))
+    with pytest.raises(DecodeError, match="impossible length"):
+        walk_records(whole(record(0) + length + rest), 3 + more)
 
 
 @pytest.mark.parametrize("codec", range(5), ids=compression.CODEC_NAMES)
 def test_a_good_batch_passes_untouched(codec: int) -> None:
     batch = good(codec=codec)
-    original = bytes(batch)
-    validated = validate_for_append(batch, PLAIN, NOW)
-    assert validated.records == original
-    assert validated.headers == [read_header(original)]
+    given = whole(batch)
+    validated = validate_for_append(given, PLAIN, NOW)
+    assert validated.records is given, "not copied"
+    assert appended(validated) == batch
+    assert validated.headers == [read_header(batch)]
     assert validated.log_append_time_ms == -1
 
 
 def test_less_than_a_batch_after_the_batch_is_dropped() -> None:
-    assert validate_for_append(good() + b"x", PLAIN, NOW).records == good()
+    assert appended(validate(good() + b"x", PLAIN, NOW)) == good()
 
 
 def test_log_append_time_replaces_the_timestamps() -> None:
-    batch = good()
-    validated = validate_for_append(batch, APPEND_TIME, NOW + 77)
+    given = whole(good())
+    validated = validate_for_append(given, APPEND_TIME, NOW + 77)
     (header,) = validated.headers
+    batch = appended(validated)
     assert validated.log_append_time_ms == NOW + 77
-    assert header == read_header(batch), "patched in place"
+    assert header == read_header(batch), "what is appended is patched"
     assert header.attributes == TIMESTAMP_TYPE_BIT
     assert crc_matches(memoryview(batch), header.crc)
     assert [record.timestamp for record in read_records(batch)] == [NOW + 77] * 3
+    assert given.data == good(), "what was given is left alone"
 
 
 def test_a_producer_may_not_send_log_append_time_to_such_a_topic() -> None:
     with pytest.raises(KafkaError) as caught:
-        validate_for_append(with_header(good(), attributes=8), APPEND_TIME, NOW)
+        validate(with_header(good(), attributes=8), APPEND_TIME, NOW)
     assert caught.value.code == ErrorCode.invalid_timestamp
 
 
 def test_the_append_time_bit_is_cleared_for_a_create_time_topic() -> None:
-    (header,) = validate_for_append(with_header(good(), attributes=8), PLAIN, NOW).headers
-    assert header.attributes == 0
+    validated = validate(with_header(good(), attributes=8), PLAIN, NOW)
+    assert validated.headers[0].attributes == 0
+    assert appended(validated) == with_header(good(), max_timestamp=NOW + 2)
 
 
 @pytest.mark.parametrize("claimed", [-1, 0, NOW - 5, NOW + 10**9])
@@ -219,28 +248,29 @@ def test_a_wrong_max_timestamp_is_put_right(claimed: int) -> None:
     """Its records rise and fall again, so that neither the first nor the last is the latest."""
     records = [Record(i, NOW + delta, None, b"v") for i, delta in enumerate([3, 9, 1])]
     batch = with_header(bytearray(build_batch(records)), max_timestamp=claimed)
-    (header,) = validate_for_append(batch, PLAIN, NOW).headers
-    assert header.max_timestamp == NOW + 9
-    assert crc_matches(memoryview(batch), read_header(batch).crc)
+    validated = validate(batch, PLAIN, NOW)
+    assert validated.headers[0].max_timestamp == NOW + 9
+    assert appended(validated) == build_batch(records)
+    assert read_header(batch).max_timestamp == claimed, "what was given is left alone"
 
 
 def test_timestamps_before_1970_count_as_none() -> None:
-    (header,) = validate_for_append(good(timestamp=-1000), PLAIN, NOW).headers
+    (header,) = validate(good(timestamp=-1000), PLAIN, NOW).headers
     assert header.max_timestamp == -1
 
 
 def test_old_timestamps_are_refused_where_the_topic_says_so() -> None:
-    assert validate_for_append(good(timestamp=5), PLAIN, NOW)
+    assert validate(good(timestamp=5), PLAIN, NOW)
     old = [Record(0, NOW, None, b""), Record(1, NOW - 5000, None, b""), Record(2, NOW, None, b"")]
     with pytest.raises(RecordsRejectedError) as caught:
-        validate_for_append(bytearray(build_batch(old)), RECENT_ONLY, NOW)
+        validate(build_batch(old), RECENT_ONLY, NOW)
     assert caught.value.code == ErrorCode.invalid_timestamp
     assert [index for index, _ in caught.value.record_errors] == [1]
 
 
 def test_a_record_without_a_timestamp_passes_any_limit() -> None:
     batch = bytearray(build_batch([Record(0, -1, None, b"x")]))
-    assert validate_for_append(batch, RECENT_ONLY, NOW).headers[0].max_timestamp == -1
+    assert validate(batch, RECENT_ONLY, NOW).headers[0].max_timestamp == -1
 
 
 def test_timestamps_beyond_64_bits_are_refused() -> None:
@@ -249,17 +279,17 @@ def test_timestamps_beyond_64_bits_are_refused() -> None:
     batch = with_header(with_records(bytes(out), 1), base_timestamp=LONG_MAX)
     anything = LogConfig(timestamp_after_max_ms=LONG_MAX)
     with pytest.raises(KafkaError) as caught:
-        validate_for_append(batch, anything, NOW)
+        validate(batch, anything, NOW)
     assert caught.value.code == ErrorCode.invalid_timestamp
 
 
 @pytest.mark.parametrize("codec", [0, 4])
 def test_a_compacted_topic_needs_keys(codec: int) -> None:
-    assert validate_for_append(good(codec=codec), COMPACTED, NOW)
+    assert validate(good(codec=codec), COMPACTED, NOW)
     records = [Record(0, NOW, b"", b"empty key"), Record(1, NOW, None, b"x")]
     records += [Record(2 + i, NOW, None, b"x") for i in range(2 * RECORD_ERRORS_MAX)]
     with pytest.raises(RecordsRejectedError) as caught:
-        validate_for_append(bytearray(build_batch(records, codec=codec)), COMPACTED, NOW)
+        validate(build_batch(records, codec=codec), COMPACTED, NOW)
     assert caught.value.code == ErrorCode.invalid_record
     assert caught.value.record_errors[0][0] == 1
     assert len(caught.value.record_errors) == RECORD_ERRORS_MAX
@@ -270,22 +300,23 @@ def test_a_compacted_topic_needs_keys(codec: int) -> None:
 def test_the_topics_compression_type_wins(source: int, target: str) -> None:
     batch = good(50, codec=source)
     config = LogConfig(compression_type=target)
-    validated = validate_for_append(batch, config, NOW)
+    validated = validate(batch, config, NOW)
     (header,) = validated.headers
     wanted = 0 if target == "uncompressed" else compression.CODEC_NAMES.index(target)
     assert header.codec == wanted
-    assert header == read_header(validated.records)
-    assert crc_matches(validated.records, header.crc)
-    assert list(read_records(validated.records)) == list(read_records(good(50)))
+    written = appended(validated)
+    assert header == read_header(written)
+    assert crc_matches(memoryview(written), header.crc)
+    assert list(read_records(written)) == list(read_records(good(50)))
 
 
 def test_recompression_goes_with_log_append_time_and_the_size_limit() -> None:
     config = replace(APPEND_TIME, compression_type="uncompressed", max_message_bytes=2000)
     batch = good(20, codec=compression.ZSTD)
-    validated = validate_for_append(batch, config, NOW + 5)
-    assert {record.timestamp for record in read_records(validated.records)} == {NOW + 5}
+    validated = validate(batch, config, NOW + 5)
+    assert {record.timestamp for record in read_records(appended(validated))} == {NOW + 5}
     with pytest.raises(KafkaError) as caught:
-        validate_for_append(good(500, codec=compression.ZSTD), config, NOW)
+        validate(good(500, codec=compression.ZSTD), config, NOW)
     assert caught.value.code == ErrorCode.message_too_large
 
 
@@ -293,20 +324,28 @@ def test_recompression_goes_with_log_append_time_and_the_size_limit() -> None:
 def test_offsets_inside_a_batch_are_put_right(codec: int) -> None:
     """Kafka keeps wrong ones if uncompressed, and fails if compressed."""
     data = compression.compress(codec, record(7) * 3)
-    validated = validate_for_append(with_records(data, 3, codec), PLAIN, NOW)
-    assert [record.offset for record in read_records(validated.records)] == [0, 1, 2]
+    validated = validate(with_records(data, 3, codec), PLAIN, NOW)
+    assert [record.offset for record in read_records(appended(validated))] == [0, 1, 2]
 
 
 def test_the_brokers_own_batches_are_taken_as_they_are() -> None:
-    batches = bytearray(MARKER + good())
-    validated = validate_for_append(batches, PLAIN, NOW, from_client=False)
-    assert validated.records == batches
+    batches = bytes(MARKER + good())
+    validated = validate(batches, PLAIN, NOW, from_client=False)
+    assert validated.records.data is batches, "not copied"
+    assert appended(validated) == batches
     assert [header.is_control for header in validated.headers] == [True, False]
-    validated = validate_for_append(batches, APPEND_TIME, NOW, from_client=False)
+    validated = validate(batches, APPEND_TIME, NOW, from_client=False)
     assert validated.log_append_time_ms == NOW
-    for header, batch in zip(validated.headers, (batches[: len(MARKER)], good()), strict=True):
+    written = appended(validated)
+    at = 0
+    for header, batch in zip(validated.headers, (MARKER, good()), strict=True):
         assert header.max_timestamp == NOW
         assert header.size == len(batch)
+        assert header == read_header(written, at), "what is appended is patched"
+        assert crc_matches(memoryview(written)[at : at + header.size], header.crc)
+        at += header.size
+    assert at == len(written)
+    assert batches == MARKER + good(), "what was given is left alone"
 
 
 def replicated(offset: int) -> bytearray:
@@ -339,13 +378,13 @@ def test_the_walk_agrees_with_the_reader(sizes: list[int]) -> None:
     data = bytearray()
     for index, size in enumerate(sizes):
         encode_record(data, index, index * 3, None, bytes(size))
-    edges = walk_records(data, len(sizes))
+    edges = walk_records(whole(data), len(sizes))
     views = list(view_records(data, len(sizes)))
     assert edges == (views[0].timestamp_delta, views[-1].timestamp_delta, True)
     for count in (len(sizes) - 1, len(sizes) + 1):
         if count:
             with pytest.raises(DecodeError):
-                walk_records(data, count)
+                walk_records(whole(data), count)
 
 
 def one_by_one(data: bytearray, count: int) -> object:
@@ -357,7 +396,7 @@ def one_by_one(data: bytearray, count: int) -> object:
 
 def outcome(data: bytearray, count: int) -> object:
     try:
-        return walk_records(data, count)
+        return walk_records(whole(data), count)
     except DecodeError as error:
         return str(error)
 
@@ -386,13 +425,13 @@ def test_a_changed_length_in_a_run_of_equal_ones_is_found() -> None:
     for index in range(60):  # all 108 bytes long, two of them for the length
         encode_record(data, index, 0, None, bytes(100))
     size = len(data) // 60
-    assert walk_records(data, 60) == (0, 0, True)
+    assert walk_records(whole(data), 60) == (0, 0, True)
     for index in range(60):
         for at in (index * size, index * size + 1):
             changed = bytearray(data)
             changed[at] ^= 2
             with pytest.raises(DecodeError):
-                walk_records(changed, 60)
+                walk_records(whole(changed), 60)
 
 
 def test_the_walk_steps_over_records_of_every_length_of_length() -> None:
@@ -401,4 +440,4 @@ def test_the_walk_steps_over_records_of_every_length_of_length() -> None:
         data = bytearray()
         encode_record(data, 0, 0, None, bytes(size))
         encode_record(data, 1, 0, None, bytes(size))
-        assert walk_records(data, 2) == (0, 0, True)
+        assert walk_records(whole(data), 2) == (0, 0, True)

@@ -7,6 +7,7 @@ import asyncio
 import gc
 import socket
 import struct
+import sys
 import weakref
 from random import Random
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
 from odradek_broker.log.types import FileRange
 from odradek_broker.network import connection as connection_module
+from odradek_broker.network.large_frame import FIRST_BUFFER_BYTES
 from odradek_broker.network.server import Server
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.event_loop import PollerLoop
@@ -194,7 +196,8 @@ def test_a_claimed_but_unsent_frame_costs_no_memory_of_its_size():
         client.writer.write(struct.pack(">i", 100_000_000) + b"x" * 100)
         await until(lambda: any(c._frame is not None for c in bench.server.connections))
         (connection,) = bench.server.connections
-        assert len(connection._frame) <= connection_module.FIRST_BUFFER_BYTES
+        assert connection._frame.size == 100_000_000
+        assert sys.getsizeof(connection._frame._buffer) < 2 * FIRST_BUFFER_BYTES
 
     run(story)
 

@@ -80,7 +80,7 @@ class Loopback:
         exchange = Exchange(self._cluster.context(self._target), 1, version, "PLAINTEXT")
         before, self._last = self._last, exchange.answer
         self._cluster.fetches += 1
-        fetch.serve(exchange, bytearray(b"".join(body)), 0)
+        fetch.serve(exchange, b"".join(body), 0)
         if before is not None:
             await asyncio.wait([before])
         data = await exchange.answer
@@ -222,7 +222,7 @@ class Cluster:
         self, broker_id: int, request_body: bytes, version: int = CONSUMER_VERSION
     ) -> FetchedResponse:
         exchange = Exchange(self.context(BrokerId(broker_id)), 1, version, "PLAINTEXT")
-        fetch.serve(exchange, bytearray(request_body), 0)
+        fetch.serve(exchange, request_body, 0)
         return decode_fetch_response(version, memoryview(await exchange.answer)[5:])
 
 

@@ -176,7 +176,7 @@ class TxnClient:
         )
 
         async def request(node: TxnNode) -> None:
-            code = await node.produce(self.id, name, bytearray(batch))
+            code = await node.produce(self.id, name, batch)
             if code is not ErrorCode.none:
                 raise KafkaError(code)
 

@@ -19,6 +19,8 @@ from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.verification import Verifications
 from odradek_broker.txn import transitions
 from odradek_broker.txn.service import TransactionCoordinator
+from odradek_broker.wire.byte_range import ByteRange
+from odradek_broker.wire.produce import ProducePartition
 
 
 def _nothing(*_: Any, **__: Any) -> None: ...
@@ -34,11 +36,14 @@ def _nobody_aborted(*_: Any) -> list[Any]:
 
 
 def _writes_unverified(
-    call: ProduceCall, partition: Partition, index: int, records: memoryview, now_ms: int
+    call: ProduceCall,
+    partition: Partition,
+    asked: ProducePartition,
+    records: ByteRange,
+    now_ms: int,
 ) -> None:
     """The coordinator is not asked: it does not know that the partition is in the transaction."""
-    number = len(call._results)
-    call._results.append(call._write(partition, index, records, now_ms, number))
+    call._write(partition, asked, records, now_ms)
 
 
 def _any_epoch(current: Any, producer_id: ProducerId, producer_epoch: int) -> Any:

@@ -28,8 +28,9 @@ from odradek_broker.txn import verifier
 from odradek_broker.txn.markers import WRITE_TXN_MARKERS, MarkerSender
 from odradek_broker.txn.service import TransactionCoordinator
 from odradek_broker.txn.verifier import ADD_PARTITIONS_TO_TXN, TransactionVerifier
+from odradek_broker.wire.byte_range import whole
 from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.produce import ProducePartitionResult, ProduceRequest
+from odradek_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from odradek_broker.wire.records import read_records
 from odradek_broker.wire.struct import Struct
 
@@ -100,7 +101,7 @@ class SimProduce(ProduceCall):
     def _answer(self) -> None:
         self.finished = True
         if not self._done.done():
-            self._done.set_result(self._results[0])
+            self._done.set_result(self._topics[0].partitions[0])
 
 
 class TxnNode(CoordNode):
@@ -203,17 +204,15 @@ class TxnNode(CoordNode):
     # ------------------------------------------------------------ for clients
 
     async def produce(
-        self, transactional_id: str | None, name: TopicPartition, batch: bytearray
+        self, transactional_id: str | None, name: TopicPartition, batch: bytes
     ) -> ErrorCode:
-        done: asyncio.Future[ProducePartitionResult] = self.loop.create_future()
+        done: asyncio.Future[ProducePartition] = self.loop.create_future()
+        asked = ProducePartition(name.partition, whole(batch))
         request = ProduceRequest(
-            transactional_id,
-            -1,
-            PRODUCE_TIMEOUT_MS,
-            [(name.topic, None, [(name.partition, memoryview(batch))])],
+            transactional_id, -1, PRODUCE_TIMEOUT_MS, [ProduceTopic(name.topic, None, [asked])]
         )
         ctx = SimpleNamespace(broker=self._context, api_version=PRODUCE_VERSION)
-        SimProduce(ctx, request, done).start(request)
+        SimProduce(ctx, request, done).start()
         return ErrorCode((await done).error_code)
 
     def read_committed(

@@ -10,10 +10,12 @@ from odradek_broker.wire.api import response_header, supported_versions
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.primitives import ITEMS_MAX, NodeEndpoint
 from odradek_broker.wire.produce import (
-    ProducePartitionResult,
+    ProducePartition,
+    ProduceTopic,
     decode_produce,
     encode_produce_response,
 )
+from odradek_broker.wire.varint import Buffer
 
 VERSIONS = supported_versions(0)
 ROUNDS = 60
@@ -32,33 +34,46 @@ def test_requests_are_read_as_kio_writes_them(version: int) -> None:
     rng = random.Random(version)
     for _ in range(ROUNDS):
         instance = random_instance(load("produce", version, "request"), rng)
-        frame = bytearray(b"head" + kio_bytes(instance))
+        frame = b"head" + kio_bytes(instance)
         request = decode_produce(version, frame, 4)
         expected = to_struct(instance)
         assert request.transactional_id == expected.transactional_id
         assert (request.acks, request.timeout_ms) == (expected.acks, expected.timeout)
-        assert [(name, topic_id) for name, topic_id, _ in request.topics] == [
+        assert [(topic.name, topic.topic_id) for topic in request.topics] == [
             topic_key(topic) for topic in expected.topic_data
         ]
-        assert [partitions for _, _, partitions in request.topics] == [
+        assert [[asked_of(one) for one in topic.partitions] for topic in request.topics] == [
             [(partition.index, partition.records) for partition in topic.partition_data]
             for topic in expected.topic_data
         ]
 
 
-def result_of(partition: Any) -> ProducePartitionResult:
+def asked_of(partition: ProducePartition) -> tuple[int, Buffer | None]:
+    records = partition.records
+    return partition.index, None if records is None else records.from_byte(0)
+
+
+def test_nothing_is_answered_of_a_partition_before_something_is_done() -> None:
+    one = ProducePartition(7)
+    assert (one.error_code, one.error_message, one.current_leader) == (0, None, None)
+    assert (one.base_offset, one.log_append_time_ms, one.log_start_offset) == (-1, -1, -1)
+    assert list(one.record_errors) == []
+
+
+def result_of(partition: Any) -> ProducePartition:
     leader = getattr(partition, "current_leader", None)
     errors = getattr(partition, "record_errors", ())
-    return ProducePartitionResult(
-        partition.index,
-        partition.error_code,
-        partition.base_offset,
-        partition.log_append_time,
-        getattr(partition, "log_start_offset", -1),
-        [(error.batch_index, error.batch_index_error_message) for error in errors],
-        getattr(partition, "error_message", None),
-        (leader.leader_id, leader.leader_epoch) if leader else None,
-    )
+    result = ProducePartition(partition.index)
+    result.error_code = partition.error_code
+    result.base_offset = partition.base_offset
+    result.log_append_time_ms = partition.log_append_time
+    result.log_start_offset = getattr(partition, "log_start_offset", -1)
+    result.record_errors = [
+        (error.batch_index, error.batch_index_error_message) for error in errors
+    ]
+    result.error_message = getattr(partition, "error_message", None)
+    result.current_leader = (leader.leader_id, leader.leader_epoch) if leader else None
+    return result
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -68,7 +83,7 @@ def test_responses_are_written_as_kio_writes_them(version: int) -> None:
         instance = random_instance(load("produce", version, "response"), rng)
         answer = to_struct(instance)
         topics = [
-            (*topic_key(topic), [result_of(partition) for partition in topic.partition_responses])
+            ProduceTopic(*topic_key(topic), [result_of(one) for one in topic.partition_responses])
             for topic in answer.responses
         ]
         endpoints = [
@@ -79,20 +94,22 @@ def test_responses_are_written_as_kio_writes_them(version: int) -> None:
         assert written == response_header(0, version, 77) + kio_bytes(instance)
 
 
-def test_records_are_a_writable_slice_of_the_frame() -> None:
-    """The log patches base offsets in place."""
-    frame = bytearray(b"\xff\xff\0\x01\0\0\0\0\0\0\0\x01\0\x01a\0\0\0\x01\0\0\0\x05\0\0\0\x03abc")
-    ((_, _, [(partition, records)]),) = decode_produce(3, frame).topics
-    assert partition == 5
-    assert records is not None
-    records[0:1] = b"z"
-    assert frame.endswith(b"zbc")
+def test_records_are_a_range_of_the_frame_that_is_not_copied() -> None:
+    frame = b"\xff\xff\0\x01\0\0\0\0\0\0\0\x01\0\x01a\0\0\0\x01\0\0\0\x05\0\0\0\x03abc"
+    ((partition,),) = (topic.partitions for topic in decode_produce(3, frame).topics)
+    assert partition.index == 5
+    assert partition.records is not None
+    assert partition.records.data is frame
+    assert (partition.records.start, partition.records.end) == (len(frame) - 3, len(frame))
+    assert partition.records.from_byte(0) == b"abc"
 
 
 def test_results_of_older_versions_ignore_what_they_cannot_say() -> None:
-    result = ProducePartitionResult(0, error_message="too large", current_leader=(1, 2))
+    result = ProducePartition(0)
+    result.error_message = "too large"
+    result.current_leader = (1, 2)
     for version in VERSIONS:
-        assert encode_produce_response(version, 1, [("a", bytes(16), [result])])
+        assert encode_produce_response(version, 1, [ProduceTopic("a", bytes(16), [result])])
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -151,14 +151,14 @@ def test_garbage_is_a_decode_error_or_nothing(garbage: bytes, count: int) -> Non
     with contextlib.suppress(DecodeError):
         list(read_records(seal_batch(header, garbage)))
     with contextlib.suppress(DecodeError, IndexError):
-        check_record(garbage, 0)
+        check_record(garbage, 0, len(garbage))
 
 
 def test_check_record_agrees_with_the_reader() -> None:
     plain = plain_records()
     at = 0
     for index, view in enumerate(view_records(plain, 3)):
-        assert check_record(plain, at) == (view.end, index, index)
+        assert check_record(plain, at, len(plain)) == (view.end, index, index)
         at = view.end
 
 

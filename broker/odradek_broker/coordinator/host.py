@@ -32,7 +32,7 @@ class AppendLog(Protocol):
     @property
     def batch_bytes_max(self) -> int: ...
 
-    def append(self, batch: bytearray) -> Offset:
+    def append(self, batch: bytes) -> Offset:
         """The last offset of what was queued. Raises KafkaError, and nothing was."""
 
 
@@ -110,7 +110,7 @@ class ShardHost(Generic[S]):
             )
             if len(batch) > self._log.batch_bytes_max:
                 raise KafkaError(ErrorCode.message_too_large, f"a batch of {len(batch)} bytes")
-            last = self._log.append(bytearray(batch))
+            last = self._log.append(batch)
             first = last - len(records) + 1
             self.last_offset = last
             producer_id = producer.id if producer else NO_PRODUCER_ID

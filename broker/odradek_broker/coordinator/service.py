@@ -75,7 +75,7 @@ class _Led(Generic[S]):
         config = self.partition.log.config
         return min(config.max_message_bytes, config.segment_bytes)
 
-    def append(self, batch: bytearray) -> Offset:
+    def append(self, batch: bytes) -> Offset:
         """The port of the host: as a produce request with acks=all."""
         self.partition.check_in_sync_replicas()
         return self._service.append(self.partition, batch)
@@ -205,7 +205,7 @@ class CoordinatorService(Generic[S]):
             led.wait_for_commit()
         await self._within(future, None)
 
-    def append(self, partition: Partition, batch: bytearray) -> Offset:
+    def append(self, partition: Partition, batch: bytes) -> Offset:
         return self._partitions.append_own(partition, batch, self._clock.now_ms())
 
     def _active(self, partition: int) -> _Led[S]:

@@ -35,16 +35,14 @@ def parse_marker(batch: Buffer) -> EndTxnMarker | None:
 
 def build_marker(
     producer_id: ProducerId, producer_epoch: int, marker: EndTxnMarker, timestamp: int
-) -> bytearray:
+) -> bytes:
     """A whole batch with base offset 0, ready to be appended."""
     key = _KEY.pack(_VERSION, COMMIT if marker.commit else ABORT)
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
-    return bytearray(
-        build_batch(
-            [Record(0, timestamp, key, value)],
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=True,
-            control=True,
-        )
+    return build_batch(
+        [Record(0, timestamp, key, value)],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
     )

@@ -9,27 +9,32 @@ Searching: most lookups are for the end of the index (followers and consumers ne
 the log). A plain binary search starts in the middle and so touches pages that nobody else
 keeps warm. Therefore the last 8,192 bytes, the warm section, are searched first, and only if
 the key is before them, the rest. Here the warm section is `_tail` plus one read of 8,192 bytes.
+What was read last is kept (`_block`): a consumer that reads a log from its beginning asks for one
+entry after the other, and finds 512 of them with one read.
 Example: an offset index of 262,144 entries (a 1 GB segment, 2 MB): a lookup near the end is
-one read; a cold one is about 9 reads of 8 bytes and one of 4,096.
+one read; a cold one is about 10 reads of 8 bytes and one of 4,096; the next ones are none.
 """
 
 from struct import Struct
+from typing import ClassVar, Final
 
-from odradek_broker.runtime.disk import Disk
+from odradek_broker.runtime.disk import Disk, File
 
-WARM_BYTES = 8192
+WARM_BYTES: Final = 8192
 # Entries kept in memory before they are written: 128 offset entries, about 512 KB of log.
-TAIL_BYTES = 1024
-# A cold search reads entries one by one until this many bytes are left, then all of them.
-COLD_BLOCK_BYTES = 4096
+TAIL_BYTES: Final = 1024
+# A cold search reads entries one by one until half as many bytes are left, then so many at once.
+BLOCK_BYTES: Final = 4096
 
 
 class IndexFile:
-    """Invariant: entry n is in the file for n < `_saved`, else in `_tail`; keys ascend."""
+    """Invariants: entry n is in the file for n < `_saved`, else in `_tail`; keys ascend;
+    `_block` has the entries from `_block_from` on as they are in the file.
+    """
 
-    __slots__ = ("_disk", "_saved", "_tail", "base_offset", "path")
+    __slots__ = ("_block", "_block_from", "_disk", "_saved", "_tail", "base_offset", "path")
 
-    ENTRY: Struct
+    ENTRY: ClassVar[Struct]
 
     def __init__(self, disk: Disk, path: str, base_offset: int, saved: int) -> None:
         self._disk = disk
@@ -37,6 +42,11 @@ class IndexFile:
         self.base_offset = base_offset
         self._saved = saved
         self._tail = bytearray()
+        self._forget_block()
+
+    def _forget_block(self) -> None:
+        self._block = b""
+        self._block_from = 0
 
     def __len__(self) -> int:
         return self._saved + len(self._tail) // self.ENTRY.size
@@ -44,8 +54,11 @@ class IndexFile:
     def raw(self, slot: int) -> tuple[int, int]:
         """The two numbers of an entry as they are in the file."""
         size = self.ENTRY.size
+        in_block = slot - self._block_from
         if slot >= self._saved:
             first, second = self.ENTRY.unpack_from(self._tail, (slot - self._saved) * size)
+        elif 0 <= in_block < len(self._block) // size:
+            first, second = self.ENTRY.unpack_from(self._block, in_block * size)
         else:
             first, second = self.ENTRY.unpack(
                 self._disk.open(self.path).pread(size, slot * size).ljust(size, b"\0")
@@ -71,11 +84,13 @@ class IndexFile:
             del self._tail[(entries - self._saved) * self.ENTRY.size :]
             return
         self._tail = bytearray()
+        self._forget_block()
         self._saved = entries
         self._disk.open(self.path, create=True).truncate(entries * self.ENTRY.size)
 
     def reset(self) -> None:
         self._tail = bytearray()
+        self._forget_block()
         self._saved = 0
         self._disk.open(self.path, create=True).truncate(0)
 
@@ -85,22 +100,48 @@ class IndexFile:
             return self._saved + self._bisect(self._tail, target, column)
         if not self._saved:
             return -1
+        if not self._block_has(target, column):
+            self._read_block(target, column)
+        return self._block_from + self._bisect(self._block, target, column)
+
+    def _block_has(self, target: int, column: int) -> bool:
+        """Whether the slot that `search` looks for is in the block (or before all others)."""
+        count = len(self._block) // self.ENTRY.size
+        if not count:
+            return False
+        if self._number(self._block, 0, column) > target:
+            return self._block_from == 0
+        return (
+            target < self._number(self._block, count - 1, column)
+            or self._block_from + count >= self._saved
+        )
+
+    def _read_block(self, target: int, column: int) -> None:
         size = self.ENTRY.size
         file = self._disk.open(self.path)
+        after = self._block_from + len(self._block) // size
         warm_from = max(0, self._saved - WARM_BYTES // size)
-        warm = file.pread((self._saved - warm_from) * size, warm_from * size)
-        if len(warm) >= size and self._number(warm, 0, column) <= target:
-            return warm_from + self._bisect(warm, target, column)
+        self._load(file, warm_from, self._saved - warm_from)
+        if self._block_has(target, column):
+            return
+        if 0 < after < warm_from:  # who reads on finds it in the next one
+            self._load(file, after, BLOCK_BYTES // size)
+            if self._block_has(target, column):
+                return
         low, high = 0, warm_from  # the answer is in [low - 1, high)
-        while (high - low) * size > COLD_BLOCK_BYTES:
+        while (high - low) * size > BLOCK_BYTES // 2:
             middle = (low + high) // 2
             entry = file.pread(size, middle * size)
             if len(entry) == size and self._number(entry, 0, column) <= target:
                 low = middle + 1
             else:
                 high = middle
-        block = file.pread((high - low) * size, low * size)
-        return low + self._bisect(block, target, column)
+        self._load(file, max(0, low - 1), BLOCK_BYTES // size)
+
+    def _load(self, file: File, slot: int, count: int) -> None:
+        size = self.ENTRY.size
+        self._block = file.pread(min(count, self._saved - slot) * size, slot * size)
+        self._block_from = slot
 
     def _number(self, entries: bytes | bytearray, slot: int, column: int) -> int:
         number: int = self.ENTRY.unpack_from(entries, slot * self.ENTRY.size)[column]

@@ -9,7 +9,7 @@ the entries (19, 4200) and (29, 9000). Offset 5022 is found from (19, 4200) by a
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from odradek_broker.log.index_file import IndexFile
 from odradek_broker.model.ids import Offset
@@ -23,7 +23,7 @@ class OffsetPosition(NamedTuple):
 class OffsetIndex(IndexFile):
     __slots__ = ()
 
-    ENTRY = Struct(">ii")
+    ENTRY: ClassVar[Struct] = Struct(">ii")
 
     def entry(self, slot: int) -> OffsetPosition:
         relative, position = self.raw(slot)

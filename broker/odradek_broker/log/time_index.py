@@ -11,7 +11,7 @@ is younger than 1700000000123.
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from odradek_broker.log.index_file import IndexFile
 from odradek_broker.model.ids import Offset
@@ -28,7 +28,7 @@ class TimeEntry(NamedTuple):
 class TimeIndex(IndexFile):
     __slots__ = ("_last_timestamp",)
 
-    ENTRY = Struct(">qi")
+    ENTRY: ClassVar[Struct] = Struct(">qi")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, saved: int) -> None:
         super().__init__(disk, path, base_offset, saved)

@@ -262,6 +262,9 @@ def walk_records(records: ByteRange, count: int) -> tuple[int, int, bool]:
     0.06 µs up to 63 bytes and 0.11 µs up to 8 KiB.
     """
     data, at, limit = records.data, records.start, records.end
+    # Before a step is made: a count of billions would lead through all that follows in the frame.
+    if count * (1 + RECORD_BYTES_MIN) > limit - at:
+        raise DecodeError("fewer records than the batch says")
     left = count - 1  # the last one is looked at closely
     misses_left = RUN_MISSES
     lookahead = LOOKAHEAD
@@ -303,11 +306,11 @@ def _step_over(data: bytes, at: int, count: int) -> int:
             at += step[low]
             continue
         high = data[at + 1]
-        if high < 0x80:
+        if 0 < high < 0x80:
             at += step[low] + (high << 6)
         else:
             length, at = read_varint(data, at)
-            if length < 0:
+            if length < RECORD_BYTES_MIN:
                 raise DecodeError("a record of impossible length")
             at += length
     return at
@@ -317,12 +320,13 @@ def _equal_lengths(data: bytes, at: int, count: int) -> tuple[int, int]:
     """How many of `count` records, from byte `at` on, have the first one's length, and their size.
 
     Looks at every byte that tells a length, as a walk from record to record would. Records
-    longer than 8 KiB are few: of them it says that there are none.
+    longer than 8 KiB are few, and those with a length of more bytes than it needs are odd: of
+    them it says that there are none.
     """
     low, high = data[at], data[at + 1]
     size = STEP[low]
     if low >= 0x80:
-        if high >= 0x80:
+        if not 0 < high < 0x80:
             return 0, 0
         size += high << 6
     end = at + size * count

@@ -76,7 +76,7 @@ class Connection(Pollable):
         self.client_host = client_host
         self.closed = False
         self.flush_queued = False
-        self.last_active_ms = server.clock.monotonic_ms()
+        self.last_active_ms = server.pass_ms()
         # A frame too large for the scratch buffer, being filled.
         self._frame: LargeFrame | None = None
         # Bytes read but not yet taken as frames: less than a frame, or held by a pause.
@@ -111,7 +111,7 @@ class Connection(Pollable):
         if self._reading and events & ~WRITABLE:
             self._read()
         if self._writing and events & ~READABLE and not self.closed:
-            self.flush()
+            self.flush(perf_counter_ns())
 
     def _watch(self) -> None:
         """Tells the poller what this connection waits for from now on."""
@@ -143,14 +143,14 @@ class Connection(Pollable):
             self.close(CLOSED_BY_CLIENT)
             return
         self._backlog = b""
-        self.last_active_ms = self.server.clock.monotonic_ms()
+        self.last_active_ms = self.server.pass_ms()
         self._take_frames(scratch, kept + received)
 
     def _read_frame(self, frame: LargeFrame) -> None:
         if frame.receive(self.sock) == 0:
             self.close("closed by the client in the middle of a request")
             return
-        self.last_active_ms = self.server.clock.monotonic_ms()
+        self.last_active_ms = self.server.pass_ms()
         if frame.complete:
             self._frame = None
             self._start(frame.finish())
@@ -244,35 +244,40 @@ class Connection(Pollable):
             self._out.append(pending.pop(0))
         self.server.flush_soon(self)
 
-    def flush(self) -> None:
-        """Sends as much as the socket takes; the rest follows when it is writable again."""
-        started_ns = perf_counter_ns()
-        self.last_active_ms = self.server.clock.monotonic_ms()
+    def flush(self, started_ns: int) -> int:
+        """Sends as much as the socket takes; the rest follows when it is writable again.
+
+        It is `started_ns` now; returns when it last looked at the clock.
+        """
+        self.last_active_ms = self.server.pass_ms()
+        now_ns = started_ns
         budget = SEND_BUDGET_BYTES
         try:
             while self._out and budget > 0:
                 head = self._out[self._next]
                 if isinstance(head, Exchange):
+                    now_ns = perf_counter_ns()
                     self._step()
-                    self._sent(head, started_ns)
+                    self._sent(head, started_ns, now_ns)
                 elif isinstance(head, bytes):
-                    self._send_bytes(head)
+                    self._send_bytes(head, started_ns)
                 else:
                     budget -= self._send_range(head)
         except BlockingIOError:
             self._await_writable(started_ns)
-            return
+            return now_ns
         except OSError as error:
             self.close(f"write failed: {error.strerror}")
-            return
+            return now_ns
         if self._out:
             self._await_writable(started_ns)
-            return
+            return now_ns
         if self._writing:
             self._writing = False
             self._watch()
         if not self._reading:
             self._resume()
+        return now_ns
 
     def _step(self) -> None:
         """The first of what is to be sent is sent."""
@@ -285,7 +290,7 @@ class Connection(Pollable):
             del self._out[:SENT_MAX]
             self._next = 0
 
-    def _send_bytes(self, head: bytes) -> None:
+    def _send_bytes(self, head: bytes, started_ns: int) -> None:
         unsent = len(self._out) - self._next
         if unsent == 2 and not self._progress:  # one answer, and the mark of its end
             self._progress = self.sock.send(head)
@@ -307,7 +312,7 @@ class Connection(Pollable):
         if self._progress:
             buffers[0] = memoryview(buffers[0])[self._progress :]
         sent = self.sock.sendmsg(buffers, (), flags)
-        done_ns = perf_counter_ns()
+        sent_ns = perf_counter_ns()
         for buffer in buffers:
             if sent < len(buffer):
                 self._progress += sent
@@ -318,7 +323,7 @@ class Connection(Pollable):
                 exchange = self._out[self._next]
                 assert isinstance(exchange, Exchange)
                 self._step()
-                self._sent(exchange, done_ns)
+                self._sent(exchange, started_ns, sent_ns)
 
     def _send_range(self, part: FileRange) -> int:
         sent = os.sendfile(
@@ -334,8 +339,8 @@ class Connection(Pollable):
             self._step()
         return sent
 
-    def _sent(self, exchange: Exchange, started_ns: int) -> None:
-        exchange.observe_sent(exchange.sending_ns or started_ns, perf_counter_ns())
+    def _sent(self, exchange: Exchange, started_ns: int, sent_ns: int) -> None:
+        exchange.observe_sent(exchange.sending_ns or started_ns, sent_ns)
         self.server.memory.give_back(exchange.request_bytes)
 
     def _await_writable(self, started_ns: int) -> None:

@@ -5,6 +5,7 @@ import errno
 import logging
 import socket
 from collections import Counter
+from time import perf_counter_ns
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
@@ -55,6 +56,8 @@ class Server:
         }
         self._listening: list[tuple[socket.socket, str]] = []
         self._to_flush: list[Connection] = []
+        self._pass = -1
+        self._pass_ms = 0.0
         self._sweep = loop.call_later(IDLE_SWEEP_SECONDS, self._close_idle)
 
     # --- accepting -----------------------------------------------------------------------
@@ -126,6 +129,13 @@ class Server:
 
     # --- called by connections -----------------------------------------------------------
 
+    def pass_ms(self) -> float:
+        """Monotonic time, looked up once per pass: near enough to know who is idle."""
+        if self._pass != self.poller.passes:
+            self._pass = self.poller.passes
+            self._pass_ms = self.clock.monotonic_ms()
+        return self._pass_ms
+
     def flush_soon(self, connection: Connection) -> None:
         """Answers of one pass leave together: one sendmsg per connection."""
         if connection.flush_queued:
@@ -137,10 +147,11 @@ class Server:
 
     def _flush_all(self) -> None:
         to_flush, self._to_flush = self._to_flush, []
+        now_ns = perf_counter_ns()
         for connection in to_flush:
             connection.flush_queued = False
             if not connection.closed:
-                connection.flush()
+                now_ns = connection.flush(now_ns)
 
     def connection_closed(self, connection: Connection, reason: str) -> None:
         self.connections.discard(connection)

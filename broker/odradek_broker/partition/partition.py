@@ -222,7 +222,7 @@ class Partition:
         self.verifications.end(producer_id, ended)
         return info
 
-    def append_own(self, records: bytearray, now_ms: int) -> "AppendInfo":
+    def append_own(self, records: bytes, now_ms: int) -> "AppendInfo":
         """As `append`, for what this broker built itself: its contents are trusted."""
         if self.leading is None:
             raise KafkaError(ErrorCode.not_leader_or_follower)

@@ -425,7 +425,7 @@ class PartitionService:
 
     # --- what this broker itself writes: coordinators ----------------------------------------
 
-    def append_own(self, partition: Partition, batch: bytearray, now_ms: int) -> Offset:
+    def append_own(self, partition: Partition, batch: bytes, now_ms: int) -> Offset:
         """Queue a batch whose contents are trusted; the offset of its last record."""
         info = partition.append_own(batch, now_ms)
         self.mark_dirty(partition)

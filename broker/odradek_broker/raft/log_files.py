@@ -216,8 +216,7 @@ class LogFiles:
             if not data:
                 data = build_control_batch(batch.control, batch.base_offset, batch.epoch, now_ms)
             if read_header(data).partition_leader_epoch == NO_LEADER_EPOCH:
-                own = bytearray(data)
-                self.log.append_as_leader(own, batch.epoch, now_ms, from_client=False)
+                self.log.append_as_leader(data, batch.epoch, now_ms, from_client=False)
             else:
                 self.log.append_as_follower(data)
             assert self.end_offset == batch.end_offset

@@ -35,6 +35,7 @@ class Poller:
         self.epoll = select.epoll()
         self._watched: dict[int, Pollable] = {}
         self._soon: list[Callable[[], None]] = []
+        self.passes = 0
 
     def watch(self, fd: int, pollable: Pollable, events: int) -> None:
         """From now on `pollable` hears of these events; of none, if `events` is 0."""
@@ -61,7 +62,9 @@ class Poller:
             self._run_soon()
             timeout = 0.0
         unknown: list[tuple[int, int]] = []
-        for fd, events in self.epoll.poll(timeout, READY_MAX):
+        ready = self.epoll.poll(timeout, READY_MAX)
+        self.passes += 1
+        for fd, events in ready:
             pollable = self._watched.get(fd)
             if pollable is None:
                 unknown.append((fd, events))

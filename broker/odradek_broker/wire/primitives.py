@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from librt.strings import read_i16_be
+from librt.strings import BytesWriter, read_i16_be, write_i16_be
 
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.varint import Buffer, read_uvarint, uvarint
@@ -90,6 +90,12 @@ def legacy_string(value: str | None) -> bytes:
         return b"\xff\xff"
     data = value.encode()
     return pack_int16(len(data)) + data
+
+
+def write_legacy_string(out: BytesWriter, value: str) -> None:
+    data = value.encode()
+    write_i16_be(out, len(data))
+    out.write(data)
 
 
 def node_endpoints_section(endpoints: Sequence[NodeEndpoint]) -> bytes:

@@ -34,6 +34,7 @@ from odradek_broker.wire.primitives import (
     node_endpoints_section,
     skip_tagged_fields,
     topic_id,
+    write_legacy_string,
 )
 from odradek_broker.wire.varint import read_uvarint, uvarint
 
@@ -201,7 +202,7 @@ def encode_produce_response(
         return out.getvalue()
     write_i32_be(out, len(topics))
     for topic in topics:
-        out.write(legacy_string(topic.name))
+        write_legacy_string(out, topic.name or "")
         write_i32_be(out, len(topic.partitions))
         for one in topic.partitions:
             _write_offsets(out, one, version)

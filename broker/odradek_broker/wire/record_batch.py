@@ -42,7 +42,7 @@ TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
-HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER: Final = Struct(">qiiBIhiqqqhii")
 assert HEADER.size == HEADER_BYTES
 OFFSET_AND_LENGTH: Final = Struct(">qi")
 OFFSET: Final = Struct(">q")

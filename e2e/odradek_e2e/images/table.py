@@ -100,7 +100,7 @@ BROKER = Image(
     "broker",
     ROOT / "broker" / "odradek_broker",
     "odradek_broker.main",
-    ("aiohttp", "cramjam", "crc32c", "google-re2", "kio", "prometheus-client"),
+    ("aiohttp", "cramjam", "crc32c", "google-re2", "kio", "librt", "prometheus-client"),
     compiler=ROOT / "broker" / "compile.py",
 )
 OPERATOR = Image(
