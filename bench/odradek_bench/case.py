@@ -54,6 +54,7 @@ class Case:
     engines: tuple[str, ...] = ENGINES
     budget_s: float = 90.0  # no further round begins after so long
     warm_up: bool = True  # a small round first that does not count, where servers are shared
+    warm_rounds: int = 0  # and so many of full size: what a JVM has not compiled is no measure
 
 
 BULK = (Metric("MB/s", "more"), Metric("broker CPU s/GB", "less"), Metric("RSS MB", "less"))

@@ -28,6 +28,8 @@ CLIENT_ID = b"bench"
 CORRELATION_ID = 7
 TIMEOUT_MS = 30_000
 SOCKET_TIMEOUT_S = 60.0
+FIRST_BUFFER_BYTES = 4096  # a thousand connections are to cost no thousand megabytes
+BUFFER_BYTES = 1 << 20
 LOG_OVERHEAD = 12  # base offset and length of a batch
 CRC_FROM = 21  # the CRC32C of a batch covers everything from its attributes on
 
@@ -156,7 +158,7 @@ class Connection:
         host, _, port = address.split(",")[0].rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=SOCKET_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = bytearray(1 << 20)
+        self._buffer = bytearray(FIRST_BUFFER_BYTES)
 
     def __enter__(self) -> Connection:
         return self
@@ -172,7 +174,7 @@ class Connection:
         self._fill(4, 0)
         (length,) = struct.unpack_from(">i", self._buffer)
         if length > len(self._buffer):
-            self._buffer = bytearray(length)
+            self._buffer = bytearray(max(length, BUFFER_BYTES))
         self._fill(length, 0)
         return memoryview(self._buffer)[:length]
 
@@ -188,6 +190,17 @@ class Connection:
             if not got:
                 raise WrongAnswerError("the broker closed the connection")
             at += got
+
+
+def greeted(address: str) -> Connection:
+    """A connection whose ApiVersions was answered, as every real client begins.
+
+    Who opens a thousand connections without a word is faster than a broker accepts them, and then
+    waits a second for each that its backlog (50, Kafka's default) had no room for.
+    """
+    connection = Connection(address)
+    connection.ask(frame(API_VERSIONS, 0, b""))
+    return connection
 
 
 def api_keys(address: str) -> set[int]:

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from odradek_bench import raw
+from odradek_bench.usage import Meter
 from odradek_bench.verify import StalledError, WrongAnswerError
 
 STALL_S = 60.0  # no progress for so long ends a case
@@ -53,10 +54,11 @@ def fetch_all(address: str, topic: str, end_offset: int, *, partition: int = 0) 
 
 
 def single_records(address: str, topic: str, partitions: int, value: bytes, *, connections: int,
-                   requests: int) -> dict[int, tuple[int, int]]:  # fmt: skip
+                   requests: int, meter: Meter) -> dict[int, tuple[int, int]]:  # fmt: skip
     """One request with one record per connection at any time, `requests` in all.
 
-    Returns per partition how many were acknowledged and the sum of their offsets.
+    Returns per partition how many were acknowledged and the sum of their offsets. The meter runs
+    from when all connections are open.
     """
     record = raw.batch([value])
     answer = raw.ProduceAnswer(topic)
@@ -68,30 +70,12 @@ def single_records(address: str, topic: str, partitions: int, value: bytes, *, c
         for index in range(connections):
             partition = index % partitions
             request = raw.produce_request(topic, partition, record)
-            connection = raw.Connection(address)
+            connection = raw.greeted(address)
             connection.socket.setblocking(False)
             askers[connection.socket.fileno()] = _Asker(connection, request, partition)
             poll.register(connection.socket, select.EPOLLIN)
-        for asker in askers.values():
-            asker.send(asker.request)
-        running = connections
-        while running:
-            ready = poll.poll(STALL_S)
-            if not ready:
-                raise StalledError(f"no answer in {STALL_S:.0f} s")
-            for fd, _ in ready:
-                asker = askers[fd]
-                data = asker.recv(4096)
-                if len(data) != answer.length + 4:
-                    data = asker.joined(data, answer.length + 4)
-                    if not data:
-                        continue
-                asker.offsets += answer.base_offset(data, 4)
-                asker.answered += 1
-                if asker.answered < per_connection:
-                    asker.send(asker.request)
-                else:
-                    running -= 1
+        with meter:
+            _ask_all(poll, askers, answer, per_connection)
         for asker in askers.values():
             count, offsets = seen[asker.partition]
             seen[asker.partition] = (count + asker.answered, offsets + asker.offsets)
@@ -100,6 +84,32 @@ def single_records(address: str, topic: str, partitions: int, value: bytes, *, c
         for asker in askers.values():
             asker.connection.socket.close()
     return seen
+
+
+def _ask_all(
+    poll: select.epoll, askers: dict[int, _Asker], answer: raw.ProduceAnswer, per_connection: int
+) -> None:
+    length = answer.length + 4
+    for asker in askers.values():
+        asker.send(asker.request)
+    running = len(askers)
+    while running:
+        ready = poll.poll(STALL_S)
+        if not ready:
+            raise StalledError(f"no answer in {STALL_S:.0f} s")
+        for fd, _ in ready:
+            asker = askers[fd]
+            data = asker.recv(4096)
+            if len(data) != length:
+                data = asker.joined(data, length)
+                if not data:
+                    continue
+            asker.offsets += answer.base_offset(data, 4)
+            asker.answered += 1
+            if asker.answered < per_connection:
+                asker.send(asker.request)
+            else:
+                running -= 1
 
 
 class _Asker:

@@ -8,6 +8,7 @@ and when the run's own time is over the remaining cases are left out, by name.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import time
@@ -54,10 +55,11 @@ def _run_case(
     bench: Bench, case: Case, result: CaseResult, say: Callable[[str], None], place: str
 ) -> None:
     give_up = time.monotonic() + case.budget_s
-    if case.warm_up and case.servers != "own" and not bench.smoke:
-        small = replace(bench, small=True)  # the same servers: a JVM compiles what it runs often
-        for engine in case.engines:
-            _run_round(small, case, engine, CaseResult.of(case))
+    if case.servers != "own" and not bench.smoke:
+        # The same servers: a JVM compiles what it runs often.
+        warming = [replace(bench, small=True)] * case.warm_up + [bench] * case.warm_rounds
+        for warm, engine in itertools.product(warming, case.engines):
+            _run_round(warm, case, engine, CaseResult.of(case))
     rounds = case.smoke_rounds if bench.smoke else case.rounds
     for number in range(rounds):
         if number and time.monotonic() > give_up:

@@ -20,11 +20,7 @@ def idle(bench: Bench, engine: str) -> Sample:
     raise_file_limit(connections + 500)
     question = raw.frame(raw.API_VERSIONS, 0, b"")
     with ExitStack() as stack:
-        opened = [
-            stack.enter_context(raw.Connection(servers.bootstrap)) for _ in range(connections)
-        ]
-        for connection in opened:
-            connection.ask(question)
+        opened = [stack.enter_context(raw.greeted(servers.bootstrap)) for _ in range(connections)]
         with Meter(servers.pids) as meter:
             time.sleep(0.5 if bench.small else 5.0)  # the measured quiet, not a wait for something
         for connection in opened:  # and all of them are still served

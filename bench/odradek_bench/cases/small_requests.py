@@ -24,11 +24,11 @@ def single_records(bench: Bench, engine: str, *, connections: int) -> Sample:
     requests = per_connection * connections
     (value,) = verify.payloads(bench.seed, 100, 1)
     with bench.topic(servers, PARTITIONS) as topic:
-        with Meter(servers.pids) as meter:
-            seen = raw_load.single_records(
-                servers.bootstrap, topic, PARTITIONS, value,
-                connections=connections, requests=requests,
-            )  # fmt: skip
+        meter = Meter(servers.pids)
+        seen = raw_load.single_records(
+            servers.bootstrap, topic, PARTITIONS, value,
+            connections=connections, requests=requests, meter=meter,
+        )  # fmt: skip
         rss_mb = rss_bytes(servers.pids) / MB
         for partition, (count, offsets) in seen.items():
             verify.check_offsets(offsets, count, f"{topic}-{partition}")
@@ -57,6 +57,7 @@ CASES = tuple(
             Metric("broker CPU µs/request", "less"),
             Metric("RSS MB", "less"),
         ),
+        warm_rounds=3,
     )
     for connections in (100, 1000)
 )
