@@ -260,7 +260,7 @@ class Connection(Pollable):
                     self._step()
                     self._sent(head, started_ns, now_ns)
                 elif isinstance(head, bytes):
-                    self._send_bytes(head, started_ns)
+                    now_ns = self._send_bytes(head, now_ns)
                 else:
                     budget -= self._send_range(head)
         except BlockingIOError:
@@ -290,13 +290,14 @@ class Connection(Pollable):
             del self._out[:SENT_MAX]
             self._next = 0
 
-    def _send_bytes(self, head: bytes, started_ns: int) -> None:
+    def _send_bytes(self, head: bytes, started_ns: int) -> int:
+        """As `flush`, for the bytes up to the next range of a file."""
         unsent = len(self._out) - self._next
         if unsent == 2 and not self._progress:  # one answer, and the mark of its end
             self._progress = self.sock.send(head)
             if self._progress == len(head):
                 self._step()
-            return
+            return started_ns
         buffers: list[bytes | memoryview] = []
         flags = 0
         for index in range(self._next, len(self._out)):
@@ -316,7 +317,7 @@ class Connection(Pollable):
         for buffer in buffers:
             if sent < len(buffer):
                 self._progress += sent
-                return
+                return sent_ns
             sent -= len(buffer)
             self._step()
             while self._out and isinstance(self._out[self._next], Exchange):
@@ -324,6 +325,7 @@ class Connection(Pollable):
                 assert isinstance(exchange, Exchange)
                 self._step()
                 self._sent(exchange, started_ns, sent_ns)
+        return sent_ns
 
     def _send_range(self, part: FileRange) -> int:
         sent = os.sendfile(

@@ -166,7 +166,7 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
         found = [
             FileInfo(os.path.basename(path), len(inode.data), False)
-            for path, inode in self._files.items()
+            for path, inode in list(self._files.items())  # logs are loaded by threads
             if os.path.dirname(path) == directory
         ]
         found += [
