@@ -380,9 +380,12 @@ class World:
 
     def _kubelet(self) -> bool:
         up, changed = {}, False
-        disrupted = self._disrupted()
         labels: Any = {names.CLUSTER_LABEL: self.name}
-        for pod in self.own.list(Pod, namespace=self.namespace, labels=labels):
+        pods = list(self.own.list(Pod, namespace=self.namespace, labels=labels))
+        # After the pods: an operator that was killed may have left an eviction under way, and a
+        # budget lists a pod before the pod is going.
+        disrupted = self._disrupted()
+        for pod in pods:
             assert pod.metadata is not None
             assert pod.metadata.name is not None
             if pod.metadata.deletionTimestamp is not None and pod.metadata.name in disrupted:
