@@ -11,7 +11,6 @@ The first metric is the headline that `make bench-smoke` prints.
 from __future__ import annotations
 
 import itertools
-import mmap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +28,6 @@ Sample = dict[str, float]  # metric -> value
 RESTING = 0.15
 SETTLE_WINDOW_S = 0.4
 SETTLE_MAX_S = 5.0
-# More than any round writes to new files.
-TOUCHED_BYTES = 1 << 30
 LIMIT = "limit"  # the engine that is none: a plain loop over sockets and files
 
 
@@ -104,7 +101,7 @@ class Bench:
         if (kind, engine) not in self._shared:
             directory = self.new_directory(engine)
             if kind == "shared":
-                settings = SMOKE_SETTINGS if self.smoke else {}
+                settings = {**TIDY_SETTINGS, **(SMOKE_SETTINGS if self.smoke else {})}
                 made = engines.one(engine, directory, settings, quick=self.smoke)
             else:
                 settings = {**CLUSTER_SETTINGS, **(SMOKE_CLUSTER if self.smoke else {})}
@@ -133,16 +130,11 @@ class Bench:
         load.delete_topic(servers.bootstrap, name)
 
     def settle(self) -> None:
-        """Waits until the shared servers rest, and makes memory that is free be there.
+        """Waits until the shared servers rest.
 
         What an engine still does about its last round (a JVM compiles, files are deleted) would
         be charged to the one that comes next.
         """
-        self._rest()
-        if not self.smoke:
-            touch_memory(TOUCHED_BYTES)
-
-    def _rest(self) -> None:
         pids = [pid for servers in self._shared.values() if servers.alive for pid in servers.pids]
         give_up = time.monotonic() + SETTLE_MAX_S
         while pids and not self.smoke and time.monotonic() < give_up:
@@ -157,21 +149,13 @@ class Bench:
             self._shared.pop(key).stop()
 
 
-def touch_memory(size: int) -> None:
-    """Uses so much memory and gives it back at once.
-
-    A virtual machine may hand free memory back to its host, which takes it away page by page and
-    gives it again page by page, at the next use: writing a file then costs three times the CPU,
-    for whoever's turn it is. What was used last is what the kernel gives out first.
-    """
-    with mmap.mmap(-1, size) as memory:
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            memory.madvise(mmap.MADV_HUGEPAGE)
-        for at in range(0, size, mmap.PAGESIZE):
-            memory[at] = 1
-
+# What a round wrote is deleted before the next one begins, and not a minute later (the default)
+# in the middle of somebody's round. Also, memory that a virtual machine has never used comes
+# from its host page by page, at 2.5 CPU s/GB for whoever's turn it is: so the same is used again.
+TIDY_SETTINGS = {"log.segment.delete.delay.ms": "500"}
 
 CLUSTER_SETTINGS = {
+    **TIDY_SETTINGS,
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
