@@ -44,9 +44,7 @@ DELETE_HORIZON_BIT: Final = 0x40
 
 HEADER: Final = Struct(">qiiBIhiqqqhii")
 assert HEADER.size == HEADER_BYTES
-OFFSET_AND_LENGTH: Final = Struct(">qi")
 OFFSET: Final = Struct(">q")
-EPOCH: Final = Struct(">i")
 EPOCH_AT: Final = 12
 CRC: Final = Struct(">I")
 
