@@ -1,12 +1,12 @@
 """Offset, time and transaction index against plain lists; the warm section and the cold rest."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek_broker.log.index_file import TAIL_BYTES, WARM_BYTES
+from odradek_broker.log.index_file import BLOCK_BYTES, TAIL_BYTES, WARM_BYTES
 from odradek_broker.log.offset_index import OffsetIndex, OffsetPosition
 from odradek_broker.log.producer_state import CompletedTxn
 from odradek_broker.log.time_index import TimeEntry, TimeIndex
@@ -63,6 +63,43 @@ def test_lookup_is_the_last_entry_at_or_before(
         OffsetPosition(BASE, 0) if slot < 0 else OffsetPosition(offsets[slot], 100 * slot + 7)
     )
     assert index.lookup(target) == expected
+
+
+def test_who_reads_on_needs_a_read_for_each_512_entries() -> None:
+    disk = CountingDisk()
+    index, offsets = offset_index(disk, ENTRIES)
+    disk.reads.clear()
+    for slot, offset in enumerate(offsets):
+        assert index.lookup(offset, keep=True) == OffsetPosition(offset, 100 * slot + 7)
+    blocks = ENTRIES * 8 / BLOCK_BYTES
+    cold_search = 10
+    assert len(disk.reads) <= 2 * blocks + cold_search  # the warm section is looked at first
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["keep", "look", "append", "cut"]), st.integers(0, 4 * ENTRIES))
+)
+
+
+@settings(max_examples=60)
+@given(steps)
+def test_what_is_kept_is_never_wrong(steps: list[tuple[str, int]]) -> None:
+    """Lookups by readers and others, while entries are added and cut off."""
+    index, offsets = offset_index(CountingDisk(), 3000)
+    for step, number in steps:
+        if step == "append":
+            for _ in range(number % 300):
+                offsets.append((offsets[-1] if offsets else BASE) + 3)
+                index.append(offsets[-1], 100 * (len(offsets) - 1) + 7)
+        elif step == "cut":
+            index.truncate_to(BASE + number)
+            offsets = offsets[: bisect_left(offsets, BASE + number)]
+        target = BASE + number
+        slot = bisect_right(offsets, target) - 1
+        expected = (
+            OffsetPosition(BASE, 0) if slot < 0 else OffsetPosition(offsets[slot], 100 * slot + 7)
+        )
+        assert index.lookup(target, keep=step == "keep") == expected
 
 
 def test_a_lookup_near_the_end_touches_only_the_warm_section(

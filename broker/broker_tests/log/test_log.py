@@ -1,6 +1,8 @@
 """Stories of one log: append, write, read, roll, look up, delete, truncate, close, open again."""
 
 import errno
+import os
+import re
 
 import pytest
 
@@ -19,6 +21,9 @@ from broker_tests.log.support import (
     values,
 )
 from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.file_names import OFFSET_INDEX
+from odradek_broker.log.index_file import NO_BLOCK, TAIL_BYTES
+from odradek_broker.log.recent import RECENT_BATCHES_MAX
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.log_config import LONG_MAX, LogConfig
 from odradek_broker.runtime.sim_disk import SimDisk
@@ -349,6 +354,39 @@ def test_truncation_before_the_log_starts_it_anew() -> None:
     assert [record.offset for record in read_all(log)] == [100]
     log.truncate_to(50)
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+
+
+def test_a_batch_whose_index_entry_cannot_be_written_is_not_queued() -> None:
+    """1. an append makes the index write its entries, and the disk refuses; 2. it works again;
+    3. what is appended then has the offset of the batch that failed, and stands there alone."""
+    disk = SimDisk()
+    log = open_log(disk, LogConfig(index_interval_bytes=1))
+    index = log.active.path(OFFSET_INDEX)
+    disk.fail(index, errno.EIO)
+    accepted = TAIL_BYTES // 8  # the first batch has no entry, the last of these fills the tail
+    for number in range(accepted):
+        append(log, f"{number}")
+    with pytest.raises(OSError, match=re.escape(os.strerror(errno.EIO))):
+        append(log, "refused")
+    disk.heal()
+    append(log, "after")
+    assert values(log) == [*(f"{number}" for number in range(accepted)), "after"]
+    assert [record.offset for record in read_all(log)] == list(range(accepted + 1))
+
+
+def test_a_reader_of_old_data_leaves_nothing_in_memory_when_its_file_is_closed() -> None:
+    log = open_log(SimDisk(), LogConfig(index_interval_bytes=1))
+    for number in range(2 * RECENT_BATCHES_MAX):
+        log.append_as_leader(batch(f"{number}"), 0, NOW_MS)
+    commit(log)
+    segment = log.active
+    segment.retention_timestamp()
+    segment.position_before(5)
+    assert segment.offset_index._block is NO_BLOCK, "only who reads on wants more of it"
+    assert segment.locate(5) is not None
+    assert segment.offset_index._block is not NO_BLOCK
+    segment.release_file()
+    assert segment.offset_index._block is NO_BLOCK
 
 
 def test_a_failed_write_takes_the_directory_offline_and_shows_nothing() -> None:

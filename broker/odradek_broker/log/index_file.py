@@ -9,8 +9,9 @@ Searching: most lookups are for the end of the index (followers and consumers ne
 the log). A plain binary search starts in the middle and so touches pages that nobody else
 keeps warm. Therefore the last 8,192 bytes, the warm section, are searched first, and only if
 the key is before them, the rest. Here the warm section is `_tail` plus one read of 8,192 bytes.
-What was read last is kept (`_block`): a consumer that reads a log from its beginning asks for one
-entry after the other, and finds 512 of them with one read.
+A consumer that reads a log from its beginning asks for one entry after the other: for it the block
+that was read last is kept, and 512 of them are found with one read. Nobody else's is kept
+(retention looks at every segment there is), and it goes when the segment's file is closed.
 Example: an offset index of 262,144 entries (a 1 GB segment, 2 MB): a lookup near the end is
 one read; a cold one is about 10 reads of 8 bytes and one of 4,096; the next ones are none.
 """
@@ -26,13 +27,16 @@ TAIL_BYTES: Final = 1024
 # A cold search reads entries one by one until half as many bytes are left, then so many at once.
 BLOCK_BYTES: Final = 4096
 
+Block = tuple[int, bytes]  # the first slot, and entries from it on
+NO_BLOCK: Final[Block] = (0, b"")
+
 
 class IndexFile:
-    """Invariants: entry n is in the file for n < `_saved`, else in `_tail`; keys ascend;
-    `_block` has the entries from `_block_from` on as they are in the file.
+    """Invariants: entry n is in the file for n < `_saved`, else in `_tail`; keys ascend; `_block`
+    is as it is in the file, and is replaced, never changed: threads may be looking at it.
     """
 
-    __slots__ = ("_block", "_block_from", "_disk", "_saved", "_tail", "base_offset", "path")
+    __slots__ = ("_block", "_disk", "_saved", "_tail", "base_offset", "path")
 
     ENTRY: ClassVar[Struct]
 
@@ -42,11 +46,10 @@ class IndexFile:
         self.base_offset = base_offset
         self._saved = saved
         self._tail = bytearray()
-        self._forget_block()
+        self._block = NO_BLOCK
 
-    def _forget_block(self) -> None:
-        self._block = b""
-        self._block_from = 0
+    def forget_block(self) -> None:
+        self._block = NO_BLOCK
 
     def __len__(self) -> int:
         return self._saved + len(self._tail) // self.ENTRY.size
@@ -54,11 +57,12 @@ class IndexFile:
     def raw(self, slot: int) -> tuple[int, int]:
         """The two numbers of an entry as they are in the file."""
         size = self.ENTRY.size
-        in_block = slot - self._block_from
+        block_from, entries = self._block
+        in_block = slot - block_from
         if slot >= self._saved:
             first, second = self.ENTRY.unpack_from(self._tail, (slot - self._saved) * size)
-        elif 0 <= in_block < len(self._block) // size:
-            first, second = self.ENTRY.unpack_from(self._block, in_block * size)
+        elif 0 <= in_block < len(entries) // size:
+            first, second = self.ENTRY.unpack_from(entries, in_block * size)
         else:
             first, second = self.ENTRY.unpack(
                 self._disk.open(self.path).pread(size, slot * size).ljust(size, b"\0")
@@ -84,50 +88,56 @@ class IndexFile:
             del self._tail[(entries - self._saved) * self.ENTRY.size :]
             return
         self._tail = bytearray()
-        self._forget_block()
+        self.forget_block()
         self._saved = entries
         self._disk.open(self.path, create=True).truncate(entries * self.ENTRY.size)
 
     def reset(self) -> None:
         self._tail = bytearray()
-        self._forget_block()
+        self.forget_block()
         self._saved = 0
         self._disk.open(self.path, create=True).truncate(0)
 
-    def search(self, target: int, column: int = 0) -> int:
-        """The last slot whose number in `column` is at most `target`; -1 if there is none."""
+    def search(self, target: int, column: int = 0, *, keep: bool = False) -> int:
+        """The last slot whose number in `column` is at most `target`; -1 if there is none.
+
+        With `keep` the caller will ask for the slots that follow.
+        """
         if self._tail and self._number(self._tail, 0, column) <= target:
             return self._saved + self._bisect(self._tail, target, column)
         if not self._saved:
             return -1
-        if not self._block_has(target, column):
-            self._read_block(target, column)
-        return self._block_from + self._bisect(self._block, target, column)
+        block = self._block
+        if not self._has(block, target, column):
+            block = self._read_block(block, target, column)
+            if keep:
+                self._block = block
+        block_from, entries = block
+        return block_from + self._bisect(entries, target, column)
 
-    def _block_has(self, target: int, column: int) -> bool:
+    def _has(self, block: Block, target: int, column: int) -> bool:
         """Whether the slot that `search` looks for is in the block (or before all others)."""
-        count = len(self._block) // self.ENTRY.size
+        block_from, entries = block
+        count = len(entries) // self.ENTRY.size
         if not count:
             return False
-        if self._number(self._block, 0, column) > target:
-            return self._block_from == 0
-        return (
-            target < self._number(self._block, count - 1, column)
-            or self._block_from + count >= self._saved
-        )
+        if self._number(entries, 0, column) > target:
+            return block_from == 0
+        last = self._number(entries, count - 1, column)
+        return target <= last or block_from + count >= self._saved
 
-    def _read_block(self, target: int, column: int) -> None:
+    def _read_block(self, known: Block, target: int, column: int) -> Block:
         size = self.ENTRY.size
         file = self._disk.open(self.path)
-        after = self._block_from + len(self._block) // size
         warm_from = max(0, self._saved - WARM_BYTES // size)
-        self._load(file, warm_from, self._saved - warm_from)
-        if self._block_has(target, column):
-            return
-        if 0 < after < warm_from:  # who reads on finds it in the next one
-            self._load(file, after, BLOCK_BYTES // size)
-            if self._block_has(target, column):
-                return
+        block = self._load(file, warm_from, self._saved - warm_from)
+        if self._has(block, target, column):
+            return block
+        last_known = known[0] + len(known[1]) // size - 1
+        if 0 <= last_known < warm_from:  # who reads on finds it there, or right behind
+            block = self._load(file, last_known, BLOCK_BYTES // size)
+            if self._has(block, target, column):
+                return block
         low, high = 0, warm_from  # the answer is in [low - 1, high)
         while (high - low) * size > BLOCK_BYTES // 2:
             middle = (low + high) // 2
@@ -136,12 +146,11 @@ class IndexFile:
                 low = middle + 1
             else:
                 high = middle
-        self._load(file, max(0, low - 1), BLOCK_BYTES // size)
+        return self._load(file, max(0, low - 1), BLOCK_BYTES // size)
 
-    def _load(self, file: File, slot: int, count: int) -> None:
+    def _load(self, file: File, slot: int, count: int) -> Block:
         size = self.ENTRY.size
-        self._block = file.pread(min(count, self._saved - slot) * size, slot * size)
-        self._block_from = slot
+        return slot, file.pread(min(count, self._saved - slot) * size, slot * size)
 
     def _number(self, entries: bytes | bytearray, slot: int, column: int) -> int:
         number: int = self.ENTRY.unpack_from(entries, slot * self.ENTRY.size)[column]

@@ -19,8 +19,6 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from librt.strings import BytesWriter, write_i32_be, write_i64_be
-
 from odradek_broker.log.control import build_marker, parse_marker
 from odradek_broker.log.file_names import CLEANED, FUTURE_DIR
 from odradek_broker.log.flushing import finish, flush, publishing
@@ -47,8 +45,13 @@ from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import ZERO_UUID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.disk import Buffer
-from odradek_broker.wire.byte_range import COPY_BYTES_MAX, ByteRange, whole
-from odradek_broker.wire.record_batch import CONTROL_BIT, LOG_OVERHEAD, MAGIC_AT, BatchHeader
+from odradek_broker.wire.byte_range import ByteRange, whole
+from odradek_broker.wire.record_batch import (
+    CONTROL_BIT,
+    LOG_OVERHEAD,
+    BatchHeader,
+    queue_stamped,
+)
 from odradek_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
@@ -283,10 +286,7 @@ class Log:
         at = 0
         for header in headers:
             batch_size = header.batch_length + LOG_OVERHEAD
-            if isinstance(records, ByteRange):
-                assert leader_epoch is not None
-                self._queue_stamped(records, at, header.batch_length, base, leader_epoch)
-            else:
+            if leader_epoch is None:
                 base = header.base_offset
             last = base + header.last_offset_delta
             segment.add(base, last, header.max_timestamp, batch_size, config.index_interval_bytes)
@@ -295,29 +295,17 @@ class Log:
                     self._end_transaction(header, _part(records, at, batch_size), base)
                 else:
                     self.producers.add(header, base)
+            # When nothing can go wrong any more: the index is a file, too.
+            if isinstance(records, ByteRange):
+                assert leader_epoch is not None
+                part = records.part(at, batch_size)
+                queue_stamped(self._pending, part, base, leader_epoch)
             base = last + 1
             at += batch_size
-        self.log_end_offset = self.producers.end_offset = base
         if not isinstance(records, ByteRange):
             self._pending.append(records)
+        self.log_end_offset = self.producers.end_offset = base
         self.changed = True
-
-    def _queue_stamped(
-        self, records: ByteRange, at: int, length: int, base: Offset, leader_epoch: LeaderEpoch
-    ) -> None:
-        """A batch, with its offset and epoch in the place of those that the client sent."""
-        head = BytesWriter()
-        write_i64_be(head, base)
-        write_i32_be(head, length)
-        write_i32_be(head, leader_epoch)
-        start = records.start + at
-        rest = ByteRange(records.data, start + MAGIC_AT, start + LOG_OVERHEAD + length)
-        if len(rest) <= COPY_BYTES_MAX:
-            head.write(records.data[rest.start : rest.end])
-            self._pending.append(head.getvalue())
-        else:
-            self._pending.append(head.getvalue())
-            self._pending.append(rest.from_byte(0))
 
     def _end_transaction(self, header: BatchHeader, batch: Buffer, offset: Offset) -> None:
         marker = parse_marker(batch)
@@ -610,5 +598,5 @@ class Log:
 
 def _part(records: ByteRange | Buffer, at: int, size: int) -> Buffer:
     if isinstance(records, ByteRange):
-        return records.data[records.start + at : records.start + at + size]
+        return records.part(at, size).from_byte(0)
     return memoryview(records)[at : at + size]

@@ -32,9 +32,9 @@ class OffsetIndex(IndexFile):
     def append(self, last_offset: Offset, position: int) -> None:
         self._append(last_offset - self.base_offset, position)
 
-    def lookup(self, offset: Offset) -> OffsetPosition:
+    def lookup(self, offset: Offset, *, keep: bool = False) -> OffsetPosition:
         """The last entry at or before this offset, or the start of the segment."""
-        slot = self.search(offset - self.base_offset)
+        slot = self.search(offset - self.base_offset, keep=keep)
         return OffsetPosition(self.base_offset, 0) if slot < 0 else self.entry(slot)
 
     def last(self) -> OffsetPosition:

@@ -127,6 +127,8 @@ class LogSegment:
 
     def release_file(self) -> None:
         self._file = None
+        if self._offset_index is not None:
+            self._offset_index.forget_block()
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -228,20 +230,21 @@ class LogSegment:
                 end = positions[found + 1] if found + 1 < len(positions) else self.size
                 base = self.base_offset + recent.bases[found]
                 return Location(base, position, end - position)
-        for position, header in self.headers(self.position_before(offset)):
+        for position, header in self.headers(self.position_before(offset, keep=True)):
             if header.last_offset >= offset:
                 return Location(header.base_offset, position, header.size)
         return None
 
-    def position_before(self, offset: Offset) -> int:
+    def position_before(self, offset: Offset, *, keep: bool = False) -> int:
         """A batch border from which a scan finds this offset; damaged index entries are noticed.
 
+        `keep`: for a reader, who will go on from there (index_file.py).
         An entry is only believed if a plausible batch starts there that lies at or before the
         offset. If not, the index is rebuilt from the log.
         """
         if self.size == 0:
             return 0
-        entry = self.offset_index.lookup(offset)
+        entry = self.offset_index.lookup(offset, keep=keep)
         if entry.position == 0:
             return 0
         if not self._plausible(entry, offset):

@@ -108,7 +108,7 @@ def validate_for_append(
         )
     batch = records
     if size < len(records):  # what follows is less than a batch, and dropped as Kafka does
-        batch = ByteRange(records.data, records.start, records.start + size)
+        batch = records.part(0, size)
     if size < HEADER_BYTES or crc32c(batch.from_byte(CRC_FROM)) != header.crc:
         raise KafkaError(ErrorCode.corrupt_message, "CRC does not match")
     _check_header(header)

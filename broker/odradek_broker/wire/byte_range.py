@@ -25,6 +25,13 @@ class ByteRange:
     def __len__(self) -> int:
         return self.end - self.start
 
+    def part(self, at: int, size: int) -> "ByteRange":
+        """`size` bytes of it, from its byte `at` on."""
+        if at == 0 and size == len(self):
+            return self
+        start = self.start + at
+        return ByteRange(self.data, start, start + size)
+
     def from_byte(self, at: int) -> Buffer:
         """What lies from its byte `at` on, for somebody who takes any buffer."""
         start = self.start + at

@@ -28,7 +28,17 @@ from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
-from librt.strings import read_i16_be, read_i32_be, read_i64_be
+from librt.strings import (
+    BytesWriter,
+    read_i16_be,
+    read_i32_be,
+    read_i64_be,
+    write_i32_be,
+    write_i64_be,
+)
+
+from odradek_broker.wire.byte_range import ByteRange
+from odradek_broker.wire.varint import Buffer
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12  # base_offset + batch_length: enough to know where the next batch starts
@@ -174,6 +184,21 @@ def read_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> BatchHea
         read_i32_be(buffer, at + 53),
         read_i32_be(buffer, at + 57),
     )
+
+
+def queue_stamped(out: list[Buffer], batch: ByteRange, base_offset: int, leader_epoch: int) -> None:
+    """Adds a batch to `out`, with this offset and epoch in the place of its own."""
+    head = BytesWriter()
+    write_i64_be(head, base_offset)
+    write_i32_be(head, len(batch) - LOG_OVERHEAD)
+    write_i32_be(head, leader_epoch)
+    rest = batch.from_byte(MAGIC_AT)
+    if isinstance(rest, bytes):  # small enough to be one with its head
+        head.write(rest)
+        out.append(head.getvalue())
+    else:
+        out.append(head.getvalue())
+        out.append(rest)
 
 
 def crc_matches(batch: memoryview, crc: int) -> bool:
