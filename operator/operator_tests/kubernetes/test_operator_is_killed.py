@@ -150,7 +150,9 @@ def play(runs: list[Run]) -> None:
         left = list(runs)
         while left:
             left = [run for run in left if not run.step()]
-            assert time.monotonic() < deadline, [(r.killed_at, r.world.where()) for r in left]
+            assert time.monotonic() < deadline, "\n".join(
+                f"killed after {run.killed_at}: {run.world.where()}" for run in left
+            )
         for run in runs:
             run.check()
     finally:

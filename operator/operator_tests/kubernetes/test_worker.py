@@ -1,18 +1,13 @@
 """Passes of the operator on a real API server: what they make, and that they end."""
 
-import contextlib
 import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import pytest
 from lightkube.core.exceptions import ApiError
-from lightkube.models.core_v1 import ObjectReference
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Pod
 
 from odradek_e2e.control_plane import ControlPlane
 from odradek_operator.api.base import RESTART_ANNOTATION
@@ -359,14 +354,6 @@ def message(world: World, condition: str) -> str:
     return str(next(c["message"] for c in said if c["type"] == condition))
 
 
-def bind(world: World, pod: str, node: str) -> None:
-    """What the scheduler would do, if there were volumes to bind."""
-    target = ObjectReference(apiVersion="v1", kind="Node", name=node)
-    binding = Pod.Binding(target, metadata=ObjectMeta(name=pod, namespace=world.namespace))
-    with contextlib.suppress(msgspec.ValidationError):  # the answer is a Status, not a Binding
-        world.own.create(binding, pod, namespace=world.namespace)
-
-
 def test_a_pod_on_a_node_that_does_not_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,7 +361,6 @@ def test_a_pod_on_a_node_that_does_not_answer(
     monkeypatch.setattr(pods, "OVERDUE_S", 0.0)
     world.cluster(brokers=3)
     world.settle()
-    bind(world, "main-zone-a-0", "node-a")
     args = ("delete", "pod", "main-zone-a-0", "-n", world.namespace)
     world.kubernetes.kubectl(*args, "--wait=false", "--grace-period=1")
     eventually(lambda: world.one_pass() and world.condition("Degraded"), "True BrokerCrashed")
@@ -395,7 +381,6 @@ def test_a_relabelled_node_is_told(world: World) -> None:
     world.cluster(brokers=3, racks={"topologyKey": label})
     world.settle()
     assert world.condition("RackAware") == "True RacksApart"
-    bind(world, "main-r-a-0", "node-a")
     before = uids(world)
     world.kubernetes.kubectl("label", "node", "node-a", f"{label}=r-b", "--overwrite")
     eventually(lambda: world.one_pass() and world.condition("RackAware"), "False NodeInOtherRack")

@@ -20,8 +20,11 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import httpx2
+import msgspec
 from lightkube import Client, KubeConfig
 from lightkube.core.exceptions import ApiError
+from lightkube.models.core_v1 import ObjectReference
+from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Node, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.types import PatchType
@@ -382,9 +385,7 @@ class World:
         up, changed = {}, False
         labels: Any = {names.CLUSTER_LABEL: self.name}
         pods = list(self.own.list(Pod, namespace=self.namespace, labels=labels))
-        # After the pods: an operator that was killed may have left an eviction under way, and a
-        # budget lists a pod before the pod is going.
-        disrupted = self._disrupted()
+        disrupted = self._disrupted()  # after the pods: a budget lists one before it is going
         for pod in pods:
             assert pod.metadata is not None
             assert pod.metadata.name is not None
@@ -400,7 +401,7 @@ class World:
                 continue
             conditions = (pod.status.conditions if pod.status else None) or ()
             if not any(c.type == "Ready" and c.status == "True" for c in conditions):
-                self._make_ready(pod.metadata.name)
+                self._make_ready(pod)
                 changed = True
                 continue
             settings = self._settings_of(pod)
@@ -420,12 +421,34 @@ class World:
         found = [budget.status.disruptedPods for budget in budgets if budget.status]
         return {name for names_ in found for name in names_ or {}}
 
-    def _make_ready(self, pod: str) -> None:
+    def _make_ready(self, pod: Pod) -> None:
+        assert pod.metadata is not None
+        assert pod.metadata.name is not None
+        if pod.spec is not None and pod.spec.nodeName is None:
+            self._bind(pod.metadata.name, (pod.metadata.labels or {})[names.RACK_LABEL])
         when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": when}
         status = {"phase": "Running", "conditions": [ready]}
-        self.own.patch(Pod.Status, pod, {"status": status}, namespace=self.namespace,
+        self.own.patch(Pod.Status, pod.metadata.name, {"status": status}, namespace=self.namespace,
                        patch_type=PatchType.STRATEGIC)  # fmt: skip
+
+    def _bind(self, pod: str, rack: str) -> None:
+        """What the scheduler would do, if there were volumes to bind.
+
+        A pod without a node is deleted at once: nobody would see an evicted one going.
+        """
+        nodes = self.own.list(Node, labels={"world": "yes"})
+        labels = {n.metadata.name: (n.metadata.labels or {}).values() for n in nodes if n.metadata}
+        node = next((n for n, of in labels.items() if rack in of), "node-a")
+        target = ObjectReference(apiVersion="v1", kind="Node", name=node)
+        binding = Pod.Binding(target, metadata=ObjectMeta(name=pod, namespace=self.namespace))
+        try:
+            self.own.create(binding, pod, namespace=self.namespace)
+        except msgspec.ValidationError:  # the answer is a Status, not a Binding
+            pass
+        except ApiError as error:
+            if error.status.code != 409:  # the scheduler was first, because its volumes are bound
+                raise
 
     def _settings_of(self, pod: Pod) -> dict[str, str]:
         assert pod.metadata is not None
@@ -472,4 +495,8 @@ class World:
         return left
 
     def where(self) -> str:
-        return f"no end: {self.status()}; {self.wire.writes[-10:]}; {self.kafka.calls[-5:]}"
+        budgets = self.own.list(PodDisruptionBudget, namespace=self.namespace)
+        return (
+            f"no end: {self.status()}; {self.wire.writes[-10:]}; {self.kafka.calls[-5:]}; "
+            f"{[budget.status for budget in budgets]}"
+        )
