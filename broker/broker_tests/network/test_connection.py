@@ -18,6 +18,7 @@ from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
 from odradek_broker.log.types import FileRange
 from odradek_broker.network import connection as connection_module
+from odradek_broker.network.connection import SMALL_READ_BYTES
 from odradek_broker.network.large_frame import FIRST_BUFFER_BYTES
 from odradek_broker.network.server import Server
 from odradek_broker.runtime.clock import SystemClock
@@ -160,6 +161,25 @@ def test_frames_may_arrive_in_any_pieces(step):
             client.writer.write(data[at : at + step])
             await client.writer.drain()
         assert [await answer(client) for _ in bodies] == list(enumerate(bodies))
+
+    run(story)
+
+
+@pytest.mark.parametrize("over", [-5, -4, -1, 0, 1, 3, 4, 5, SMALL_READ_BYTES])
+def test_frames_around_the_size_of_a_small_read(over):
+    """One that ends just before the read, with it or after it; then small ones again."""
+
+    async def story(bench):
+        client = await bench.client()
+        rng = Random(over)
+        fitting = SMALL_READ_BYTES - len(frame(ECHO, 0))
+        bodies = [rng.randbytes(size) for size in (fitting + over, 10, fitting, 300_000, 3)]
+        client.writer.write(b"".join(frame(ECHO, i, body) for i, body in enumerate(bodies)))
+        for i, body in enumerate(bodies):
+            assert await answer(client) == (i, body)
+        for i in range(3):
+            client.writer.write(frame(ECHO, i, b"alone"))
+            assert await answer(client) == (i, b"alone")
 
     run(story)
 

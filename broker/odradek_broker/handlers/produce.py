@@ -14,6 +14,7 @@ partition belongs to it (partition/verification.py). Since v12 the partition is 
 v11, before it is INVALID_TXN_STATE.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -288,7 +289,7 @@ class ProduceCall(Ticket):
                 ctx.disconnect("an error in a produce request with acks=0")
             ctx.respond([], 0)
             return
-        nodes = self._tell_leaders() if self._failed else []
+        nodes: Sequence[NodeEndpoint] = self._tell_leaders() if self._failed else ()
         response = encode_produce_response(
             ctx.api_version, ctx.correlation_id, self._topics, node_endpoints=nodes
         )

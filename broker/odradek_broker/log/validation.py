@@ -54,6 +54,7 @@ from odradek_broker.wire.varint import Buffer, read_varint
 
 MAGIC: Final = 2
 SMALLEST_BATCH_LENGTH: Final = 14  # of the oldest format; anything less is no batch of any kind
+APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME  # looked up once: an enum's member is dear
 RECORD_ERRORS_MAX: Final = 100  # a response stays small, whatever the batch
 
 TARGET_CODECS: Final = {
@@ -106,9 +107,7 @@ def validate_for_append(
             ErrorCode.message_too_large,
             f"batch of {size} bytes, max.message.bytes is {config.max_message_bytes}",
         )
-    batch = records
-    if size < len(records):  # what follows is less than a batch, and dropped as Kafka does
-        batch = records.part(0, size)
+    batch = records.part(0, size)  # what follows is less than a batch, and dropped as Kafka does
     if size < HEADER_BYTES or crc32c(batch.from_byte(CRC_FROM)) != header.crc:
         raise KafkaError(ErrorCode.corrupt_message, "CRC does not match")
     _check_header(header)
@@ -207,7 +206,7 @@ def _check_records(
     if config.cleanup_compact:
         _check_keys(records.from_byte(0), header.record_count)
     log_append_time_ms = -1
-    if config.timestamp_type == TimestampType.LOG_APPEND_TIME:
+    if config.timestamp_type is APPEND_TIME:
         if header.attributes & TIMESTAMP_TYPE_BIT:
             raise _rejected_timestamp([(0, "a producer may not send LogAppendTime")])
         max_timestamp = log_append_time_ms = now_ms
@@ -443,7 +442,7 @@ def _rewritten(
 def _validate_own(records: ByteRange, config: LogConfig, now_ms: int) -> Validated:
     headers = []
     at = 0
-    append_time = config.timestamp_type == TimestampType.LOG_APPEND_TIME
+    append_time = config.timestamp_type is APPEND_TIME
     patched = bytearray(records.from_byte(0) if append_time else b"")
     while at < len(records):
         header = _header_at(records.data, records.start + at, len(records) - at)

@@ -7,8 +7,9 @@ Defaults are Kafka's.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
-LONG_MAX = 2**63 - 1
+LONG_MAX: Final = 2**63 - 1
 
 
 class TimestampType(IntEnum):

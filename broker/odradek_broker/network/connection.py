@@ -3,10 +3,11 @@
 Raw non-blocking socket, driven by the poller (runtime/poller.py), so that nothing is copied by a
 transport on the way and log ranges go out by sendfile.
 
-In: small frames are read through one scratch buffer that all connections share and copied out
-(a produce request keeps its frame until the end of the loop pass); a frame that does not fit
-is read straight into a buffer of its own (`large_frame.py`), which grows with the bytes that
-really arrive, so a client that claims 100 MB and sends nothing costs nothing.
+In: what a read brings is cut into frames, which are copied out (a produce request keeps its frame
+until the end of the loop pass). Clients that send much are read through a large buffer that all
+connections share. A frame that does not fit into one read goes straight into a buffer of its own
+(`large_frame.py`), which grows with the bytes that really arrive, so a client that claims 100 MB
+and sends nothing costs nothing.
 
 Reading pauses (and TCP slows the client down) while one of these holds:
 - MAX_IN_FLIGHT requests of this connection are unanswered or unsent,
@@ -17,12 +18,14 @@ Reading pauses (and TCP slows the client down) while one of these holds:
 import logging
 import os
 import socket
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
+from librt.strings import read_i32_be
+
 from odradek_broker.log.types import FileRange
-from odradek_broker.network.exchange import SIZE, Exchange
+from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.large_frame import LargeFrame
+from odradek_broker.runtime import clock
 from odradek_broker.runtime.poller import READABLE, WRITABLE, Pollable
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ CLOSED_BY_CLIENT: Final = "closed by the client"  # why most connections end
 MAX_IN_FLIGHT: Final = 64
 # The smallest frame: api key, version, correlation id.
 MIN_FRAME_BYTES: Final = 8
+# What is asked of a socket at a time, until it brings that much: the shared buffer is for more.
+SMALL_READ_BYTES: Final = 16 * 1024
 # A flush stops after this and lets other connections have their turn.
 SEND_BUDGET_BYTES: Final = 4 * 1024 * 1024
 # Buffers per sendmsg; the kernel's limit is 1024.
@@ -48,6 +53,7 @@ SENT_MAX: Final = 256
 class Connection(Pollable):
     __slots__ = (
         "_backlog",
+        "_bulk",
         "_frame",
         "_held_bytes",
         "_muted",
@@ -77,8 +83,9 @@ class Connection(Pollable):
         self.closed = False
         self.flush_queued = False
         self.last_active_ms = server.pass_ms()
-        # A frame too large for the scratch buffer, being filled.
+        # A frame too large for one read, being filled.
         self._frame: LargeFrame | None = None
+        self._bulk = False  # the last read brought much
         # Bytes read but not yet taken as frames: less than a frame, or held by a pause.
         self._backlog = b""
         # Lists, which compiled code handles faster than deques. Not answered, or behind one that
@@ -111,7 +118,7 @@ class Connection(Pollable):
         if self._reading and events & ~WRITABLE:
             self._read()
         if self._writing and events & ~READABLE and not self.closed:
-            self.flush(perf_counter_ns())
+            self.flush(clock.now_ns())
 
     def _watch(self) -> None:
         """Tells the poller what this connection waits for from now on."""
@@ -124,12 +131,23 @@ class Connection(Pollable):
         try:
             if self._frame is not None:
                 self._read_frame(self._frame)
-            else:
+            elif self._bulk or self._backlog:
                 self._read_scratch()
+            else:
+                self._read_small()
         except BlockingIOError:
             pass
         except OSError as error:
             self.close(f"read failed: {error.strerror}")
+
+    def _read_small(self) -> None:
+        data = self.sock.recv(SMALL_READ_BYTES)
+        if not data:
+            self.close(CLOSED_BY_CLIENT)
+            return
+        self._bulk = len(data) == SMALL_READ_BYTES
+        self.last_active_ms = self.server.pass_ms()
+        self._take_frames(data, len(data))
 
     def _read_scratch(self) -> None:
         scratch = self.server.scratch
@@ -143,6 +161,7 @@ class Connection(Pollable):
             self.close(CLOSED_BY_CLIENT)
             return
         self._backlog = b""
+        self._bulk = received >= SMALL_READ_BYTES
         self.last_active_ms = self.server.pass_ms()
         self._take_frames(scratch, kept + received)
 
@@ -157,12 +176,12 @@ class Connection(Pollable):
             if not self.closed and self._must_wait():
                 self._pause()
 
-    def _take_frames(self, data: memoryview, end: int) -> None:
+    def _take_frames(self, data: bytes | memoryview, end: int) -> None:
         """Starts every whole frame in `data[:end]`; what is left is kept for the next read."""
         at = 0
         limit = self.server.frame_bytes_max
         while end - at >= 4:
-            (size,) = SIZE.unpack_from(data, at)
+            size = _size_at(data, at)
             if not MIN_FRAME_BYTES <= size <= limit:
                 self.close(
                     f"a request of {size} bytes, outside {MIN_FRAME_BYTES}–{limit} "
@@ -171,7 +190,7 @@ class Connection(Pollable):
                 return
             must_wait = self._must_wait()
             if must_wait or not self.server.memory.take(size):
-                self._backlog = bytes(data[at:end])
+                self._backlog = _copy(data, at, end)
                 self._pause()
                 if not must_wait:
                     self.server.memory.wait(self._resume)
@@ -182,11 +201,11 @@ class Connection(Pollable):
                 self._frame = LargeFrame(size, data[body:end])
                 return
             at = body + size
-            self._start(bytes(data[body:at]))
+            self._start(_copy(data, body, at))
             if self.closed:
                 return
         if at < end:
-            self._backlog = bytes(data[at:end])
+            self._backlog = _copy(data, at, end)
 
     def _start(self, frame: bytes) -> None:
         """Hands one whole request over; its memory is given back when its answer is sent."""
@@ -227,7 +246,7 @@ class Connection(Pollable):
         self._watch()
         backlog, self._backlog = self._backlog, b""
         if backlog:
-            self._take_frames(memoryview(backlog), len(backlog))
+            self._take_frames(backlog, len(backlog))
         self._resuming = False
 
     # --- out -----------------------------------------------------------------------------
@@ -256,7 +275,7 @@ class Connection(Pollable):
             while self._out and budget > 0:
                 head = self._out[self._next]
                 if isinstance(head, Exchange):
-                    now_ns = perf_counter_ns()
+                    now_ns = clock.now_ns()
                     self._step()
                     self._sent(head, started_ns, now_ns)
                 elif isinstance(head, bytes):
@@ -313,7 +332,7 @@ class Connection(Pollable):
         if self._progress:
             buffers[0] = memoryview(buffers[0])[self._progress :]
         sent = self.sock.sendmsg(buffers, (), flags)
-        sent_ns = perf_counter_ns()
+        sent_ns = clock.now_ns()
         for buffer in buffers:
             if sent < len(buffer):
                 self._progress += sent
@@ -378,3 +397,18 @@ class Connection(Pollable):
                 exchange.on_disconnect()
                 self.server.memory.give_back(exchange.request_bytes)
         self.server.connection_closed(self, reason)
+
+
+# `bytes` are looked into by compiled code without a call, and a memoryview is not.
+
+
+def _size_at(data: bytes | memoryview, at: int) -> int:
+    if isinstance(data, bytes):
+        return read_i32_be(data, at)
+    return read_i32_be(bytes(data[at : at + 4]), 0)
+
+
+def _copy(data: bytes | memoryview, start: int, end: int) -> bytes:
+    if isinstance(data, bytes):
+        return data[start:end]
+    return bytes(data[start:end])

@@ -11,7 +11,6 @@ a handler raises anything else                  our bug: logged with its trace, 
 import asyncio
 import logging
 from collections.abc import Awaitable
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from odradek_broker.handlers import api_versions
@@ -19,6 +18,7 @@ from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.network.exchange import Exchange
+from odradek_broker.runtime import clock
 from odradek_broker.wire import api
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.headers import parse_request_header
@@ -44,7 +44,7 @@ class Dispatcher:
 
     def open(self, connection: "Connection", frame: bytes) -> Exchange | None:
         """The exchange for a frame; None if the connection had to be closed instead."""
-        received_ns = perf_counter_ns()
+        received_ns = clock.now_ns()
         try:
             header = parse_request_header(frame)
         except DecodeError as error:
@@ -99,7 +99,7 @@ class Dispatcher:
             exchange.connection.close(f"{handler.name} v{exchange.api_version}: {error}")
         except Exception as error:
             self._failed(exchange, error)
-        exchange.local_ns = perf_counter_ns()
+        exchange.local_ns = clock.now_ns()
 
     def _await(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         exchange.connection.mute()

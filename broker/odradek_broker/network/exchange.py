@@ -1,17 +1,16 @@
 """One request and its answer on a connection, with the moments that the metrics want."""
 
-from struct import Struct as Layout
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from librt.strings import BytesWriter, write_i32_be
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import Chunks, RequestContext
+from odradek_broker.runtime import clock
 from odradek_broker.runtime.metrics import RequestMetrics
 
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection
-
-SIZE: Final = Layout(">i")
 
 
 class Exchange(RequestContext):
@@ -65,15 +64,18 @@ class Exchange(RequestContext):
         assert self.chunks is None, "a request is answered once"
         if chunks:
             head = chunks[0]
+            out = BytesWriter()
+            write_i32_be(out, size)
             if isinstance(head, bytes):
-                chunks[0] = SIZE.pack(size) + head
+                out.write(head)
+                chunks[0] = out.getvalue()
             else:
-                chunks.insert(0, SIZE.pack(size))
+                chunks.insert(0, out.getvalue())
         self.chunks = chunks
         # It belongs to who waited, and who waited has this exchange: a circle, which only the
         # garbage collector would find, in a pause of 50 ms once some thousand fetches have waited.
         self.on_disconnect = None
-        self.answered_ns = perf_counter_ns()
+        self.answered_ns = clock.now_ns()
         self.connection.answered(self)
 
     def disconnect(self, reason: str) -> None:

@@ -17,7 +17,7 @@ class LargeFrame:
 
     __slots__ = ("_buffer", "_capacity", "filled", "size")
 
-    def __init__(self, size: int, head: memoryview) -> None:
+    def __init__(self, size: int, head: bytes | memoryview) -> None:
         self.size = size
         self._buffer = BytesIO()
         self._capacity = 0

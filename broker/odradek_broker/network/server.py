@@ -5,13 +5,13 @@ import errno
 import logging
 import socket
 from collections import Counter
-from time import perf_counter_ns
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
 from odradek_broker.network.connection import CLOSED_BY_CLIENT, Connection
 from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
+from odradek_broker.runtime import clock
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.poller import Poller
 
@@ -147,7 +147,7 @@ class Server:
 
     def _flush_all(self) -> None:
         to_flush, self._to_flush = self._to_flush, []
-        now_ns = perf_counter_ns()
+        now_ns = clock.now_ns()
         for connection in to_flush:
             connection.flush_queued = False
             if not connection.closed:

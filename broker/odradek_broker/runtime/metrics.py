@@ -24,17 +24,20 @@ PHASES: Final = (
 
 
 class Histogram:
-    __slots__ = ("buckets", "count", "total_us")
+    __slots__ = ("buckets", "total_us")
 
     def __init__(self) -> None:
         self.buckets = [0] * BUCKETS
-        self.count = 0
         self.total_us = 0
 
+    @property
+    def count(self) -> int:
+        return sum(self.buckets)
+
     def observe_us(self, micros: int) -> None:
-        index = micros.bit_length()
-        self.buckets[index if index < BUCKETS else BUCKETS - 1] += 1
-        self.count += 1
+        index = min(micros.bit_length(), BUCKETS - 1)
+        buckets = self.buckets
+        buckets[index] = buckets[index] + 1  # `+=` would not know that it adds integers
         self.total_us += micros
 
     def quantile_us(self, q: float) -> float:

@@ -13,13 +13,18 @@ Two codecs need care to be read by the Java client:
 
 import zlib
 from struct import Struct, error
+from typing import Final
 
 import cramjam
 
 from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.varint import Buffer
 
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 # A batch takes 1 MB by default (max.message.bytes) and seldom shrinks to less than a tenth.

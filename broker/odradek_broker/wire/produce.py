@@ -190,7 +190,7 @@ _ONE_TAG_OF_NINE_BYTES: Final = b"\x01\x00\x09"
 def encode_produce_response(
     version: int,
     correlation_id: int,
-    topics: Sequence[ProduceTopic],
+    topics: list[ProduceTopic],
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
@@ -228,7 +228,7 @@ def _write_offsets(out: BytesWriter, one: ProducePartition, version: int) -> Non
 def _write_flexible(
     out: BytesWriter,
     version: int,
-    topics: Sequence[ProduceTopic],
+    topics: list[ProduceTopic],
     throttle_time_ms: int,
     node_endpoints: Sequence[NodeEndpoint],
 ) -> None:
