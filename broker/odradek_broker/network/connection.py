@@ -39,8 +39,10 @@ CLOSED_BY_CLIENT: Final = "closed by the client"  # why most connections end
 MAX_IN_FLIGHT: Final = 64
 # The smallest frame: api key, version, correlation id.
 MIN_FRAME_BYTES: Final = 8
-# What is asked of a socket at a time, until it brings that much: the shared buffer is for more.
+# Asked of a socket at a time, until a read brings so much that the next one goes to the shared
+# buffer.
 SMALL_READ_BYTES: Final = 16 * 1024
+BULK_FROM_BYTES: Final = 4 * 1024
 # A flush stops after this and lets other connections have their turn.
 SEND_BUDGET_BYTES: Final = 4 * 1024 * 1024
 # Buffers per sendmsg; the kernel's limit is 1024.
@@ -145,7 +147,7 @@ class Connection(Pollable):
         if not data:
             self.close(CLOSED_BY_CLIENT)
             return
-        self._bulk = len(data) == SMALL_READ_BYTES
+        self._bulk = len(data) >= BULK_FROM_BYTES
         self.last_active_ms = self.server.pass_ms()
         self._take_frames(data, len(data))
 
@@ -161,7 +163,7 @@ class Connection(Pollable):
             self.close(CLOSED_BY_CLIENT)
             return
         self._backlog = b""
-        self._bulk = received >= SMALL_READ_BYTES
+        self._bulk = received >= BULK_FROM_BYTES
         self.last_active_ms = self.server.pass_ms()
         self._take_frames(scratch, kept + received)
 
