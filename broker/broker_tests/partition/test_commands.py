@@ -289,6 +289,20 @@ def test_a_failed_directory_takes_its_partitions_with_it(
     assert replication.calls[-1] == ("unfollow", 0)
 
 
+def test_the_time_of_appends_is_that_of_their_pass(
+    node: Node, metadata: Metadata, scheduler: ManualScheduler
+) -> None:
+    metadata.commit(register(ONE), *topic(replicas=(ONE,)))
+    clock, service = scheduler.clock, node.service
+    began_ms = clock.now_ms()
+    assert service.append_time_ms() == began_ms
+    clock.advance(5)
+    assert service.append_time_ms() == began_ms
+    scheduler.run()  # the pass ends, though nothing was appended
+    service.mark_dirty(node.partition())
+    assert service.append_time_ms() == began_ms + 5
+
+
 def test_a_partition_elsewhere_is_not_an_unknown_one(node: Node, metadata: Metadata) -> None:
     metadata.commit(register(ONE), *topic(replicas=(TWO,)))
     service = node.service

@@ -68,6 +68,7 @@ class ProduceCall(Ticket):
         "_appended",
         "_ctx",
         "_failed",
+        "_partitions",
         "_starting",
         "_topics",
         "_transactional_id",
@@ -79,6 +80,7 @@ class ProduceCall(Ticket):
         if request.acks == ACKS_ALL:  # the others wait for nobody else
             self.deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
         self._ctx = ctx
+        self._partitions = ctx.broker.partitions
         self._acks = request.acks
         self._transactional_id = request.transactional_id
         # A partition forgets its records as soon as they are appended: a finished ticket may stay
@@ -90,9 +92,8 @@ class ProduceCall(Ticket):
         self._starting = True
 
     def start(self) -> None:
-        broker = self._ctx.broker
-        partitions = broker.partitions
-        now_ms = broker.clock.now_ms()
+        partitions = self._partitions
+        now_ms = partitions.append_time_ms()
         valid_acks = self._acks == 1 or self._acks == 0 or self._acks == ACKS_ALL
         for topic in self._topics:
             name, topic_id = topic.name, topic.topic_id
@@ -115,7 +116,7 @@ class ProduceCall(Ticket):
         if not self._unsettled:
             self._answer()
         elif self._acks == ACKS_ALL:
-            broker.partitions.park(self, broker.partitions.produce_waiting)
+            partitions.park(self, partitions.produce_waiting)
 
     def _append(self, partition: Partition, asked: ProducePartition, now_ms: int) -> None:
         topic = partition.topic_partition.topic
@@ -137,14 +138,13 @@ class ProduceCall(Ticket):
         self, partition: Partition, asked: ProducePartition, records: ByteRange, now_ms: int
     ) -> None:
         """Append; `asked` says from now on what is answered if all goes well."""
-        broker = self._ctx.broker
         if self._acks == ACKS_ALL:
             partition.check_in_sync_replicas()
-            if broker.partitions.leads_in_vain(partition):
+            if self._partitions.leads_in_vain(partition):
                 raise KafkaError(ErrorCode.not_leader_or_follower)
         info = partition.append(records, now_ms)
         if not info.duplicate:
-            metrics = broker.metrics.topic(partition.topic_partition.topic)
+            metrics = self._ctx.broker.metrics.topic(partition.topic_partition.topic)
             metrics.total_produce_requests += 1
             metrics.bytes_in += len(records)
             metrics.messages_in += info.last_offset - info.first_offset + 1
@@ -160,7 +160,7 @@ class ProduceCall(Ticket):
                 partition.when_committed(info.last_offset, self, number)
             else:
                 partition.when_written(info.last_offset, self, number)
-        broker.partitions.mark_dirty(partition)
+        self._partitions.mark_dirty(partition)
 
     def _await(self, asked: ProducePartition) -> None:
         if asked.settled:
@@ -226,7 +226,7 @@ class ProduceCall(Ticket):
                 )
                 raise KafkaError(told, f"the coordinator of the transaction says {code.name}")
             _check_order(partition, header)
-            self._write(partition, asked, records, self._ctx.broker.clock.now_ms())
+            self._write(partition, asked, records, self._partitions.append_time_ms())
             partition.verifications.begun(header.producer_id)
             if self._acks != 0:
                 return  # acknowledged() follows
@@ -266,7 +266,7 @@ class ProduceCall(Ticket):
     def _answer_if_settled(self) -> None:
         if not self._unsettled and not self._starting:
             if self._acks == ACKS_ALL:
-                self._ctx.broker.partitions.produce_waiting.finish(self)
+                self._partitions.produce_waiting.finish(self)
             self._answer()
 
     def on_expired(self) -> None:
@@ -303,7 +303,7 @@ class ProduceCall(Ticket):
             for asked in topic.partitions
             if asked.error_code in LEADER_ERRORS
         ]
-        if misled and self._ctx.broker.partitions.left_behind:
+        if misled and self._partitions.left_behind:
             self._ctx.disconnect("this broker is cut off from the others; they know who leads")
         for name, asked in misled:
             asked.current_leader = current_leader(self._ctx, name, asked.index)

@@ -105,6 +105,7 @@ class PartitionService:
         self._replication: Replication | None = None
         self._role_watchers: dict[str, Callable[[Partition], None]] = {}
         self._dirty: dict[Partition, None] = {}
+        self._append_time_ms = -1  # unknown in this loop pass
         self._unopened: set[tuple[str, int]] = set()  # to be hosted here, but their log fails
         self._mover = ReplicaMover(
             logs,
@@ -445,6 +446,16 @@ class PartitionService:
         return info.last_offset
 
     # --- the deferred write -------------------------------------------------------------------
+
+    def append_time_ms(self) -> int:
+        """Wall time for an append, looked up once per loop pass."""
+        if self._append_time_ms < 0:
+            self._append_time_ms = self._clock.now_ms()
+            self._scheduler.call_soon(self._forget_append_time)
+        return self._append_time_ms
+
+    def _forget_append_time(self) -> None:
+        self._append_time_ms = -1
 
     def mark_dirty(self, partition: Partition) -> None:
         """It has queued appends, or moved on: dealt with at the end of this loop pass."""
