@@ -356,22 +356,31 @@ def test_truncation_before_the_log_starts_it_anew() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
 
-def test_a_batch_whose_index_entry_cannot_be_written_is_not_queued() -> None:
-    """1. an append makes the index write its entries, and the disk refuses; 2. it works again;
-    3. what is appended then has the offset of the batch that failed, and stands there alone."""
+@pytest.mark.parametrize("batches", [1, 2])
+def test_an_index_that_cannot_be_written_takes_the_directory_offline(batches: int) -> None:
+    """1. an append makes the index write its entries, for its last batch, and the disk refuses;
+    2. it works again, but nobody trusts it; 3. another broker finds what was written before."""
     disk = SimDisk()
     log = open_log(disk, LogConfig(index_interval_bytes=1))
-    index = log.active.path(OFFSET_INDEX)
-    disk.fail(index, errno.EIO)
-    accepted = TAIL_BYTES // 8  # the first batch has no entry, the last of these fills the tail
-    for number in range(accepted):
-        append(log, f"{number}")
-    with pytest.raises(OSError, match=re.escape(os.strerror(errno.EIO))):
-        append(log, "refused")
+    disk.fail(log.active.path(OFFSET_INDEX), errno.EIO)
+    # The first batch has no entry; one more than these fills the tail that is kept in memory.
+    accepted = [f"{number}" for number in range(TAIL_BYTES // 8 + 1 - batches)]
+    for value in accepted:
+        append(log, value)
+    refused = b"".join(bytes(batch(f"refused {number}")) for number in range(batches))
+    with pytest.raises(LogDirError, match=re.escape(os.strerror(errno.EIO))):
+        log.append_as_leader(refused, 0, NOW_MS, from_client=batches == 1)
     disk.heal()
-    append(log, "after")
-    assert values(log) == [*(f"{number}" for number in range(accepted)), "after"]
-    assert [record.offset for record in read_all(log)] == list(range(accepted + 1))
+    with pytest.raises(LogDirError):
+        append(log, "after")
+    if batches > 1:
+        with pytest.raises(LogDirError):
+            log.write_pending()
+    disk._locks.clear()
+    again = open_log(disk, LogConfig(index_interval_bytes=1))
+    assert values(again) == accepted
+    append(again, "after")
+    assert [record.offset for record in read_all(again)] == list(range(len(accepted) + 1))
 
 
 def test_a_reader_of_old_data_leaves_nothing_in_memory_when_its_file_is_closed() -> None:

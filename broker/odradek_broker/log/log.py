@@ -289,7 +289,12 @@ class Log:
             if leader_epoch is None:
                 base = header.base_offset
             last = base + header.last_offset_delta
-            segment.add(base, last, header.max_timestamp, batch_size, config.index_interval_bytes)
+            try:
+                segment.add(
+                    base, last, header.max_timestamp, batch_size, config.index_interval_bytes
+                )
+            except OSError as error:  # of the index; earlier batches of these may be queued
+                raise self.log_dir.fail(error) from error
             if header.producer_id >= 0:
                 if header.attributes & CONTROL_BIT:
                     self._end_transaction(header, _part(records, at, batch_size), base)
