@@ -114,7 +114,7 @@ CASES = (
     Case("consume-cold", "librdkafka consume, 1 KB, not in the page cache",
          partial(consume, cold=True), BULK, limit="limit-read"),
     Case("raw-produce", "plain socket produce, 64 KB batches", raw_produce, BULK,
-         limit="limit-write"),
+         limit="limit-write", warm_rounds=4),
     Case("raw-consume", "plain socket fetch, up to 1 MB per request", raw_consume, BULK,
-         limit="limit-read"),
+         limit="limit-read", warm_rounds=4),
 )  # fmt: skip
