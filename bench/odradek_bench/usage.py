@@ -52,7 +52,7 @@ def rss_bytes(pids: Iterable[int]) -> int:
 
 @dataclass
 class Meter:
-    """Wall time and the servers' CPU time between `with` and its end."""
+    """Wall time and the servers' CPU time between `with` and its end; of several, their sums."""
 
     pids: list[int]
     wall_s: float = 0.0
@@ -66,8 +66,8 @@ class Meter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.wall_s = time.perf_counter() - self._began
-        self.cpu_s = cpu_s(self.pids) - self._cpu_began
+        self.wall_s += time.perf_counter() - self._began
+        self.cpu_s += cpu_s(self.pids) - self._cpu_began
 
     def bulk(self, payload_bytes: int) -> dict[str, float]:
         """The three numbers of every case that moves bytes."""
