@@ -52,7 +52,7 @@ protocol-diff: .venv/.stamp tools compile ## generated requests to both engines,
 	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
 
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|group|txn
-	@cd broker && ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
+	@cd broker && ODRADEK_COMPILED=0 ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
 bench: .venv/.stamp tools compile ## compare with Apache Kafka, 25 min, docs/benchmarks.md: make bench CASE=name,name MERGE=1
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)" $(if $(MERGE),--merge)
