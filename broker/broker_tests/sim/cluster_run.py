@@ -373,7 +373,9 @@ class ClusterRun:
                 return f"{index}: {registration.leader} does not lead yet"
             end = leader.log.log_end_offset
             for replica in registration.replicas:
-                log = self.nodes[replica].data.logs[TopicPartition(TOPIC, index)]
+                log = self.nodes[replica].data.logs.get(TopicPartition(TOPIC, index))
+                if log is None:
+                    return f"{index}: {replica} does not host it yet"
                 if (log.log_end_offset, log.high_watermark) != (end, end):
                     return f"{index}: {replica} is at {log.log_end_offset}, leader at {end}"
         return None
