@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from broker_tests import harness
+from broker_tests.raft.support import until
 from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import (
@@ -293,8 +294,7 @@ def test_apache_kafka_reads_log_and_snapshot(tmp_path):
         records: list[MetadataRecord] = [feature, topic(0), topic(1)]
         await quorum.append(records)
         await quorum.append([setting("a", "x" * 1000)])
-        await asyncio.sleep(0.1)
-        assert quorum.state.log.snapshot is not None
+        await until(lambda: quorum.state.log.snapshot is not None)
 
     run(story)
     directory = tmp_path / "__cluster_metadata-0"

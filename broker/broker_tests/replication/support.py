@@ -123,6 +123,7 @@ class Cluster:
         self.down: set[BrokerId] = set()
         self.fetches = 0
         self.alter_partition_error: ErrorCode | None = None
+        self.alter_partitions = 0  # how often it was asked for
         self.refused_isr: ErrorCode | None = None  # of every partition, instead of a look at it
         self.refusals = 0
         self.controller: BrokerId | None = None  # a broker whose own requests are plain calls
@@ -248,6 +249,7 @@ class Channel:
         assert api_key == 56
         if self._source in self._cluster.down:
             raise PeerUnavailable("cut off")
+        self._cluster.alter_partitions += 1
         sent = api.decode_request(56, version, api.encode_request(56, version, request))
         await asyncio.sleep(0)
         response = Struct(

@@ -50,7 +50,7 @@ def test_acks_one_does_not_wait_acks_all_does(tmp_path: Path) -> None:
         cluster.down |= {TWO, THREE}
         assert await cluster.produce(1, "a", acks_all=False) is ErrorCode.none
         waiting = asyncio.ensure_future(cluster.produce(1, "b"))
-        await asyncio.sleep(0.1)
+        await until(lambda: cluster.values(1) == ["a", "b"])
         assert not waiting.done()
         cluster.down.clear()
         assert await waiting is ErrorCode.none
@@ -81,7 +81,7 @@ def test_a_leader_that_lost_the_lead_cuts_off_what_nobody_else_has(tmp_path: Pat
         cluster.down.add(ONE)  # it does not know, and its followers cannot reach it
         await cluster.produce(1, "lost-1", "lost-2", acks_all=False)
         late = asyncio.ensure_future(cluster.produce(1, "lost-3"))
-        await asyncio.sleep(0.05)
+        await until(lambda: "lost-3" in cluster.values(1))
         cluster.elect(2, TOPIC_ID)
         assert await late is ErrorCode.not_leader_or_follower
         cluster.down.clear()
@@ -146,7 +146,7 @@ def test_a_new_partition_need_not_wait_for_the_long_poll(tmp_path: Path) -> None
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic())
         await cluster.produce(1, "a")
-        await asyncio.sleep(0.1)  # now both followers wait for a minute
+        await until(lambda: len(cluster.partition(1).follower_waiters) == 2)  # for a minute
         cluster.commit(*topic("users", UUID(int=8)))
         partition = cluster.partition(1, 0, "users")
         assert partition.leading is not None
@@ -241,7 +241,7 @@ def test_the_controller_is_asked_again_until_it_answers(tmp_path: Path) -> None:
         cluster.alter_partition_error = ErrorCode.not_controller
         cluster.down.add(THREE)
         waiting = asyncio.ensure_future(cluster.produce(1, "b"))
-        await asyncio.sleep(1.0)
+        await until(lambda: cluster.alter_partitions >= 3)
         assert not waiting.done()
         assert cluster.partition(1).isr == ALL
         cluster.alter_partition_error = None

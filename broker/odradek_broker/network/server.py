@@ -17,8 +17,8 @@ from odradek_broker.runtime.poller import Poller
 
 logger = logging.getLogger(__name__)
 
-# One read takes at most this much; larger frames are read into buffers of their own. Batches of
-# 64 KB, several in flight, come with one read: adr/0008.
+# One read of a client that sends much takes at most this; larger frames are read into buffers of
+# their own. Batches of 64 KB, several in flight, come with one read: adr/0008.
 SCRATCH_BYTES = 256 * 1024
 # New connections per wake-up, so that a storm of them does not starve the established ones.
 ACCEPT_MAX = 64

@@ -25,7 +25,8 @@ from odradek_operator.api.crd import CRDS
 from odradek_operator.cluster.kafka_admin import KafkaAdmin
 from odradek_operator.process import objects
 from odradek_operator.process.operator import Operator, Options
-from operator_tests.kubernetes.world import FakeKafka, Wire, World, connect
+from operator_tests.kubernetes.fake_kafka import FakeKafka
+from operator_tests.kubernetes.world import Wire, World, connect
 
 REST_S = 60.0
 CLOCK_HZ = 100  # of /proc/*/stat
