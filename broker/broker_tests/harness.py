@@ -158,6 +158,7 @@ class Server(ServerProcess):
     """
 
     directory: Path
+    settings: dict[str, str]
 
     @property
     def bootstrap(self) -> str:
