@@ -23,7 +23,7 @@ MB = 1 << 20
 SILENT_MB = (100, 50, 25, 12, 6, 3, 1)  # the first is socket.request.max.bytes of both engines
 ALL_TOPICS = frame(METADATA, 1, (-1).to_bytes(4, "big", signed=True))
 DESCRIPTORS = 600  # a JVM with its jars needs 200 of them
-SMALL_DISK_MB, GROWN_DISK_MB = 256, 1024
+SMALL_DISK_MB, GROWN_DISK_MB = 128, 1024
 DRIP_SECONDS = 0.5
 
 
