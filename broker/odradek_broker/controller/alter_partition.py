@@ -1,12 +1,15 @@
 """AlterPartition: the leader of a partition proposes another ISR; the controller decides.
 
 Only the leader of the current leader epoch, who knows the current partition epoch, may propose,
-and only replicas whose brokers are active and are still the incarnation that caught up. A
+and only replicas whose brokers are active and are still the incarnation that caught up, and
+whose directories are not reported as offline. A
 change of the ISR may complete a reassignment, and that may give the partition another leader:
 then the proposal is carried out and answered NEW_LEADER_ELECTED. Codes are Apache Kafka's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from uuid import UUID
 
 from odradek_broker.controller.brokers import check_epoch
 from odradek_broker.controller.partition_changes import (
@@ -18,16 +21,28 @@ from odradek_broker.controller.partition_changes import (
 )
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration
-from odradek_broker.metadata.records import NO_LEADER_CHANGE, PartitionChangeRecord
+from odradek_broker.metadata.records import (
+    NO_LEADER_CHANGE,
+    UNASSIGNED_DIRECTORY,
+    PartitionChangeRecord,
+)
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.wire.struct import Struct
 
 UNKNOWN_BROKER_EPOCH = -1  # the leader does not know which incarnation it is
 
+# Directories that failed, of each broker that has any, as the brokers' heartbeats list them.
+OfflineDirs = Mapping[BrokerId, Collection[UUID]]
+NONE_OFFLINE: OfflineDirs = MappingProxyType({})
+
 
 def alter_partition(
-    image: MetadataImage, request: Struct, *, unclean_default: bool
+    image: MetadataImage,
+    request: Struct,
+    *,
+    unclean_default: bool,
+    offline_dirs: OfflineDirs = NONE_OFFLINE,
 ) -> Result[Struct]:
     """Raises KafkaError (STALE_BROKER_EPOCH) for the request as a whole."""
     check_epoch(image, request.broker_id, request.broker_epoch)
@@ -45,6 +60,8 @@ def alter_partition(
                 continue
             before = topic.partitions.get(index)
             error = _validate(image, request.broker_id, before, asked)
+            if error is ErrorCode.none and not joins_from_working_dirs(before, asked, offline_dirs):
+                error = ErrorCode.ineligible_replica
             if (topic.id, index) in seen:  # decided against the image, so only once
                 error = ErrorCode.invalid_request
             if error is not ErrorCode.none or before is None:
@@ -115,6 +132,25 @@ def _eligible(image: MetadataImage, isr: Sequence[BrokerId], states: Sequence[St
         state.broker_epoch in (UNKNOWN_BROKER_EPOCH, image.brokers[state.broker_id].epoch)
         for state in states
     )
+
+
+def joins_from_working_dirs(
+    partition: PartitionRegistration | None, asked: Struct, offline_dirs: OfflineDirs
+) -> bool:
+    """Whether all replicas that join are in directories that work.
+
+    Their leader may still count one as caught up from before its directory failed. A replica
+    whose directory is not assigned yet may be in any, so it waits while one of them is offline.
+    """
+    if partition is None or not offline_dirs:
+        return True
+    for replica in _proposed(asked):
+        offline = offline_dirs.get(replica)
+        if offline and replica not in partition.isr:
+            directory = partition.directories[partition.replicas.index(replica)]
+            if directory == UNASSIGNED_DIRECTORY or directory in offline:
+                return False
+    return True
 
 
 def _answer(

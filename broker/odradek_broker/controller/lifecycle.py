@@ -88,9 +88,11 @@ class BrokerLifecycle:
         self._applied_offset = applied_offset
         self._on_failure = on_failure
         self._listeners: Sequence[Listener] = ()
-        self._unheard_ms = 0.0  # no controller has answered for this long
+        self.unheard_ms = 0.0  # no controller has answered for this long
         self._ready = False
+        self._aside = False
         self._wants_shut_down = False
+        self._fenced = asyncio.Event()  # the last heartbeat was answered so
         self._may_shut_down = asyncio.Event()
         self._changed = asyncio.Event()  # the metadata of this broker
         self._wake = asyncio.Event()  # the next heartbeat should not wait
@@ -115,6 +117,27 @@ class BrokerLifecycle:
         self._wake.set()
         await self._until(lambda own: own is not None and not own.fenced)
 
+    def step_aside(self, wanted: bool) -> None:
+        """Ask to be fenced, so that others lead, or to be let in again; may be said often."""
+        if wanted is not self._aside:
+            self._aside = wanted
+            self._fenced.clear()
+            self._wake.set()
+
+    def beat_now(self) -> None:
+        """Something has changed that the controller should not hear of only in a while."""
+        self._wake.set()
+
+    async def fence(self, timeout_ms: float) -> bool:
+        """Whether the controller has fenced this broker within that time."""
+        self.step_aside(True)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._fenced.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def shut_down(self, timeout_ms: float) -> None:
         """Lets others lead what this broker leads, for as long as that may take."""
         self._wants_shut_down = True
@@ -133,7 +156,7 @@ class BrokerLifecycle:
     @property
     def cut_off(self) -> bool:
         """No controller has answered for a session: others may lead what this broker leads."""
-        return self._unheard_ms >= self._settings.int("broker.session.timeout.ms")
+        return self.unheard_ms >= self._settings.int("broker.session.timeout.ms")
 
     # -- registration -----------------------------------------------------------------------------
 
@@ -214,7 +237,7 @@ class BrokerLifecycle:
             broker_id=self.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._applied_offset() - 1,
-            want_fence=not self._ready,
+            want_fence=not self._ready or self._aside,
             want_shut_down=self._wants_shut_down,
             offline_log_dirs=list(self._offline_directory_ids()),
         )
@@ -228,22 +251,25 @@ class BrokerLifecycle:
             logger.info("heartbeat: %s", error)
             self._unheard(timeout_ms)
             return
-        self._unheard_ms = 0.0
+        self.unheard_ms = 0.0
         code = ErrorCode(answer.error_code)
         if code in _UNKNOWN_BROKER:
             logger.warning("the controller does not know this broker (%s): registering", code.name)
             self.broker_epoch = await self._register()
         elif code is not ErrorCode.none:
             logger.warning("heartbeat refused: %s", code.name)
-        elif answer.should_shut_down:
-            self._may_shut_down.set()
+        else:
+            if answer.is_fenced and request.want_fence:
+                self._fenced.set()
+            if answer.should_shut_down:
+                self._may_shut_down.set()
 
     def _unheard(self, timeout_ms: float) -> None:
         """Nobody is there to take over: the last of a cluster that stops need not wait long."""
-        self._unheard_ms += timeout_ms
+        self.unheard_ms += timeout_ms
         limit_ms = self._settings.int("controller.quorum.fetch.timeout.ms")
         limit_ms += 2 * self._settings.int("controller.quorum.election.timeout.ms")
-        if self._wants_shut_down and self._unheard_ms > limit_ms:
+        if self._wants_shut_down and self.unheard_ms > limit_ms:
             logger.warning("there is no controller that could let others take over: stopping")
             self._may_shut_down.set()
 
