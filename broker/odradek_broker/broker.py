@@ -139,6 +139,7 @@ class Broker:
         self._calls = self._build_transactions()
         handlers = build_handlers(self._metrics)
         self._server = Server(self._context, handlers, loop, loop.poller)
+        self._server.receiving.on_starved = self._memory_starved
         session_timeout_ms = settings.int("broker.session.timeout.ms")
         self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
         self._tasks: list[asyncio.Task[None]] = []
@@ -282,6 +283,12 @@ class Broker:
         if not self.failure.done():
             self.failure.set_exception(StartError(str(error)))
             self.failure.exception()
+
+    def _memory_starved(self, reason: str | None) -> None:
+        if reason is None:
+            self._readiness.done("memory")
+        else:
+            self._readiness.wait_for("memory", reason)
 
     async def start(self) -> None:
         ports = self._bind_listeners()

@@ -8,12 +8,20 @@ from collections import Counter
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
-from odradek_broker.network.connection import CLOSED_BY_CLIENT, Connection
+from odradek_broker.network.connection import (
+    CLOSED_BY_CLIENT,
+    CUT_OFF,
+    READ_FAILED,
+    WRITE_FAILED,
+    Connection,
+)
 from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
+from odradek_broker.network.receiving import SWEEP_SECONDS, Receiving
 from odradek_broker.runtime import clock
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.poller import Poller
+from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +33,12 @@ ACCEPT_MAX = 64
 # How long accepting rests when the process has no file descriptors left.
 ACCEPT_REST_SECONDS = 0.5
 IDLE_SWEEP_SECONDS = 10.0
+
+IDLE = "idle (connections.max.idle.ms)"
+STOPPING = "the broker stops"
+TOO_MANY = "too many connections"
+# Why connections end all day; not worth a line in the log.
+ORDINARY = frozenset((CLOSED_BY_CLIENT, CUT_OFF, READ_FAILED, WRITE_FAILED, IDLE, STOPPING))
 
 
 class Server:
@@ -41,7 +55,18 @@ class Server:
         self.clock = broker.clock
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.frame_bytes_max = settings.int("socket.request.max.bytes")
-        self.memory = RequestMemory(settings.int("queued.max.request.bytes"))
+        self.memory = RequestMemory(
+            settings.int("queued.max.request.bytes"), self.frame_bytes_max, poller.call_soon
+        )
+        self.receiving = Receiving(
+            self.memory,
+            broker.metrics,
+            settings.int("odradek.request.receive.timeout.ms"),
+            lambda: self.connections,
+        )
+        listeners = settings.listeners
+        # Only other brokers use it, if clients have one of their own.
+        self.broker_listener = listeners.inter_broker_name if len(listeners.brokers) > 1 else ""
         self.dispatcher = Dispatcher(broker, handlers)
         self.connections: set[Connection] = set()
         self._metrics = broker.metrics
@@ -54,11 +79,13 @@ class Server:
             socket.SO_SNDBUF: settings.int("socket.send.buffer.bytes"),
             socket.SO_RCVBUF: settings.int("socket.receive.buffer.bytes"),
         }
+        self._limited = RateLimitedLog(logger)
         self._listening: list[tuple[socket.socket, str]] = []
         self._to_flush: list[Connection] = []
         self._pass = -1
         self._pass_ms = 0.0
         self._sweep = loop.call_later(IDLE_SWEEP_SECONDS, self._close_idle)
+        self._receiving_sweep = loop.call_later(SWEEP_SECONDS, self._sweep_receiving)
 
     # --- accepting -----------------------------------------------------------------------
 
@@ -113,8 +140,10 @@ class Server:
     def _admit(self, sock: socket.socket, listener: str, host: str) -> None:
         self._metrics.connections_accepted += 1
         if len(self.connections) >= self._connections_max or self._per_ip[host] >= self._per_ip_max:
-            logger.warning("refused a connection from %s: too many connections", host)
-            self._metrics.connection_closed("too many connections")
+            self._limited.warning(
+                TOO_MANY, self.pass_ms(), "refused a connection from %s: too many connections", host
+            )
+            self._metrics.connection_closed(TOO_MANY)
             sock.close()
             return
         sock.setblocking(False)
@@ -160,9 +189,13 @@ class Server:
         if not self._per_ip[host]:
             del self._per_ip[host]
         self._metrics.connections -= 1
-        self._metrics.connection_closed(reason.split(":")[0])
-        level = logging.DEBUG if reason == CLOSED_BY_CLIENT else logging.INFO
-        logger.log(level, "connection from %s closed: %s", host, reason)
+        kind = reason.split(":")[0]
+        self._metrics.connection_closed(kind)
+        if kind in ORDINARY:
+            logger.debug("connection from %s closed: %s", host, reason)
+        else:
+            now_ms = self.pass_ms()
+            self._limited.info(kind, now_ms, "connection from %s closed: %s", host, reason)
 
     # --- housekeeping --------------------------------------------------------------------
 
@@ -175,7 +208,11 @@ class Server:
             if connection.last_active_ms < oldest_ms and not connection.awaits_answer
         ]
         for connection in idle:
-            connection.close("idle (connections.max.idle.ms)")
+            connection.close(IDLE)
+
+    def _sweep_receiving(self) -> None:
+        self._receiving_sweep = self.loop.call_later(SWEEP_SECONDS, self._sweep_receiving)
+        self.receiving.sweep(self.clock.monotonic_ms())
 
     async def drain(self, timeout: float) -> None:
         """Waits until what was asked is answered, at most `timeout` seconds; then closes all."""
@@ -183,5 +220,6 @@ class Server:
         while self.loop.time() < deadline and not all(c.quiet for c in self.connections):
             await asyncio.sleep(0.01)
         for connection in tuple(self.connections):
-            connection.close("the broker stops")
+            connection.close(STOPPING)
         self._sweep.cancel()
+        self._receiving_sweep.cancel()
