@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import logging
 import os
-import resource
 import signal
 import sys
 from asyncio import FIRST_COMPLETED
@@ -21,6 +20,7 @@ from odradek_broker.broker import Broker, StartError
 from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.model.config_table import ConfigError
+from odradek_broker.runtime import descriptors
 from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.settings import Settings
 
@@ -29,13 +29,6 @@ logger = logging.getLogger(__name__)
 # A thread that compacts or recovers gives way to the event loop after this long; Python's own
 # 5 ms showed as a median loop lag of 5 ms during compaction, this as 1.3 ms.
 SWITCH_INTERVAL_SECONDS = 0.001
-
-
-def _raise_file_limit() -> None:
-    """A file per active segment and a socket per client: take what the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(settings: Settings) -> None:
@@ -61,7 +54,7 @@ async def _serve(settings: Settings) -> None:
 
 def run_broker(settings: Settings) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code."""
-    _raise_file_limit()
+    descriptors.raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     for warning in settings.warnings:
         logger.warning(warning)

@@ -157,6 +157,7 @@ class BrokerCollector(Collector):
             "kafka_brokers": len(image.brokers),
             "odradek_ready": int(self._readiness.ready),
             "odradek_event_loop_lag_seconds": metrics.loop_lag_now_us / 1e6,
+            "odradek_connections_limit": metrics.connections_max,
             "odradek_request_memory_used_bytes": metrics.request_memory_used,
             "odradek_request_memory_limit_bytes": metrics.request_memory_limit,
             "odradek_request_memory_waiting_connections": metrics.request_memory_waiting,

@@ -76,6 +76,7 @@ class Connection(Pollable):
         "flush_queued",
         "last_active_ms",
         "listener",
+        "on_probation",
         "server",
         "sock",
         "waiter",
@@ -107,6 +108,7 @@ class Connection(Pollable):
         self._muted = False
         self._held_bytes = 0  # request memory taken for a frame that is not started yet
         self.waiter: Waiter | None = None  # while it waits for request memory
+        self.on_probation = False  # see server.py
         self._reading = True
         self._resuming = False
         self._writing = False
@@ -258,7 +260,9 @@ class Connection(Pollable):
         """Hands one whole request over; its memory is given back when it is answered."""
         self._held_bytes = 0
         exchange = self.server.dispatcher.open(self, frame)
-        if exchange is None:
+        if exchange is None or (
+            self.on_probation and not self.server.passes_probation(self, exchange.client_id)
+        ):
             self.server.memory.give_back(len(frame))
             return
         self._pending.append(exchange)

@@ -115,6 +115,7 @@ class Metrics:
         self.requests: dict[str, RequestMetrics] = {}
         self.topics: dict[str, TopicMetrics] = {}
         self.connections = 0
+        self.connections_max = 0
         self.connections_accepted = 0
         self.connections_closed: dict[str, int] = {}  # by reason
         # See network/receiving.py; bytes, connections, and counts since the start.
