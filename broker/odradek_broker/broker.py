@@ -51,6 +51,7 @@ from odradek_broker.raft.service import Identity, QuorumService
 from odradek_broker.raft.values import Endpoint, ReplicaKey
 from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime.clock import SystemClock
+from odradek_broker.runtime.descriptors import CONNECTIONS_MIN, current_limit, share
 from odradek_broker.runtime.disk import Disk, RealDisk
 from odradek_broker.runtime.event_loop import EndOfPass, PollerLoop
 from odradek_broker.runtime.listeners import Listener
@@ -130,7 +131,9 @@ class Broker:
         self._context = self._build_context()
         self._calls = self._build_transactions()
         handlers = build_handlers(self._metrics)
-        self._server = Server(self._context, handlers, loop, loop.poller)
+        self._descriptors = share(current_limit())
+        self._server = Server(self._context, handlers, loop, loop.poller, self._descriptors)
+        self._server.receiving.on_starved = self._memory_starved
         session_timeout_ms = settings.int("broker.session.timeout.ms")
         self._storage = self._build_storage()
         self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
@@ -298,7 +301,28 @@ class Broker:
             self._readiness.needs_restart("storage", str(error))
         self._failed(error)
 
+    def _memory_starved(self, reason: str | None) -> None:
+        if reason is None:
+            self._readiness.done("memory")
+        else:
+            self._readiness.wait_for("memory", reason)
+
+    def _log_limits(self) -> None:
+        descriptors, connections = self._descriptors, self._server.connections_max
+        logger.info(
+            "accepts up to %d connections: %d descriptors (ulimit -n), %d kept for storage, other "
+            "brokers and admin endpoints",
+            connections,
+            descriptors.limit,
+            descriptors.kept,
+        )
+        if descriptors.connections <= CONNECTIONS_MIN:
+            logger.warning(
+                "%d descriptors are too few for a broker: raise ulimit -n", descriptors.limit
+            )
+
     async def start(self) -> None:
+        self._log_limits()
         ports = self._bind_listeners()
         advertised = self._settings.listeners.advertise(ports)
         self._server.start_accepting()  # only for other brokers, until clients can be served

@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import logging
 import os
-import resource
 import signal
 import sys
 import threading
@@ -30,6 +29,7 @@ from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.manager import NoLogDirError
 from odradek_broker.model.config_table import ConfigError
+from odradek_broker.runtime import descriptors
 from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.settings import Settings
@@ -43,13 +43,6 @@ SWITCH_INTERVAL_SECONDS = 0.001
 # A disk that failed may block a thread for ever: the process ends after this long all the same.
 END_SECONDS = 3.0
 ROOM_POLL_SECONDS = 1.0
-
-
-def _raise_file_limit() -> None:
-    """A file per active segment and a socket per client: take what the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(settings: Settings) -> None:
@@ -113,7 +106,7 @@ def _end_soon(error: BaseException | None) -> None:
 
 def run_broker(settings: Settings) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code."""
-    _raise_file_limit()
+    descriptors.raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     for warning in settings.warnings:
         logger.warning(warning)

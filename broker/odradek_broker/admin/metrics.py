@@ -159,6 +159,10 @@ class BrokerCollector(Collector):
             "kafka_brokers": len(image.brokers),
             "odradek_ready": int(self._readiness.ready),
             "odradek_event_loop_lag_seconds": metrics.loop_lag_now_us / 1e6,
+            "odradek_connections_limit": metrics.connections_max,
+            "odradek_request_memory_used_bytes": metrics.request_memory_used,
+            "odradek_request_memory_limit_bytes": metrics.request_memory_limit,
+            "odradek_request_memory_waiting_connections": metrics.request_memory_waiting,
         }
         for name, value in simple.items():
             yield GaugeMetricFamily(name, name.replace("_", " "), value=value)
@@ -186,6 +190,19 @@ class BrokerCollector(Collector):
             "Connections accepted.",
             value=metrics.connections_accepted,
         )
+        yield CounterMetricFamily(
+            "odradek_request_memory_waits",
+            "Requests that had to wait for memory before they were received.",
+            value=metrics.request_memory_waits,
+        )
+        dropped = CounterMetricFamily(
+            "odradek_requests_dropped",
+            "Requests whose connection was closed before they were received whole.",
+            labels=("reason",),
+        )
+        dropped.add_metric(("slow",), metrics.requests_dropped_slow)
+        dropped.add_metric(("memory",), metrics.requests_dropped_for_memory)
+        yield dropped
         yield CounterMetricFamily(
             "odradek_event_loop_lag_windows_late",
             "Times that the 99.9th percentile of the lag was more than a tenth of the session.",

@@ -22,6 +22,7 @@ from prometheus_client import (
 )
 
 from odradek_broker.admin import controller_states
+from odradek_broker.admin.accepting import AdminListener
 from odradek_broker.admin.metrics import BrokerCollector
 from odradek_broker.admin.state import Readiness
 from odradek_broker.handlers.broker_context import BrokerContext
@@ -35,6 +36,7 @@ class AdminServer:
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
         self._broker: BrokerContext | None = None
+        self._listener: AdminListener | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -49,9 +51,13 @@ class AdminServer:
     async def start(self, sock: socket.socket) -> None:
         """`sock` is bound already."""
         await self._runner.setup()
-        await web.SockSite(self._runner, sock).start()
+        server = self._runner.server
+        assert server is not None
+        self._listener = AdminListener(sock, server)
 
     async def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
 
     def attach(self, broker: BrokerContext) -> None:

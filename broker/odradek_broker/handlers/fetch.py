@@ -56,6 +56,7 @@ def serve(ctx: RequestContext, frame: bytes, body_at: int) -> None:
         return
     if not ctx.broker.serves_clients:
         ctx.disconnect("the broker is starting")
+        ctx.respond([], 0)
         return
     try:
         if request.replica_id >= 0:

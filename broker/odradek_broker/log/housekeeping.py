@@ -14,6 +14,7 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.model.log_config import LONG_MAX
+from odradek_broker.runtime.descriptors import SEGMENT_FILES_MAX
 from odradek_broker.runtime.settings import Settings
 
 Job = Callable[[], None]
@@ -37,7 +38,7 @@ class LogSettings:
     producer_id_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_id_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
     reserve_bytes: int = 0  # odradek.log.dir.reserve.bytes; 0: none
-    open_files_max: int = 4096  # segment files kept open, if `ulimit -n` is twice that
+    open_files_max: int = SEGMENT_FILES_MAX  # kept open, as far as `ulimit -n` allows
 
     @staticmethod
     def of(settings: Settings) -> "LogSettings":

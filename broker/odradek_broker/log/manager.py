@@ -42,6 +42,7 @@ from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import METADATA_TOPIC, ZERO_UUID, Offset, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.descriptors import share
 from odradek_broker.runtime.disk import Disk, DiskUsage
 
 logger = logging.getLogger(__name__)
@@ -87,9 +88,8 @@ class LogManager:
         self.settings = settings or LogSettings()
         self._disk = disk
         self._clock = clock
-        # At least half of the descriptors are left to sockets.
-        files_max = min(self.settings.open_files_max, disk.open_files_limit() // 2)
-        files = FileCache(disk, files_max)
+        descriptors = share(disk.open_files_limit(), self.settings.open_files_max)
+        files = FileCache(disk, descriptors.segment_files)
         self.dirs = [
             LogDir(path.rstrip("/") or "/", disk, files, self.settings.reserve_bytes)
             for path in dirs

@@ -406,6 +406,7 @@ BROKER_CONFIGS_TEXT = """
 + odradek.leader.imbalance.per.broker.percentage int 0 0..100 ro
 + odradek.log.dir.reserve.bytes long 67108864 0.. ro
 + odradek.quorum.auto.join.enable boolean true - cluster
++ odradek.request.receive.timeout.ms int 30000 1.. ro
 """  # noqa: E501
 
 # Settings that DescribeConfigs shows only where they are set.

@@ -133,6 +133,7 @@ odradek.controlled.shutdown.timeout.ms | How long a broker that stops waits for 
 odradek.leader.imbalance.per.broker.percentage | Share of leaders elsewhere before they move back.
 odradek.log.dir.reserve.bytes | Free bytes of a log directory below which producers are refused.
 odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter by itself.
+odradek.request.receive.timeout.ms | In this time a request must bring 32 KB, or its rest.
 offset.metadata.max.bytes | Longest text that a client may store with an offset.
 offsets.commit.timeout.ms | How long a commit may wait for the in-sync replicas.
 offsets.retention.check.interval.ms | How often offsets are looked through for expired ones.

@@ -7,7 +7,7 @@ In: what a read brings is cut into frames, which are copied out (a produce reque
 until the end of the loop pass). Clients that send much are read through a large buffer that all
 connections share. A frame that does not fit into one read goes straight into a buffer of its own
 (`large_frame.py`), which grows with the bytes that really arrive, so a client that claims 100 MB
-and sends nothing costs nothing.
+and sends nothing holds 16 KB, and is closed when nothing follows (`receiving.py`).
 
 Reading pauses (and TCP slows the client down) while one of these holds:
 - MAX_IN_FLIGHT requests of this connection are unanswered or unsent,
@@ -24,7 +24,9 @@ from librt.strings import read_i32_be
 
 from odradek_broker.log.types import FileRange
 from odradek_broker.network.exchange import Exchange
-from odradek_broker.network.large_frame import LargeFrame
+from odradek_broker.network.large_frame import HEAD_BYTES, LargeFrame, first_capacity
+from odradek_broker.network.memory import BEGUN, NEW, OF_BROKER, SMALL_FRAME_BYTES, Waiter
+from odradek_broker.network.peek import client_id_of, is_broker
 from odradek_broker.runtime import clock
 from odradek_broker.runtime.poller import READABLE, WRITABLE, Pollable
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOSED_BY_CLIENT: Final = "closed by the client"  # why most connections end
+READ_FAILED: Final = "read failed"
+WRITE_FAILED: Final = "write failed"
+CUT_OFF: Final = "closed by the client in the middle of a request"
 # Clients keep 5 produce requests in flight by default; librdkafka up to 1,000,000. More than
 # this brings no throughput, it only moves the queue from the client into our memory.
 MAX_IN_FLIGHT: Final = 64
@@ -71,8 +76,10 @@ class Connection(Pollable):
         "flush_queued",
         "last_active_ms",
         "listener",
+        "on_probation",
         "server",
         "sock",
+        "waiter",
     )
 
     def __init__(
@@ -100,6 +107,8 @@ class Connection(Pollable):
         self._progress = 0  # bytes of _out[_next] that are sent
         self._muted = False
         self._held_bytes = 0  # request memory taken for a frame that is not started yet
+        self.waiter: Waiter | None = None  # while it waits for request memory
+        self.on_probation = False  # see server.py
         self._reading = True
         self._resuming = False
         self._writing = False
@@ -114,6 +123,22 @@ class Connection(Pollable):
     def quiet(self) -> bool:
         """All that was asked is answered and sent."""
         return not self._pending and not self._out
+
+    @property
+    def held_bytes(self) -> int:
+        """Request memory that it has taken."""
+        held = self._held_bytes
+        for exchange in self._pending:
+            if exchange.chunks is None:
+                held += exchange.request_bytes
+        return held
+
+    @property
+    def client_id(self) -> str | None:
+        """Of the request that is being received, or of one that is being worked on."""
+        if self._frame is not None:
+            return client_id_of(self._frame.head())
+        return self._pending[0].client_id if self._pending else None
 
     def on_ready(self, events: int) -> None:
         # What is neither is an error or the end, which the next read or write tells.
@@ -140,7 +165,7 @@ class Connection(Pollable):
         except BlockingIOError:
             pass
         except OSError as error:
-            self.close(f"read failed: {error.strerror}")
+            self.close(f"{READ_FAILED}: {error.strerror}")
 
     def _read_small(self) -> None:
         data = self.sock.recv(SMALL_READ_BYTES)
@@ -156,9 +181,9 @@ class Connection(Pollable):
         kept = len(self._backlog)
         if kept:
             scratch[:kept] = self._backlog
-            received = self.sock.recv_into(scratch[kept:])
+            received = self.sock.recv_into(scratch[kept:], self.server.memory.read_ahead_bytes)
         else:
-            received = self.sock.recv_into(scratch)
+            received = self.sock.recv_into(scratch, self.server.memory.read_ahead_bytes)
         if received == 0:
             self.close(CLOSED_BY_CLIENT)
             return
@@ -168,12 +193,17 @@ class Connection(Pollable):
         self._take_frames(scratch, kept + received)
 
     def _read_frame(self, frame: LargeFrame) -> None:
+        if frame.full:
+            more = frame.growth()
+            if not self._take_part(frame.size, more, frame.head()):
+                return
+            self._grow(frame, more)
         if frame.receive(self.sock) == 0:
-            self.close("closed by the client in the middle of a request")
+            self.close(CUT_OFF)
             return
         self.last_active_ms = self.server.pass_ms()
         if frame.complete:
-            self._frame = None
+            self._end_frame(frame)
             self._start(frame.finish())
             if not self.closed and self._must_wait():
                 self._pause()
@@ -186,21 +216,26 @@ class Connection(Pollable):
             size = _size_at(data, at)
             if not MIN_FRAME_BYTES <= size <= limit:
                 self.close(
-                    f"a request of {size} bytes, outside {MIN_FRAME_BYTES}–{limit} "
+                    f"bad size: a request of {size} bytes, outside {MIN_FRAME_BYTES}–{limit} "
                     "(socket.request.max.bytes)"
                 )
                 return
-            must_wait = self._must_wait()
-            if must_wait or not self.server.memory.take(size):
+            body = at + 4
+            if self._must_wait():
                 self._backlog = _copy(data, at, end)
                 self._pause()
-                if not must_wait:
-                    self.server.memory.wait(self._resume)
                 return
-            self._held_bytes = size
-            body = at + 4
             if body + size > end:
-                self._frame = LargeFrame(size, data[body:end])
+                capacity = first_capacity(size, end - body)
+                if self._take_part(size, capacity, _copy(data, body, min(body + HEAD_BYTES, end))):
+                    self._begin_frame(size, data[body:end], capacity)
+                else:
+                    self._backlog = _copy(data, at, end)
+                return
+            if not self.server.memory.take(size) and not self._take_reserved(
+                size, size, _copy(data, body, min(body + HEAD_BYTES, end))
+            ):
+                self._backlog = _copy(data, at, end)
                 return
             at = body + size
             self._start(_copy(data, body, at))
@@ -209,15 +244,87 @@ class Connection(Pollable):
         if at < end:
             self._backlog = _copy(data, at, end)
 
+    def _begin_frame(self, size: int, head: bytes | memoryview, capacity: int) -> None:
+        """The rest of this frame is received into a buffer of its own."""
+        self._held_bytes = capacity
+        self._frame = LargeFrame(size, head, capacity, self.server.pass_ms())
+        self.server.memory.begin(self._frame)
+        self.server.receiving.add(self._frame, self)
+
+    def _end_frame(self, frame: LargeFrame) -> None:
+        self._frame = None
+        self.server.memory.end(frame)
+        self.server.receiving.discard(frame)
+
     def _start(self, frame: bytes) -> None:
-        """Hands one whole request over; its memory is given back when its answer is sent."""
+        """Hands one whole request over; its memory is given back when it is answered."""
         self._held_bytes = 0
         exchange = self.server.dispatcher.open(self, frame)
-        if exchange is None:
+        if exchange is None or (
+            self.on_probation and not self.server.passes_probation(self, exchange.client_id)
+        ):
             self.server.memory.give_back(len(frame))
             return
         self._pending.append(exchange)
         self.server.dispatcher.start(exchange, frame)
+
+    # --- request memory ------------------------------------------------------------------
+
+    def _grow(self, frame: LargeFrame, more: int) -> None:
+        frame.grow(more)
+        self._held_bytes += more
+        self.server.memory.grown(frame, more)
+
+    def _take_part(self, size: int, charge: int, head: bytes) -> bool:
+        """Memory for the next part of a frame; if there is none, reading pauses until there is."""
+        return self.server.memory.take_part(self._frame, size, charge) or self._take_reserved(
+            size, charge, head
+        )
+
+    def _take_reserved(self, size: int, charge: int, head: bytes) -> bool:
+        """What a connection gets although clients have used up their limit; else it waits."""
+        memory = self.server.memory
+        if size <= SMALL_FRAME_BYTES and not self._pending:
+            memory.take_anyway(charge)
+            return True
+        broker = self.listener == self.server.broker_listener or is_broker(client_id_of(head))
+        if broker:
+            whole = self._frame is None and charge == size
+            if (
+                memory.take_for_broker(size)
+                if whole
+                else memory.take_part_for_broker(self._frame, size, charge)
+            ):
+                return True
+        rank = OF_BROKER if broker else NEW if self._frame is None else BEGUN
+        self._pause()
+        self.waiter = Waiter(
+            rank, self._frame, size, charge, self.server.pass_ms(), self._memory_granted
+        )
+        memory.wait(self.waiter)
+        return False
+
+    def _memory_granted(self) -> None:
+        """Goes on with the frame that had to wait; its memory is charged."""
+        waiter = self.waiter
+        assert waiter is not None
+        self.waiter = None
+        self._reading = True
+        self._watch()
+        if self._frame is not None:
+            self._grow(self._frame, waiter.charge)
+            return
+        backlog, self._backlog = self._backlog, b""
+        size = read_i32_be(backlog, 0)
+        end = 4 + size
+        if end > len(backlog):
+            self._begin_frame(size, memoryview(backlog)[4:], waiter.charge)
+            return
+        self._resuming = True
+        self._start(backlog[4:end])
+        if not self.closed and end < len(backlog):
+            self._take_frames(backlog[end:], len(backlog) - end)
+        self._resuming = False
 
     # --- pausing -------------------------------------------------------------------------
 
@@ -243,6 +350,8 @@ class Connection(Pollable):
         # Starting a frame from the backlog may answer at once, which would resume again.
         if self.closed or self._reading or self._resuming or self._must_wait():
             return
+        if self.waiter is not None:
+            return
         self._resuming = True
         self._reading = True
         self._watch()
@@ -254,8 +363,8 @@ class Connection(Pollable):
     # --- out -----------------------------------------------------------------------------
 
     def answered(self, exchange: Exchange) -> None:
+        self.server.memory.give_back(exchange.request_bytes)
         if self.closed:
-            self.server.memory.give_back(exchange.request_bytes)
             return
         pending = self._pending
         if pending[0] is not exchange:
@@ -288,7 +397,7 @@ class Connection(Pollable):
             self._await_writable(started_ns)
             return now_ns
         except OSError as error:
-            self.close(f"write failed: {error.strerror}")
+            self.close(f"{WRITE_FAILED}: {error.strerror}")
             return now_ns
         if self._out:
             self._await_writable(started_ns)
@@ -364,7 +473,6 @@ class Connection(Pollable):
 
     def _sent(self, exchange: Exchange, started_ns: int, sent_ns: int) -> None:
         exchange.observe_sent(exchange.sending_ns or started_ns, sent_ns)
-        self.server.memory.give_back(exchange.request_bytes)
 
     def _await_writable(self, started_ns: int) -> None:
         for index in range(self._next, len(self._out)):
@@ -379,20 +487,24 @@ class Connection(Pollable):
     # --- the end -------------------------------------------------------------------------
 
     def close(self, reason: str) -> None:
+        """`reason` is a kind, of which there are few (log and metric), and perhaps ": details"."""
         if self.closed:
             return
         self.closed = True
         self._reading = self._writing = False
         self._watch()
         self.sock.close()
-        unsent = [item for item in self._out[self._next :] if isinstance(item, Exchange)]
-        for exchange in (*unsent, *(e for e in self._pending if e.chunks is not None)):
-            self.server.memory.give_back(exchange.request_bytes)
         waiting = [e for e in self._pending if e.chunks is None]
         self._pending.clear()
         self._out.clear()
+        if self.waiter is not None:
+            self.server.memory.forget(self.waiter)
+            self.waiter = None
+        if self._frame is not None:
+            self._end_frame(self._frame)
         if self._held_bytes:
             self.server.memory.give_back(self._held_bytes)
+            self._held_bytes = 0
         for exchange in waiting:
             # One without a hook is answered some day, into the void, and gives back then.
             if exchange.on_disconnect is not None:

@@ -48,16 +48,16 @@ class Dispatcher:
         try:
             header = parse_request_header(frame)
         except DecodeError as error:
-            connection.close(f"request header: {error}")
+            connection.close(f"malformed request: header: {error}")
             return None
         handler = self._handlers.get(header.api_key)
         if handler is None:
-            connection.close(f"unknown api key {header.api_key}")
+            connection.close(f"unknown api key: {header.api_key}")
             return None
         version = header.api_version
         if not handler.offers(version) and handler.api_key != api_versions.API_KEY:
             connection.close(
-                f"{handler.name} version {version}, offered are "
+                f"unsupported version: {handler.name} version {version}, offered are "
                 f"{handler.versions.start}–{handler.versions.stop - 1}"
             )
             return None
@@ -96,7 +96,9 @@ class Dispatcher:
                 else:
                     self._await(exchange, outcome)
         except DecodeError as error:
-            exchange.connection.close(f"{handler.name} v{exchange.api_version}: {error}")
+            _give_up(
+                exchange, f"malformed request: {handler.name} v{exchange.api_version}: {error}"
+            )
         except Exception as error:
             self._failed(exchange, error)
         exchange.local_ns = clock.now_ns()
@@ -143,4 +145,10 @@ class Dispatcher:
             except TypeError:
                 continue
         # No error field at the top of this response.
-        exchange.connection.close(f"{handler.name}: {code.name}")
+        _give_up(exchange, f"failed request: {handler.name}: {code.name}")
+
+
+def _give_up(exchange: Exchange, reason: str) -> None:
+    """Closes the connection; the empty answer, which goes nowhere, gives the memory back."""
+    exchange.connection.close(reason)
+    exchange.respond([], 0)

@@ -2,43 +2,85 @@
 
 Handlers want `bytes` (wire/byte_range.py), and sockets fill only buffers that can be written to.
 BytesIO is both: what it has collected is handed out as it is, if nobody else looks at it.
+
+Its buffer grows with the bytes that arrive: 16 KB for a bare length prefix, later at most four
+times what arrived (twice, from 1 MB on). The owner asks for the memory before it lets it grow.
 """
 
 import socket
 from io import BytesIO
 from typing import Final
 
-# Frames up to this size get their buffer at once, larger ones grow as bytes arrive.
-FIRST_BUFFER_BYTES: Final = 1024 * 1024
+FIRST_BUFFER_BYTES: Final = 16 * 1024
+# Up to here a buffer grows fourfold, so that a batch of 1 MB is moved once or not at all.
+FAST_GROWTH_BYTES: Final = 1024 * 1024
+# Where the client id is, in the longest header that anybody has.
+HEAD_BYTES: Final = 300
+
+
+def first_capacity(size: int, arrived: int) -> int:
+    """Of the buffer for a frame of `size`, of which so much is there."""
+    return min(size, max(FIRST_BUFFER_BYTES, 4 * arrived))
 
 
 class LargeFrame:
-    """Invariant: `filled` <= `_capacity` <= `size`."""
+    """Invariant: `filled` <= `capacity` <= `size`."""
 
-    __slots__ = ("_buffer", "_capacity", "filled", "size")
+    __slots__ = (
+        "_buffer",
+        "capacity",
+        "filled",
+        "rate",
+        "seen",
+        "seen_before",
+        "size",
+        "started_ms",
+        "window_filled",
+        "window_ms",
+    )
 
-    def __init__(self, size: int, head: bytes | memoryview) -> None:
+    def __init__(self, size: int, head: bytes | memoryview, capacity: int, now_ms: float) -> None:
         self.size = size
         self._buffer = BytesIO()
-        self._capacity = 0
-        self._grow(min(size, max(FIRST_BUFFER_BYTES, len(head))))
+        self.capacity = 0
+        self.grow(capacity)
         with self._buffer.getbuffer() as view:
             view[: len(head)] = head
         self.filled = len(head)
-
-    def _grow(self, capacity: int) -> None:
-        self._buffer.seek(capacity - 1)
-        self._buffer.write(b"\0")
-        self._capacity = capacity
+        # How fast it comes, kept by receiving.py:
+        self.started_ms = now_ms
+        self.window_ms = now_ms  # when the present window began, and what was there then
+        self.window_filled = self.filled
+        self.seen = self.filled  # at the last look, and at the one before; -1: not looked at
+        self.seen_before = -1
+        self.rate = -1.0  # bytes/s between the last two looks; negative if not known yet
 
     @property
     def complete(self) -> bool:
         return self.filled == self.size
 
+    @property
+    def full(self) -> bool:
+        """No room for another byte, until it has grown."""
+        return self.filled == self.capacity
+
+    def growth(self) -> int:
+        """By how much it would grow next."""
+        factor = 4 if self.capacity < FAST_GROWTH_BYTES else 2
+        return min(factor * self.capacity, self.size) - self.capacity
+
+    def grow(self, more: int) -> None:
+        self.capacity += more
+        self._buffer.seek(self.capacity - 1)
+        self._buffer.write(b"\0")
+
+    def head(self) -> bytes:
+        """The first bytes that have arrived."""
+        with self._buffer.getbuffer() as view:
+            return bytes(view[: min(self.filled, HEAD_BYTES)])
+
     def receive(self, sock: socket.socket) -> int:
         """Reads what is there; the number of bytes, 0 at the end. OSError as the socket's."""
-        if self.filled == self._capacity:
-            self._grow(min(2 * self._capacity, self.size))
         with self._buffer.getbuffer() as view:
             received = sock.recv_into(view[self.filled :])
         self.filled += received

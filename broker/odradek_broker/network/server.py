@@ -8,12 +8,22 @@ from collections import Counter
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
-from odradek_broker.network.connection import CLOSED_BY_CLIENT, Connection
+from odradek_broker.network.connection import (
+    CLOSED_BY_CLIENT,
+    CUT_OFF,
+    READ_FAILED,
+    WRITE_FAILED,
+    Connection,
+)
 from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
+from odradek_broker.network.peek import is_broker
+from odradek_broker.network.receiving import SWEEP_SECONDS, Receiving
 from odradek_broker.runtime import clock
+from odradek_broker.runtime.descriptors import Descriptors, current_limit, share
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.poller import Poller
+from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +35,17 @@ ACCEPT_MAX = 64
 # How long accepting rests when the process has no file descriptors left.
 ACCEPT_REST_SECONDS = 0.5
 IDLE_SWEEP_SECONDS = 10.0
+# Connections beyond the limit that may show that they are a broker's, and how long they have.
+# The oldest makes room for the next: a broker's first request follows its connection at once.
+PROBATION_MAX = 16
+PROBATION_MS = 3_000
+
+IDLE = "idle (connections.max.idle.ms)"
+STOPPING = "the broker stops"
+TOO_MANY = "too many connections"
+MADE_ROOM = "idle for longest when a broker needed room"
+# Why connections end all day; not worth a line in the log.
+ORDINARY = frozenset((CLOSED_BY_CLIENT, CUT_OFF, READ_FAILED, WRITE_FAILED, IDLE, STOPPING))
 
 
 class Server:
@@ -34,19 +55,39 @@ class Server:
         handlers: dict[int, Handler],
         loop: asyncio.AbstractEventLoop,
         poller: Poller,
+        descriptors: Descriptors | None = None,
     ) -> None:
         settings = broker.settings
+        descriptors = descriptors or share(current_limit())
         self.loop = loop
         self.poller = poller
         self.clock = broker.clock
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.frame_bytes_max = settings.int("socket.request.max.bytes")
-        self.memory = RequestMemory(settings.int("queued.max.request.bytes"))
+        self.memory = RequestMemory(
+            settings.int("queued.max.request.bytes"), self.frame_bytes_max, poller.call_soon
+        )
+        self.receiving = Receiving(
+            self.memory,
+            broker.metrics,
+            settings.int("odradek.request.receive.timeout.ms"),
+            lambda: self.connections,
+        )
+        listeners = settings.listeners
+        # Only other brokers use it, if clients have one of their own.
+        self.broker_listener = listeners.inter_broker_name if len(listeners.brokers) > 1 else ""
         self.dispatcher = Dispatcher(broker, handlers)
         self.connections: set[Connection] = set()
         self._metrics = broker.metrics
         self._per_ip: Counter[str] = Counter()
-        self._connections_max = settings.int("max.connections")
+        self.connections_max = min(settings.int("max.connections"), descriptors.connections)
+        self._metrics.connections_max = self.connections_max
+        # Descriptors are given out from the lowest free number on: one beyond these tells that
+        # few are left, whatever took the others.
+        self._client_files_max = descriptors.limit - descriptors.reserve
+        self._files_max = descriptors.limit - descriptors.reserve // 2
+        # Accepted beyond the limit, to see whether it is a broker that connects; since when.
+        self._probation: dict[Connection, float] = {}
         self._per_ip_max = settings.int("max.connections.per.ip")
         self._idle_ms = settings.int("connections.max.idle.ms")
         self._backlog = settings.int("socket.listen.backlog.size")
@@ -54,11 +95,13 @@ class Server:
             socket.SO_SNDBUF: settings.int("socket.send.buffer.bytes"),
             socket.SO_RCVBUF: settings.int("socket.receive.buffer.bytes"),
         }
+        self._limited = RateLimitedLog(logger)
         self._listening: list[tuple[socket.socket, str]] = []
         self._to_flush: list[Connection] = []
         self._pass = -1
         self._pass_ms = 0.0
         self._sweep = loop.call_later(IDLE_SWEEP_SECONDS, self._close_idle)
+        self._receiving_sweep = loop.call_later(SWEEP_SECONDS, self._sweep_receiving)
 
     # --- accepting -----------------------------------------------------------------------
 
@@ -101,7 +144,15 @@ class Server:
             self._admit(sock, listener, address[0])
 
     def _rest(self, listening: socket.socket, listener: str, error: OSError) -> None:
-        logger.error("not accepting connections for a moment: %s", error.strerror)
+        self._limited.error(
+            "rest",
+            self.pass_ms(),
+            "listener %s accepts no connections for %.1f s: %s (%d connections, ulimit -n)",
+            listener,
+            ACCEPT_REST_SECONDS,
+            error.strerror,
+            len(self.connections),
+        )
         self.loop.remove_reader(listening.fileno())
 
         def again() -> None:
@@ -112,20 +163,74 @@ class Server:
 
     def _admit(self, sock: socket.socket, listener: str, host: str) -> None:
         self._metrics.connections_accepted += 1
-        if len(self.connections) >= self._connections_max or self._per_ip[host] >= self._per_ip_max:
-            logger.warning("refused a connection from %s: too many connections", host)
-            self._metrics.connection_closed("too many connections")
-            sock.close()
+        number = sock.fileno()
+        if self._per_ip[host] >= self._per_ip_max or number >= self._files_max:
+            self._refuse(sock, host)
             return
+        full = len(self.connections) >= self.connections_max or number >= self._client_files_max
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, size in self._buffers.items():
             if size > 0:  # -1 leaves it to the kernel, which adapts it
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
-        self.connections.add(Connection(self, sock, listener, host))
+        connection = Connection(self, sock, listener, host)
+        self.connections.add(connection)
         self._per_ip[host] += 1
         self._metrics.connections += 1
+        if not full:
+            return
+        if listener == self.broker_listener:
+            self._make_room()
+        else:
+            self._put_on_probation(connection)
+
+    def _refuse(self, sock: socket.socket, host: str) -> None:
+        self._limited.warning(
+            TOO_MANY,
+            self.pass_ms(),
+            "refused a connection from %s: too many connections (%d; max.connections, "
+            "max.connections.per.ip, ulimit -n)",
+            host,
+            len(self.connections),
+        )
+        self._metrics.connection_closed(TOO_MANY)
+        sock.close()
+
+    # --- room for other brokers ----------------------------------------------------------
+
+    def _put_on_probation(self, connection: Connection) -> None:
+        """It may stay if its first request is a broker's, which comes at once."""
+        if len(self._probation) >= PROBATION_MAX:
+            next(iter(self._probation)).close(self._too_many())
+        connection.on_probation = True
+        self._probation[connection] = self.pass_ms()
+
+    def passes_probation(self, connection: Connection, client_id: str | None) -> bool:
+        """Its first request is there; a client's connection is closed."""
+        if not is_broker(client_id):
+            connection.close(self._too_many())
+            return False
+        connection.on_probation = False
+        del self._probation[connection]
+        self._make_room()
+        return True
+
+    def _make_room(self) -> None:
+        """Closes the connection that was idle for longest, as Kafka does, for one of a broker."""
+        if len(self.connections) - len(self._probation) <= self.connections_max:
+            return
+        idle = [c for c in self.connections if c.quiet and not c.on_probation]
+        if idle:
+            min(idle, key=lambda c: c.last_active_ms).close(MADE_ROOM)
+
+    def _end_probation(self, now_ms: float) -> None:
+        late = [c for c, since_ms in self._probation.items() if now_ms - since_ms >= PROBATION_MS]
+        for connection in late:
+            connection.close(self._too_many())
+
+    def _too_many(self) -> str:
+        return f"{TOO_MANY}: {self.connections_max} are accepted (max.connections, ulimit -n)"
 
     # --- called by connections -----------------------------------------------------------
 
@@ -155,14 +260,19 @@ class Server:
 
     def connection_closed(self, connection: Connection, reason: str) -> None:
         self.connections.discard(connection)
+        self._probation.pop(connection, None)
         host = connection.client_host
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
             del self._per_ip[host]
         self._metrics.connections -= 1
-        self._metrics.connection_closed(reason.split(":")[0])
-        level = logging.DEBUG if reason == CLOSED_BY_CLIENT else logging.INFO
-        logger.log(level, "connection from %s closed: %s", host, reason)
+        kind = reason.split(":")[0]
+        self._metrics.connection_closed(kind)
+        if kind in ORDINARY:
+            logger.debug("connection from %s closed: %s", host, reason)
+        else:
+            log = self._limited.warning if kind == TOO_MANY else self._limited.info
+            log(kind, self.pass_ms(), "connection from %s closed: %s", host, reason)
 
     # --- housekeeping --------------------------------------------------------------------
 
@@ -175,7 +285,13 @@ class Server:
             if connection.last_active_ms < oldest_ms and not connection.awaits_answer
         ]
         for connection in idle:
-            connection.close("idle (connections.max.idle.ms)")
+            connection.close(IDLE)
+
+    def _sweep_receiving(self) -> None:
+        self._receiving_sweep = self.loop.call_later(SWEEP_SECONDS, self._sweep_receiving)
+        now_ms = self.clock.monotonic_ms()
+        self.receiving.sweep(now_ms)
+        self._end_probation(now_ms)
 
     async def drain(self, timeout: float) -> None:
         """Waits until what was asked is answered, at most `timeout` seconds; then closes all."""
@@ -183,5 +299,6 @@ class Server:
         while self.loop.time() < deadline and not all(c.quiet for c in self.connections):
             await asyncio.sleep(0.01)
         for connection in tuple(self.connections):
-            connection.close("the broker stops")
+            connection.close(STOPPING)
         self._sweep.cancel()
+        self._receiving_sweep.cancel()

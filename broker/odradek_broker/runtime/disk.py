@@ -12,10 +12,11 @@ import ctypes
 import errno
 import fcntl
 import os
-import resource
 import shutil
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+
+from odradek_broker.runtime import descriptors
 
 T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -293,7 +294,7 @@ class RealDisk:
         return DirProbe((stat.st_dev, stat.st_ino), read_only, _usage(file_system))
 
     def open_files_limit(self) -> int:
-        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return descriptors.current_limit()
 
     def lock(self, path: str) -> RealLock | None:
         fd = self._open(path, os.O_RDWR | os.O_CREAT)

@@ -115,8 +115,16 @@ class Metrics:
         self.requests: dict[str, RequestMetrics] = {}
         self.topics: dict[str, TopicMetrics] = {}
         self.connections = 0
+        self.connections_max = 0
         self.connections_accepted = 0
         self.connections_closed: dict[str, int] = {}  # by reason
+        # See network/receiving.py; bytes, connections, and counts since the start.
+        self.request_memory_used = 0
+        self.request_memory_limit = 0
+        self.request_memory_waiting = 0
+        self.request_memory_waits = 0
+        self.requests_dropped_slow = 0
+        self.requests_dropped_for_memory = 0
         self.loop_lag = Histogram()
         self.loop_lag_now_us = 0
         self.loop_lag_windows_late = 0  # see runtime/loop_lag.py

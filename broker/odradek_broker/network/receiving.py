@@ -1,0 +1,236 @@
+"""Requests that are half received: how fast they come, and which are dropped for the others.
+
+The server looks every half second (`sweep`).
+
+- A request has to bring WINDOW_BYTES, or its rest, in each `window_ms`
+  (odradek.request.receive.timeout.ms). One byte now and then is not enough. The time that it waits
+  for memory does not count.
+- When somebody has waited for memory for PATIENCE_MS, large requests of senders that are slower
+  than SLOW_BYTES_PER_S are dropped, the slowest first, until there is room again. If nobody was
+  served for STANDSTILL_MS, requests that wait themselves are, the youngest first; never the one
+  whose turn it is.
+
+Dropped means that the connection is closed; the client connects and sends again.
+An episode of shortage is logged when it begins and when it ends.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from odradek_broker.network.large_frame import LargeFrame
+from odradek_broker.network.memory import RequestMemory, Waiter
+from odradek_broker.runtime.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS: Final = 0.5
+# About 1 KB/s with the default window of 30 s: slower than any link that a request of some MB
+# could be sent over within a client's own time limit.
+WINDOW_BYTES: Final = 32 * 1024
+PATIENCE_MS: Final = 1_000
+STANDSTILL_MS: Final = 3_000
+SLOW_BYTES_PER_S: Final = 64 * 1024
+# Rates this near to each other count as equal: then the largest request is dropped first.
+SAME_RATE: Final = 8 * 1024
+# Slow requests are dropped until so much is used, so that not each of the others has to wait.
+RELIEVED_SHARE: Final = 0.75
+# Nobody was served for so long: not ready.
+STARVED_MS: Final = 5_000
+
+
+class Sender(Protocol):
+    """A connection, as far as it matters here."""
+
+    client_host: str
+
+    @property
+    def waiter(self) -> Waiter | None:
+        """Its place in the queue for memory, if it waits."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Request memory of all its requests."""
+
+    @property
+    def client_id(self) -> str | None:
+        """That of its present request, if it is known."""
+
+    def close(self, reason: str) -> None: ...
+
+
+class Receiving:
+    def __init__(
+        self,
+        memory: RequestMemory,
+        metrics: Metrics,
+        window_ms: int,
+        senders: Callable[[], Iterable[Sender]],
+    ) -> None:
+        self._memory = memory
+        self._metrics = metrics
+        self._window_ms = window_ms
+        self._senders = senders
+        metrics.request_memory_limit = memory.limit_bytes
+        self._frames: dict[LargeFrame, Sender] = {}
+        self._swept_ms = 0.0
+        self._swept_before_ms = 0.0
+        self._grants_seen = 0
+        self._stands_since_ms: float | None = None  # somebody waits and nobody was served
+        self._episode_ms: float | None = None  # when the present shortage was logged
+        self._episode_waits = 0
+        self._episode_drops = 0
+        # Called with what is wrong when nobody was served for STARVED_MS; None: no more.
+        self.on_starved: Callable[[str | None], None] = _ignore
+        self._starved = False
+
+    def add(self, frame: LargeFrame, sender: Sender) -> None:
+        self._frames[frame] = sender
+
+    def discard(self, frame: LargeFrame) -> None:
+        self._frames.pop(frame, None)
+
+    def sweep(self, now_ms: float) -> None:
+        since_ms = self._swept_before_ms
+        self._swept_before_ms, self._swept_ms = self._swept_ms, now_ms
+        late = [
+            (frame, sender)
+            for frame, sender in self._frames.items()
+            if not self._in_time(frame, sender, now_ms, (now_ms - since_ms) / 1000)
+        ]
+        for frame, sender in late:
+            self._metrics.requests_dropped_slow += 1
+            sender.close(
+                f"a request came too slowly: {frame.filled - frame.window_filled} bytes in "
+                f"{(now_ms - frame.window_ms) / 1000:.0f} s, {frame.filled} of {frame.size} in all "
+                "(odradek.request.receive.timeout.ms)"
+            )
+        self._watch_shortage(now_ms)
+        self._metrics.request_memory_used = self._memory.used_bytes
+        self._metrics.request_memory_waiting = self._memory.waiting
+        self._metrics.request_memory_waits = self._memory.waits
+
+    def _in_time(self, frame: LargeFrame, sender: Sender, now_ms: float, seconds: float) -> bool:
+        """`seconds` have passed since the look before the last."""
+        if sender.waiter is not None:  # it is we who do not read
+            frame.window_ms, frame.window_filled = now_ms, frame.filled
+            frame.seen, frame.seen_before, frame.rate = frame.filled, -1, -1.0
+            return True
+        if frame.seen_before >= 0:
+            frame.rate = (frame.filled - frame.seen_before) / seconds
+        frame.seen, frame.seen_before = frame.filled, frame.seen
+        if now_ms - frame.window_ms < self._window_ms:
+            return True
+        if frame.filled - frame.window_filled < WINDOW_BYTES:
+            return False
+        frame.window_ms, frame.window_filled = now_ms, frame.filled
+        return True
+
+    # --- shortage ------------------------------------------------------------------------
+
+    def _watch_shortage(self, now_ms: float) -> None:
+        memory = self._memory
+        head = memory.head
+        if head is None:
+            self._stands_since_ms = None
+            self._end_episode(now_ms)
+        elif memory.grants != self._grants_seen or self._stands_since_ms is None:
+            self._stands_since_ms = now_ms
+        self._grants_seen = memory.grants
+        if head is not None and now_ms - head.since_ms >= PATIENCE_MS:
+            self._begin_episode(now_ms)
+            assert self._stands_since_ms is not None
+            stands = now_ms - self._stands_since_ms >= STANDSTILL_MS
+            self._relieve(head, stands=stands)
+        self._report_starved(now_ms)
+
+    def _relieve(self, head: Waiter, *, stands: bool) -> None:
+        memory = self._memory
+        slow, waiting = [], []
+        for frame, sender in self._frames.items():
+            if sender.waiter is not None:
+                if sender.waiter is not head:
+                    waiting.append((frame, sender))
+            elif 0 <= frame.rate < SLOW_BYTES_PER_S:
+                slow.append((frame, sender))
+        slow.sort(key=lambda found: (found[0].rate // SAME_RATE, -found[0].capacity))
+        relieved = int(memory.limit_bytes * RELIEVED_SHARE)
+        for frame, sender in slow:
+            if memory.used_bytes <= relieved and memory.fits(head):
+                return
+            self._drop(frame, sender)
+        if not stands:
+            return
+        # All that is left waits itself, or is being worked on. Whoever waits is dropped only if
+        # that lets the first one go on.
+        waiting.sort(key=lambda found: found[0].started_ms, reverse=True)
+        if not memory.fits(head, freed=sum(frame.capacity for frame, _ in waiting)):
+            return
+        for frame, sender in waiting:
+            if memory.fits(head):
+                return
+            self._drop(frame, sender)
+
+    def _drop(self, frame: LargeFrame, sender: Sender) -> None:
+        self._metrics.requests_dropped_for_memory += 1
+        self._episode_drops += 1
+        sender.close(
+            "dropped, because request memory is used up and others wait: "
+            f"{frame.filled} of {frame.size} bytes of a request had arrived"
+        )
+
+    # --- what is logged ------------------------------------------------------------------
+
+    def _begin_episode(self, now_ms: float) -> None:
+        if self._episode_ms is not None:
+            return
+        memory = self._memory
+        self._episode_ms = now_ms
+        self._episode_waits = memory.waits
+        self._episode_drops = 0
+        held: Counter[tuple[str, str]] = Counter()
+        for sender in self._senders():
+            if sender.held_bytes:
+                held[sender.client_host, sender.client_id or "unknown"] += sender.held_bytes
+        worst = held.most_common(1)
+        (host, client_id), most = worst[0] if worst else (("nobody", "none"), 0)
+        logger.warning(
+            "request memory is used up: %d of %d bytes, %d connections wait; %s (client id %s) "
+            "holds the most, %d bytes (queued.max.request.bytes)",
+            memory.used_bytes,
+            memory.limit_bytes,
+            memory.waiting,
+            host,
+            client_id,
+            most,
+        )
+
+    def _end_episode(self, now_ms: float) -> None:
+        if self._episode_ms is None:
+            return
+        logger.info(
+            "request memory is free again after %.1f s: %d bytes used, %d requests had to wait, "
+            "%d slow ones were dropped",
+            (now_ms - self._episode_ms) / 1000,
+            self._memory.used_bytes,
+            self._memory.waits - self._episode_waits,
+            self._episode_drops,
+        )
+        self._episode_ms = None
+
+    def _report_starved(self, now_ms: float) -> None:
+        stands_ms = 0.0 if self._stands_since_ms is None else now_ms - self._stands_since_ms
+        starved = stands_ms >= STARVED_MS
+        if starved:
+            self.on_starved(
+                f"request memory is used up, {self._memory.waiting} connections have waited for "
+                f"{stands_ms / 1000:.0f} s (see the log for who holds it)"
+            )
+        elif self._starved:
+            self.on_starved(None)
+        self._starved = starved
+
+
+def _ignore(_: str | None) -> None:
+    """Nobody asked."""
