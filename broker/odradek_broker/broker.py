@@ -77,6 +77,7 @@ logger = logging.getLogger(__name__)
 SLOW_START_SECONDS = 0.5
 DRAIN_SECONDS = 5.0
 HOUSEKEEPING_SECONDS = 1.0
+SETTLED_CHECK_SECONDS = 0.01
 
 
 class StartError(Exception):
@@ -291,6 +292,7 @@ class Broker:
         broker_epoch = await self._register(advertised)
         await self._load_logs()
         self._host_partitions(broker_epoch)
+        await self._until_settled(float("inf"))
         self._context.serves_clients = True
         await self._lifecycle.unfence()
         self._lag.start()
@@ -353,6 +355,12 @@ class Broker:
         self._replication.start()
         partitions.start_timers()
 
+    async def _until_settled(self, seconds: float) -> None:
+        """Until this broker leads and follows what the metadata says."""
+        give_up = self._loop.time() + seconds
+        while not self._partitions.settled and self._loop.time() < give_up:
+            await asyncio.sleep(SETTLED_CHECK_SECONDS)
+
     async def stop(self) -> None:
         self._readiness.wait_for("stop", "the broker is stopping")
         if self._registered and not self.failure.done():
@@ -362,6 +370,8 @@ class Broker:
         self._partitions.release_fetches()
         self._groups.coordinator.close()
         await self._server.drain(DRAIN_SECONDS)
+        await self._until_settled(DRAIN_SECONDS)
+        self._partitions.stop_commands()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -211,6 +211,10 @@ class ActiveController:
             logger.info("broker %d closed its connection: %d ms to come back", broker_id, grace_ms)
             self.sessions.suspect(broker_id, now_ms + grace_ms)
 
+    def was_away(self, pause_ms: float, now_ms: float) -> None:
+        """The controller's own loop stood still: no broker is fenced for that."""
+        self.sessions.grant(pause_ms, now_ms)
+
     # -- periodic work -----------------------------------------------------------------------------
 
     def tick(self, now_ms: float) -> Iterator[Sequence[MetadataRecord]]:

@@ -135,6 +135,11 @@ class ControllerService:
         except KafkaError as error:  # the quorum has another leader, and will say so
             logger.info("periodic work of the controller stops: %s", error)
 
+    def was_away(self, pause_ms: float) -> None:
+        """This process read no requests for so long: nobody is to be fenced for that."""
+        if self._active is not None:
+            self._active.was_away(pause_ms, self._clock.monotonic_ms())
+
     def lost_contact(self, broker_id: BrokerId) -> None:
         """The broker's connection to this node broke: it may be dead, see heartbeats.py."""
         if self._active is not None:
@@ -212,6 +217,10 @@ class ControllerService:
         active = self._decider()
         now_ms = self._clock.monotonic_ms()
         result = active.heartbeat(request, self._log.next_offset, now_ms)
+        if not result.records and not result.response.should_shut_down:
+            # Nothing depends on it but that the broker knows that it was heard: a heartbeat must
+            # not wait until ten thousand new partitions are committed.
+            return result.response
         return await self._commit(active, result)
 
     async def alter_partition(self, request: Struct) -> Struct:
