@@ -6,7 +6,6 @@ metadata replayed, partitions hosted, clients accepted; then one JSON line on st
 """
 
 import asyncio
-import gc
 import importlib
 import json
 import logging
@@ -54,6 +53,7 @@ from odradek_broker.raft.service import Identity, QuorumService
 from odradek_broker.raft.values import Endpoint, ReplicaKey
 from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime.clock import SystemClock
+from odradek_broker.runtime.collector import ShortPauses
 from odradek_broker.runtime.disk import Disk, RealDisk
 from odradek_broker.runtime.event_loop import EndOfPass, PollerLoop
 from odradek_broker.runtime.listeners import Listener
@@ -127,6 +127,7 @@ class Broker:
             self._node_id,
             self._logs.cluster_id,
             self._clock,
+            loop,
         )
         self._seat = ControllerSeat(
             self._controller, self._quorum, self._metadata, self._clock, loop
@@ -142,6 +143,7 @@ class Broker:
         self._server = Server(self._context, handlers, loop, loop.poller)
         session_timeout_ms = settings.int("broker.session.timeout.ms")
         self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
+        self._collector = ShortPauses()
         self._tasks: list[asyncio.Task[None]] = []
         self._registered = False
 
@@ -304,9 +306,7 @@ class Broker:
         await self._start_admin()
         if self._admin is not None:
             self._admin.attach(self._context)
-        # What is there by now stays: the collector need not look at it again, which would be a
-        # pause of 20 ms and more.
-        gc.freeze()
+        self._collector.install()
 
     def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
         """Where other brokers reach this one; `controller.quorum.voters` must agree."""
@@ -367,6 +367,7 @@ class Broker:
             await self._hand_over()
         self._server.stop_accepting()
         self._lag.stop()
+        self._collector.remove()
         self._partitions.release_fetches()
         self._groups.coordinator.close()
         await self._server.drain(DRAIN_SECONDS)
