@@ -6,7 +6,6 @@ metadata replayed, partitions hosted, clients accepted; then one JSON line on st
 """
 
 import asyncio
-import gc
 import json
 import logging
 import time
@@ -51,6 +50,7 @@ from odradek_broker.raft.service import Identity, QuorumService
 from odradek_broker.raft.values import Endpoint, ReplicaKey
 from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime.clock import SystemClock
+from odradek_broker.runtime.collector import ShortPauses
 from odradek_broker.runtime.descriptors import CONNECTIONS_MIN, current_limit, share
 from odradek_broker.runtime.disk import Disk, RealDisk
 from odradek_broker.runtime.event_loop import EndOfPass, PollerLoop
@@ -75,6 +75,7 @@ DRAIN_SECONDS = 5.0
 # Without a disk nothing more can be answered well; clients should look elsewhere soon.
 DRAIN_WITHOUT_DISK_SECONDS = 0.2
 HOUSEKEEPING_SECONDS = 1.0
+SETTLED_CHECK_SECONDS = 0.01
 
 
 class Broker:
@@ -119,6 +120,7 @@ class Broker:
             self._node_id,
             self._logs.cluster_id,
             self._clock,
+            loop,
         )
         self._seat = ControllerSeat(
             self._controller, self._quorum, self._metadata, self._clock, loop
@@ -137,6 +139,7 @@ class Broker:
         session_timeout_ms = settings.int("broker.session.timeout.ms")
         self._storage = self._build_storage()
         self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
+        self._collector = ShortPauses()
         self._tasks: list[asyncio.Task[None]] = []
         self._registered = False
 
@@ -331,6 +334,7 @@ class Broker:
         await self._load_logs()
         await self._storage.look()
         self._host_partitions(broker_epoch)
+        await self._until_settled(float("inf"))
         self._context.serves_clients = True
         # Before it serves: a broker that waits for space makes some, by retention.
         self._tasks.append(asyncio.create_task(self._housekeeping()))
@@ -343,9 +347,7 @@ class Broker:
         self._announce(ports)
         await self._front.start()
         self._front.attach(self._context)
-        # What is there by now stays: the collector need not look at it again, which would be a
-        # pause of 20 ms and more.
-        gc.freeze()
+        self._collector.install()
 
     async def _unfence(self) -> None:
         """Wait until the controller lets this broker in; if that takes long, say why."""
@@ -405,6 +407,12 @@ class Broker:
         self._replication.start()
         partitions.start_timers()
 
+    async def _until_settled(self, seconds: float) -> None:
+        """Until this broker leads and follows what the metadata says."""
+        give_up = self._loop.time() + seconds
+        while not self._partitions.settled and self._loop.time() < give_up:
+            await asyncio.sleep(SETTLED_CHECK_SECONDS)
+
     async def stop(self) -> None:
         self._readiness.wait_for("stop", "the broker is stopping")
         ended_by = self.failure.exception() if self.failure.done() else None
@@ -416,9 +424,13 @@ class Broker:
             await self._hand_over()
         self._server.stop_accepting()
         self._lag.stop()
+        self._collector.remove()
         self._partitions.release_fetches()
         self._groups.coordinator.close()
-        await self._server.drain(DRAIN_WITHOUT_DISK_SECONDS if without_disk else DRAIN_SECONDS)
+        drain_seconds = DRAIN_WITHOUT_DISK_SECONDS if without_disk else DRAIN_SECONDS
+        await self._server.drain(drain_seconds)
+        await self._until_settled(drain_seconds)
+        self._partitions.stop_commands()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -47,7 +47,15 @@ class MemoryLog:
             publisher.replay(self.records, len(self.records) - 1, self.epoch)
         controller.become_active(self.epoch, publisher.image)
 
-    def append(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[None]":
+    def batch_of(self, records: Sequence[MetadataRecord]) -> bytes:
+        return b""
+
+    def append(
+        self,
+        records: Sequence[MetadataRecord],
+        data: bytes | None = None,
+        delta: MetadataDelta | None = None,
+    ) -> "asyncio.Future[None]":
         if self.failure is not None:
             raise self.failure
         self.records += records

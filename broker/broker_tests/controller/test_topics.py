@@ -108,7 +108,7 @@ class TestCreate:
                 "cannot be reached because only 1 broker(s) are registered or some brokers have "
                 "all their log directories cordoned.",
             ),
-            (new_topic("n", 10_001), 44, "Excessively large number of partitions per request."),
+            (new_topic("n", 20_001), 44, "Excessively large number of partitions per request."),
             (
                 new_topic("n", assignments={0: [2]}),
                 39,
@@ -357,7 +357,7 @@ class TestCreatePartitions:
                 "The manual partition assignment includes broker 9, but no such broker is "
                 "registered.",
             ),
-            (("a", 10_003, None), 44, "Excessively large number of partitions per request."),
+            (("a", 20_003, None), 44, "Excessively large number of partitions per request."),
         ],
     )
     def test_refused(self, asked, code, message):

@@ -9,6 +9,7 @@ from typing import Any
 
 from broker_tests.controller.support import MemoryLog, started
 from odradek_broker.controller.service import ControllerService
+from odradek_broker.handlers.metadata_cache import MetadataCache
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.wire.api import decode_request, decode_response, encode_request, encode_response
 from odradek_broker.wire.struct import Struct
@@ -21,6 +22,7 @@ class AdminClient:
         self.controller = controller
         self.listener = listener
         self.logs: Any = None
+        self.metadata_cache = MetadataCache()
         self.left_behind = False
         self.disconnected: list[str] = []
 
@@ -43,7 +45,10 @@ class AdminClient:
                 clock=ManualClock(),
                 rng=Random(1),
                 logs=self.logs,
-                partitions=SimpleNamespace(left_behind=self.left_behind),
+                partitions=SimpleNamespace(
+                    left_behind=self.left_behind, is_opening=lambda _topic: False
+                ),
+                metadata_cache=self.metadata_cache,
             ),
         )
         answer = module.handle(ctx, request)

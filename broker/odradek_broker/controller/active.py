@@ -28,7 +28,7 @@ from odradek_broker.controller import (
     rebalance,
     topics,
 )
-from odradek_broker.controller.context import ControllerContext
+from odradek_broker.controller.context import ControllerContext, at_once
 from odradek_broker.controller.eligible_replicas import drop_where_min_isr_fell
 from odradek_broker.controller.heartbeats import (
     BrokerSessions,
@@ -52,6 +52,14 @@ logger = logging.getLogger(__name__)
 HEARTBEATS_OF_GRACE = 2
 
 
+def delta_of(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataDelta:
+    """What the records change, not finished yet."""
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    return delta
+
+
 class ActiveController:
     def __init__(
         self,
@@ -63,10 +71,14 @@ class ActiveController:
         cluster_id: str,
         now_ms: float,
         wall_ms: Callable[[], int] = lambda: 0,
+        in_slices: Callable[[Iterator[None]], None] = at_once,
     ) -> None:
+        """`in_slices` takes the steps of work that may be long and that no decision needs."""
         self.epoch = epoch
         self.latest = image  # all that was appended: decisions are made against it
-        self.context = ControllerContext(image, wall_ms)  # of all that is committed
+        self._in_slices = in_slices
+        self.context = ControllerContext(wall_ms=wall_ms)  # of all that is committed
+        in_slices(self.context.load(image))
         timeout_ms = settings.int("broker.session.timeout.ms")
         self.sessions = BrokerSessions(image, now_ms, timeout_ms)
         self._settings = settings
@@ -84,13 +96,10 @@ class ActiveController:
 
     def replay(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
         """They were appended; `last_offset` is that of the last of them."""
-        delta = MetadataDelta(self.latest)
-        for record in records:
-            delta.replay(record)
-        self.latest = delta.finish(last_offset).after
+        self.latest = delta_of(self.latest, records).finish(last_offset).after
 
     def committed(self, delta: MetadataDelta) -> None:
-        self.context.apply(delta)
+        self._in_slices(self.context.steps(delta))
 
     # -- brokers -------------------------------------------------------------------------------
 
@@ -216,6 +225,10 @@ class ActiveController:
             grace_ms = HEARTBEATS_OF_GRACE * self._settings.int("broker.heartbeat.interval.ms")
             logger.info("broker %d closed its connection: %d ms to come back", broker_id, grace_ms)
             self.sessions.suspect(broker_id, now_ms + grace_ms)
+
+    def was_away(self, pause_ms: float, now_ms: float) -> None:
+        """The controller's own loop stood still: no broker is fenced for that."""
+        self.sessions.grant(pause_ms, now_ms)
 
     # -- periodic work -----------------------------------------------------------------------------
 

@@ -1,11 +1,12 @@
 """What the active controller knows beside the image: the states of all replicas and partitions.
 
 Derived, never decided upon: a new controller makes it from the image (`ControllerContext`),
-then each committed change moves what it concerns (`apply`), and heartbeats tell which
-deletions brokers have carried out (`deletions.broker_at`). Read by metrics and the admin API.
+then each committed change moves what it concerns (`steps`, a little at a time), and heartbeats
+tell which deletions brokers have carried out (`deletions.broker_at`). Read by metrics and the admin
+API, which may see it a little later than it is so.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from odradek_broker.controller.deletion import Deletions
 from odradek_broker.controller.partition_states import (
@@ -22,6 +23,7 @@ from odradek_broker.controller.replica_states import (
 )
 from odradek_broker.metadata.delta import MetadataDelta, PartitionChange
 from odradek_broker.metadata.image import (
+    EMPTY_IMAGE,
     BrokerRegistration,
     MetadataImage,
     PartitionRegistration,
@@ -30,16 +32,34 @@ from odradek_broker.metadata.image import (
 from odradek_broker.metadata.records import NO_LEADER
 from odradek_broker.model.ids import BrokerId, TopicId
 
+# Partitions, or replicas that are only looked at, for one step: some 2 ms.
+PARTITIONS_PER_STEP = 50
+REPLICAS_PER_STEP = 2000
+
+
+def at_once(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
+
 
 class ControllerContext:
-    def __init__(self, image: MetadataImage, wall_ms: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, image: MetadataImage = EMPTY_IMAGE, wall_ms: Callable[[], int] = lambda: 0
+    ) -> None:
         """`wall_ms` only says to people since when a state is so."""
-        self.image = image
+        self.image = EMPTY_IMAGE
         self.replicas: ReplicaStates = replica_states(wall_ms)
         self.partitions: PartitionStates = partition_states(wall_ms)
         self.deletions = Deletions(self.replicas)
+        at_once(self.load(image))
+
+    def load(self, image: MetadataImage) -> Iterator[None]:
+        """What a new controller finds."""
+        self.image = image
         for topic in image.topics.values():
             for index, partition in topic.partitions.items():
+                if index % PARTITIONS_PER_STEP == 0:
+                    yield None
                 led = partition.leader != NO_LEADER
                 state = PartitionState.ONLINE if led else PartitionState.OFFLINE
                 self.partitions.adopt(PartitionKey(topic.id, index), state)
@@ -68,20 +88,27 @@ class ControllerContext:
     # -- changes -----------------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta) -> None:
+        at_once(self.steps(delta))
+
+    def steps(self, delta: MetadataDelta) -> Iterator[None]:
         self.image = delta.after
         for topic in delta.deleted_topics.values():
-            self._topic_deleted(topic)
+            yield from self._topic_deleted(topic)
         for broker_id in delta.changed_brokers:
-            self._broker_changed(
+            yield from self._broker_changed(
                 broker_id,
                 delta.before.brokers.get(broker_id),
                 delta.after.brokers.get(broker_id),
             )
-        for change in delta.changed_partitions():
+        for at, change in enumerate(delta.changed_partitions()):
+            if at % PARTITIONS_PER_STEP == 0:
+                yield None
             self._partition_changed(change)
 
-    def _topic_deleted(self, topic: TopicImage) -> None:
+    def _topic_deleted(self, topic: TopicImage) -> Iterator[None]:
         for index, partition in topic.partitions.items():
+            if index % PARTITIONS_PER_STEP == 0:
+                yield None
             key = PartitionKey(topic.id, index)
             if self.partitions.state(key) is PartitionState.ONLINE:
                 self.partitions.move(key, PartitionState.OFFLINE)
@@ -99,7 +126,7 @@ class ControllerContext:
         broker_id: BrokerId,
         before: BrokerRegistration | None,
         after: BrokerRegistration | None,
-    ) -> None:
+    ) -> Iterator[None]:
         was_live = before is not None and not before.fenced
         is_live = after is not None and not after.fenced
         same_dirs = before is not None and after is not None and before.log_dirs == after.log_dirs
@@ -110,11 +137,18 @@ class ControllerContext:
         if after is None:
             self.deletions.broker_gone(broker_id)
         if was_live != is_live or not same_dirs:
-            self._move_all(key for key, _ in list(self.replicas) if key.replica == broker_id)
+            yield from self._move_all(broker_id, [key for key, _ in self.replicas])
 
-    def _move_all(self, keys: Iterable[ReplicaKey]) -> None:
+    def _move_all(self, broker_id: BrokerId, keys: Iterable[ReplicaKey]) -> Iterator[None]:
         """To where they are now: online or offline, unless they are being deleted."""
-        for key in keys:
+        moved = 0
+        for at, key in enumerate(keys):
+            if at % REPLICAS_PER_STEP == 0 or moved >= PARTITIONS_PER_STEP:
+                moved = 0
+                yield None
+            if key.replica != broker_id:
+                continue
+            moved += 1
             topic = self.image.topics_by_id.get(key.topic_id)
             partition = topic.partitions.get(key.partition) if topic else None
             if partition is None or key.replica not in partition.replicas:

@@ -81,6 +81,15 @@ class BrokerSessions:
             if session.offline_dirs
         }
 
+    def grant(self, pause_ms: float, now_ms: float) -> None:
+        """This controller read nothing for so long: that time counts for nobody's silence.
+
+        Heartbeats that came meanwhile wait in the sockets; who is dead is found that much later.
+        """
+        for session in self._sessions.values():
+            session.heard_ms = min(session.heard_ms + pause_ms, now_ms)
+            session.suspect_until_ms += pause_ms
+
     def suspect(self, broker_id: BrokerId, until_ms: float) -> None:
         """Its connection broke: the session ends sooner, if nothing is heard of it.
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.model.ids import LeaderEpoch, Offset
 
@@ -16,9 +17,18 @@ class MetadataLog(Protocol):
     @property
     def next_offset(self) -> Offset: ...
 
-    def append(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[None]":
+    def batch_of(self, records: Sequence[MetadataRecord]) -> bytes:
+        """What `append` writes; any thread may build it."""
+
+    def append(
+        self,
+        records: Sequence[MetadataRecord],
+        data: bytes | None = None,
+        delta: MetadataDelta | None = None,
+    ) -> "asyncio.Future[None]":
         """Append as one batch: all of them or none. Their offsets are given at once; the
-        future is done when they are committed and published.
+        future is done when they are committed and published. `data` is their batch, if it is
+        built already; `delta` is what they change.
 
         Raises KafkaError: NOT_CONTROLLER if this node does not lead. The future raises it
         too, when leadership was lost before the commit: then the outcome is unknown.

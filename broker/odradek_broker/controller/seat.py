@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 # How often the voters are looked at. New ones are few, and no hurry.
 VOTERS_SECONDS = 0.5
 VOTER_CHANGE_TIMEOUT_MS = 5000
+# How often an active controller makes sure that its loop runs, and from when on it is late.
+PULSE_SECONDS = 0.1
+LATE_FROM_MS = 50.0
 
 
 class ControllerSeat:
@@ -41,6 +44,8 @@ class ControllerSeat:
         self._clock = clock
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
+        self._pulse_timer: asyncio.TimerHandle | None = None
+        self._pulse_due_ms = 0.0
         self._voters_task: asyncio.Task[None] | None = None
         self._predecessor: BrokerId | None = None
         controller.on_due_earlier = self._arm
@@ -51,6 +56,7 @@ class ControllerSeat:
     def became_leader(self, epoch: LeaderEpoch) -> None:
         self._controller.become_active(epoch, self._metadata.image)
         self._voters_task = self._loop.create_task(self._look_after_voters())
+        self._arm_pulse()
         self._arm()
         if self._predecessor is not None:
             # Whoever stops being the controller is often dead; if not, it says so at once.
@@ -70,6 +76,9 @@ class ControllerSeat:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._pulse_timer is not None:
+            self._pulse_timer.cancel()
+            self._pulse_timer = None
         if self._voters_task is not None:
             self._voters_task.cancel()
             self._voters_task = None
@@ -91,8 +100,25 @@ class ControllerSeat:
 
     def _tick(self) -> None:
         self._timer = None
+        self._look_at_pulse()
         self._controller.tick()
         self._arm()
+
+    def _arm_pulse(self) -> None:
+        self._pulse_due_ms = self._clock.monotonic_ms() + PULSE_SECONDS * 1000
+        self._pulse_timer = self._loop.call_later(PULSE_SECONDS, self._pulse)
+
+    def _pulse(self) -> None:
+        self._look_at_pulse()
+        self._arm_pulse()
+
+    def _look_at_pulse(self) -> None:
+        """If the loop stood still, heartbeats wait in the sockets: whose they are is not silent."""
+        now_ms = self._clock.monotonic_ms()
+        late_ms = now_ms - self._pulse_due_ms
+        if late_ms > LATE_FROM_MS:
+            self._pulse_due_ms = now_ms
+            self._controller.was_away(late_ms)
 
     # -- voters ---------------------------------------------------------------------------------
 

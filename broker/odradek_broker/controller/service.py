@@ -18,16 +18,18 @@ loses its epoch, whatever was appended and not committed is of unknown outcome: 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from random import Random
 from typing import TypeVar
 from uuid import UUID
 
-from odradek_broker.controller import brokers, producer_ids
+from odradek_broker.controller import brokers, producer_ids, topics
 from odradek_broker.controller import voters as voters_rules
-from odradek_broker.controller.active import ActiveController
+from odradek_broker.controller.active import ActiveController, delta_of
 from odradek_broker.controller.context import ControllerContext
 from odradek_broker.controller.metadata_log import MetadataLog
 from odradek_broker.controller.result import Result
+from odradek_broker.controller.topics import partitions_asked_for
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
@@ -38,6 +40,8 @@ from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.runtime.clock import Clock, SystemClock
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.slices import Slices
+from odradek_broker.runtime.tasks import Scheduler
 from odradek_broker.wire.struct import Struct
 
 logger = logging.getLogger(__name__)
@@ -46,7 +50,12 @@ T = TypeVar("T")
 
 # What follows from a broker's end may be more than a batch of the log bears. It need not be one:
 # what is still to do is found by the next controller. Requests stay far below (10,000 partitions).
-RECORDS_PER_BATCH_MAX = 20_000
+RECORDS_PER_BATCH_MAX = 25_000
+# A request for more partitions than this is decided in a thread: it would keep the loop for longer
+# than 50 ms.
+LARGE_PARTITIONS = 200
+# After so many that others were faster than, it is decided at once, however long that takes.
+LARGE_TRIES = 5
 
 
 class ControllerService:
@@ -59,7 +68,9 @@ class ControllerService:
         node_id: BrokerId,
         cluster_id: str,
         clock: Clock | None = None,
+        scheduler: Scheduler | None = None,
     ) -> None:
+        """Without a scheduler nothing is done in slices."""
         self.node_id = node_id
         self.cluster_id = cluster_id
         self._settings = settings
@@ -67,6 +78,7 @@ class ControllerService:
         self._log = log
         self._metadata = metadata
         self._clock = clock or SystemClock()
+        self._slices = Slices(self._clock, scheduler) if scheduler else None
         self._active: ActiveController | None = None
         # Set by whoever calls `tick`: it has to be called earlier than was said.
         self.on_due_earlier: Callable[[], None] = lambda: None
@@ -105,6 +117,7 @@ class ControllerService:
             cluster_id=self.cluster_id,
             now_ms=self._clock.monotonic_ms(),
             wall_ms=self._clock.now_ms,
+            **({"in_slices": self._slices.add} if self._slices else {}),
         )
         records = self._active.first_records()
         if records:
@@ -134,6 +147,11 @@ class ControllerService:
                     self._append(active, records)
         except KafkaError as error:  # the quorum has another leader, and will say so
             logger.info("periodic work of the controller stops: %s", error)
+
+    def was_away(self, pause_ms: float) -> None:
+        """This process read no requests for so long: nobody is to be fenced for that."""
+        if self._active is not None:
+            self._active.was_away(pause_ms, self._clock.monotonic_ms())
 
     def lost_contact(self, broker_id: BrokerId) -> None:
         """The broker's connection to this node broke: it may be dead, see heartbeats.py."""
@@ -212,6 +230,10 @@ class ControllerService:
         active = self._decider()
         now_ms = self._clock.monotonic_ms()
         result = active.heartbeat(request, self._log.next_offset, now_ms)
+        if not result.records and not result.response.should_shut_down:
+            # Nothing depends on it but that the broker knows that it was heard: a heartbeat must
+            # not wait until ten thousand new partitions are committed.
+            return result.response
         return await self._commit(active, result)
 
     async def alter_partition(self, request: Struct) -> Struct:
@@ -230,7 +252,10 @@ class ControllerService:
 
     async def create_topics(self, request: Struct) -> Struct:
         active = self._decider()
-        return await self._commit(active, active.create_topics(request))
+        decide = partial(topics.create_topics, settings=self._settings, rng=self._rng)
+        if partitions_asked_for(request.topics, self._settings) > LARGE_PARTITIONS:
+            return await self._commit_large(active, request, decide)
+        return await self._commit(active, decide(active.latest, request))
 
     async def delete_topics(self, request: Struct) -> Struct:
         active = self._decider()
@@ -238,7 +263,10 @@ class ControllerService:
 
     async def create_partitions(self, request: Struct) -> Struct:
         active = self._decider()
-        return await self._commit(active, active.create_partitions(request))
+        decide = partial(topics.create_partitions, rng=self._rng)
+        if sum(topic.count for topic in request.topics) > LARGE_PARTITIONS:
+            return await self._commit_large(active, request, decide)
+        return await self._commit(active, decide(active.latest, request))
 
     async def incremental_alter_configs(self, request: Struct) -> Struct:
         active = self._decider()
@@ -284,6 +312,37 @@ class ControllerService:
             await asyncio.shield(self._last_append)
         return result.response
 
+    async def _commit_large(
+        self,
+        active: ActiveController,
+        request: Struct,
+        decide: Callable[[MetadataImage, Struct], Result[Struct]],
+    ) -> Struct:
+        """A decision about thousands of new partitions: made and encoded in a thread, which may,
+        because it is pure, and taken over if nothing changed meanwhile that it depends on."""
+        for _ in range(LARGE_TRIES):
+            image = active.latest
+            result, data, delta = await asyncio.to_thread(self._prepare, decide, image, request)
+            if self._active is not active:
+                raise KafkaError(ErrorCode.not_controller, "another controller was elected")
+            if not result.records or len(result.records) > RECORDS_PER_BATCH_MAX:
+                break
+            if topics.still_holds(image, active.latest):
+                if active.latest is not image:
+                    delta = delta_of(active.latest, result.records)
+                await self._append_batch(active, result.records, data, delta)
+                return result.response
+        return await self._commit(active, decide(active.latest, request))
+
+    def _prepare(
+        self,
+        decide: Callable[[MetadataImage, Struct], Result[Struct]],
+        image: MetadataImage,
+        request: Struct,
+    ) -> tuple[Result[Struct], bytes, MetadataDelta]:
+        result = decide(image, request)
+        return result, self._log.batch_of(result.records), delta_of(image, result.records)
+
     def _append(
         self, active: ActiveController, records: Sequence[MetadataRecord]
     ) -> asyncio.Future[None]:
@@ -292,8 +351,19 @@ class ControllerService:
             raise KafkaError(ErrorCode.not_controller, "another controller was elected")
         for at in range(0, len(records), RECORDS_PER_BATCH_MAX):
             batch = records[at : at + RECORDS_PER_BATCH_MAX]
-            last_offset = self._log.next_offset + len(batch) - 1
-            committed = self._log.append(batch)
-            active.replay(batch, last_offset)
+            committed = self._append_batch(active, batch, None, delta_of(active.latest, batch))
+        return committed
+
+    def _append_batch(
+        self,
+        active: ActiveController,
+        records: Sequence[MetadataRecord],
+        data: bytes | None,
+        delta: MetadataDelta,
+    ) -> asyncio.Future[None]:
+        """`delta` is what the records change in `active.latest`, not finished yet."""
+        delta.finish(self._log.next_offset + len(records) - 1)
+        committed = self._log.append(records, data, delta)
+        active.latest = delta.after
         self._last_append = committed
         return committed

@@ -37,8 +37,9 @@ from odradek_broker.model.ids import BrokerId, TopicId
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.wire.struct import Struct
 
-# One request becomes one batch of the metadata log, which must stay of bearable size.
-PARTITIONS_PER_REQUEST_MAX = 10_000
+# One request becomes one batch of the metadata log, which must stay of bearable size (8 MB; a
+# partition with three replicas takes 125 bytes). Apache Kafka refuses more than 10,000.
+PARTITIONS_PER_REQUEST_MAX = 20_000
 
 Replicas = tuple[BrokerId, ...]
 
@@ -51,7 +52,7 @@ def create_topics(
 ) -> Result[Struct]:
     times = Counter(topic.name for topic in request.topics)
     topics = [t for t in request.topics if times[t.name] == 1 and t.name != METADATA_TOPIC]
-    too_many = _partitions_asked_for(topics, settings) > PARTITIONS_PER_REQUEST_MAX
+    too_many = partitions_asked_for(topics, settings) > PARTITIONS_PER_REQUEST_MAX
     existing = {collision_key(name): name for name in image.topics}
     defaults = default_topic_configs(settings)
     records: list[MetadataRecord] = []
@@ -76,7 +77,24 @@ def create_topics(
     return Result([] if request.validate_only else records, Struct(topics=answers))
 
 
-def _partitions_asked_for(topics: Sequence[Struct], settings: Settings) -> int:
+def still_holds(before: MetadataImage, now: MetadataImage) -> bool:
+    """Whether what was decided about new partitions before may be appended now: the brokers are
+    the same, and so are the topics and the number of their partitions."""
+    if before is now:
+        return True
+    if before.brokers is not now.brokers or before.topics.keys() != now.topics.keys():
+        return False
+    return all(
+        topic is now.topics[name]
+        or (
+            topic.id == now.topics[name].id
+            and len(topic.partitions) == len(now.topics[name].partitions)
+        )
+        for name, topic in before.topics.items()
+    )
+
+
+def partitions_asked_for(topics: Sequence[Struct], settings: Settings) -> int:
     default = settings.int("num.partitions")
     return sum(
         len(topic.assignments) or (default if topic.num_partitions == -1 else topic.num_partitions)

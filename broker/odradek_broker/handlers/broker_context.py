@@ -1,9 +1,10 @@
 """The services of this broker, as handlers reach them; built once in `broker.py`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+from odradek_broker.handlers.metadata_cache import MetadataCache
 from odradek_broker.log.cleaner_manager import CleanerManager
 from odradek_broker.log.manager import LogManager
 from odradek_broker.metadata.publisher import MetadataPublisher
@@ -47,4 +48,5 @@ class BrokerContext:
     log_ends: "LogEnds"
     transactions: "TransactionCoordinator"
     verifier: "TransactionVerifier | None" = None  # set by broker.py: it calls handlers
+    metadata_cache: MetadataCache = field(default_factory=MetadataCache)
     serves_clients: bool = False  # from when the partitions are hosted; before, only brokers

@@ -3,6 +3,7 @@
 Version 5 and later tell the topic's effective configuration. Left out: throttling by quota.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from odradek_broker.handlers.context import RequestContext
@@ -15,6 +16,9 @@ API_KEY = 19
 VERSIONS = range(2, 8)
 
 KNOWN_TIMEOUT_MS = 1000
+# Thousands of partitions may take longer to open. Then their clients are asked to try again.
+OPEN_TIMEOUT_SECONDS = 5.0
+OPEN_CHECK_SECONDS = 0.01
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
@@ -32,3 +36,8 @@ async def until_known(ctx: RequestContext, names: Sequence[str]) -> None:
     """Wait (not long) until this broker knows them, too: it may be asked about them next."""
     known = ctx.broker.metadata
     await known.wait_until(lambda image: all(n in image.topics for n in names), KNOWN_TIMEOUT_MS)
+    partitions = ctx.broker.partitions
+    tries = int(OPEN_TIMEOUT_SECONDS / OPEN_CHECK_SECONDS)
+    while tries and any(partitions.is_opening(name) for name in names):
+        await asyncio.sleep(OPEN_CHECK_SECONDS)
+        tries -= 1

@@ -4,9 +4,13 @@ Topics are asked for by name or (v12+) by id; if any id is given, names are not 
 in Kafka. A topic that does not exist is created if client and `auto.create.topics.enable` agree,
 and is in the answer already (Kafka answers UNKNOWN_TOPIC_OR_PARTITION and lets the client ask
 again). The controller that clients see is the active one; any broker forwards to it.
+
+A topic is encoded once for all who ask in the same way (`metadata_cache.py`); what is not encoded
+yet is encoded in slices, with the loop's other work in between, and one large answer at a time.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 
 from odradek_broker.controller.topic_names import validate_topic_name
 from odradek_broker.coordinator.internal_topics import (
@@ -25,10 +29,13 @@ from odradek_broker.handlers.cluster_view import (
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.internal_topics import as_request
-from odradek_broker.metadata.image import TopicImage
+from odradek_broker.handlers.metadata_cache import Shape
+from odradek_broker.metadata.image import PartitionRegistration, TopicImage
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import TopicId
-from odradek_broker.wire.struct import Struct
+from odradek_broker.runtime import clock
+from odradek_broker.wire.api import encode_response_item
+from odradek_broker.wire.struct import EncodedItems, Struct
 
 API_KEY = 3
 VERSIONS = range(0, 14)
@@ -36,6 +43,12 @@ VERSIONS = range(0, 14)
 IDS_SINCE = 12
 LISTENER_NOT_FOUND_SINCE = 6
 CREATE_TIMEOUT_MS = 5000
+# A slice of encoding, and partitions that are encoded between two looks at the clock (1 ms).
+SLICE_NS = 5_000_000
+PARTITIONS_PER_STEP = 50
+# An answer with more partitions than this that are not encoded yet waits for its turn: whoever is
+# before it will probably have encoded them all.
+LARGE_PARTITIONS = 500
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
@@ -44,24 +57,92 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         asked = None  # v0 has no other way to ask for all
     if asked is not None and _malformed(ctx, asked):
         return _refused(asked)
+    answers: list[Struct | TopicImage]
     if asked is None:
         view = ClusterView(ctx)
-        topics = [_topic(ctx, view, topic) for topic in view.image.topics.values()]
+        answers = [*view.image.topics.values()]
     elif any(topic.topic_id is not None for topic in asked):
         view = ClusterView(ctx)
-        topics = [
-            _topic_by_id(ctx, view, topic.topic_id) for topic in asked if topic.topic_id is not None
+        answers = [
+            _topic_by_id(view, topic.topic_id) for topic in asked if topic.topic_id is not None
         ]
     else:
         names = dict.fromkeys(topic.name for topic in asked)
         refused = await _create_missing(ctx, request, names)
         view = ClusterView(ctx)
-        topics = [_topic_by_name(ctx, view, name, refused) for name in names]
-    if request.include_topic_authorized_operations:
-        for answer in topics:
-            if answer.error_code is not ErrorCode.unknown_topic_id:
-                answer.topic_authorized_operations = TOPIC_OPERATIONS
-    return _response(ctx, view, topics, request)
+        answers = [_topic_by_name(view, name, refused) for name in names]
+    operations = bool(request.include_topic_authorized_operations)
+    return _response(ctx, view, await _encoded(ctx, view, answers, operations), request)
+
+
+async def _encoded(
+    ctx: RequestContext, view: ClusterView, topics: Sequence[Struct | TopicImage], operations: bool
+) -> EncodedItems:
+    """Each topic of the answer: one that exists, or why it is not there."""
+    cache = ctx.broker.metadata_cache
+    shape = Shape(ctx.api_version, ctx.listener, operations)
+    known = cache.encoded(view.image, shape)
+    missing = [t for t in topics if isinstance(t, TopicImage) and t not in known]
+    fresh: dict[TopicImage, bytes] = {}
+    if sum(len(topic.partitions) for topic in missing) > LARGE_PARTITIONS:
+        async with cache.large:
+            known = cache.encoded(view.image, shape)
+            missing = [topic for topic in missing if topic not in known]
+            await _encode(ctx, view, shape, missing, fresh)
+    elif missing:
+        await _encode(ctx, view, shape, missing, fresh)
+    found = []
+    for topic in topics:
+        if isinstance(topic, TopicImage):
+            data = fresh.get(topic) or known.get(topic)
+            if data is None:  # dropped from the cache while others were encoded
+                data = await _encode_topic(ctx, view, shape, topic, clock.now_ns())
+            found.append(data)
+        else:
+            if operations and topic.error_code is not ErrorCode.unknown_topic_id:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+            found.append(encode_response_item(API_KEY, ctx.api_version, "topics", topic))
+    return EncodedItems(found)
+
+
+async def _encode(
+    ctx: RequestContext,
+    view: ClusterView,
+    shape: Shape,
+    topics: Iterable[TopicImage],
+    found: dict[TopicImage, bytes],
+) -> None:
+    began_ns = clock.now_ns()
+    for topic in topics:
+        data = found[topic] = await _encode_topic(ctx, view, shape, topic, began_ns)
+        ctx.broker.metadata_cache.add(view.image, shape, topic, data)
+        if clock.now_ns() - began_ns > SLICE_NS:
+            await asyncio.sleep(0)
+            began_ns = clock.now_ns()
+
+
+async def _encode_topic(
+    ctx: RequestContext, view: ClusterView, shape: Shape, topic: TopicImage, began_ns: int
+) -> bytes:
+    partitions: list[bytes] = []
+    for index, partition in topic.partitions.items():
+        answer = _partition(ctx, view, index, partition)
+        partitions.append(
+            encode_response_item(API_KEY, ctx.api_version, "topics.partitions", answer)
+        )
+        if len(partitions) % PARTITIONS_PER_STEP == 0 and clock.now_ns() - began_ns > SLICE_NS:
+            await asyncio.sleep(0)
+            began_ns = clock.now_ns()
+    answer = Struct(
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=EncodedItems(partitions),
+    )
+    if shape.operations:
+        answer.topic_authorized_operations = TOPIC_OPERATIONS
+    return encode_response_item(API_KEY, ctx.api_version, "topics", answer)
 
 
 def _malformed(ctx: RequestContext, asked: Iterable[Struct]) -> bool:
@@ -136,58 +217,45 @@ def _valid(name: str) -> bool:
 
 
 def _topic_by_name(
-    ctx: RequestContext, view: ClusterView, name: str, refused: dict[str, ErrorCode]
-) -> Struct:
+    view: ClusterView, name: str, refused: dict[str, ErrorCode]
+) -> Struct | TopicImage:
     topic = view.image.topics.get(name)
     if topic is not None:
-        return _topic(ctx, view, topic)
+        return topic
     code = refused.get(name, ErrorCode.unknown_topic_or_partition)
     if not _valid(name):
         code = ErrorCode.invalid_topic_exception
     return Struct(error_code=code, name=name, is_internal=is_internal(name), partitions=[])
 
 
-def _topic_by_id(ctx: RequestContext, view: ClusterView, topic_id: TopicId) -> Struct:
+def _topic_by_id(view: ClusterView, topic_id: TopicId) -> Struct | TopicImage:
     topic = view.image.topics_by_id.get(topic_id)
     if topic is not None:
-        return _topic(ctx, view, topic)
+        return topic
     return Struct(
         error_code=ErrorCode.unknown_topic_id, name=None, topic_id=topic_id, partitions=[]
     )
 
 
-def _topic(ctx: RequestContext, view: ClusterView, topic: TopicImage) -> Struct:
+def _partition(
+    ctx: RequestContext, view: ClusterView, index: int, partition: PartitionRegistration
+) -> Struct:
+    error = view.leader_error(partition)
+    if error is ErrorCode.listener_not_found and ctx.api_version < LISTENER_NOT_FOUND_SINCE:
+        error = ErrorCode.leader_not_available
     return Struct(
-        error_code=ErrorCode.none,
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=is_internal(topic.name),
-        partitions=_partitions(ctx, view, topic),
+        error_code=error,
+        partition_index=index,
+        leader_id=-1 if error else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=view.offline_replicas(partition),
     )
 
 
-def _partitions(ctx: RequestContext, view: ClusterView, topic: TopicImage) -> list[Struct]:
-    answers = []
-    for index, partition in topic.partitions.items():
-        error = view.leader_error(partition)
-        if error is ErrorCode.listener_not_found and ctx.api_version < LISTENER_NOT_FOUND_SINCE:
-            error = ErrorCode.leader_not_available
-        answers.append(
-            Struct(
-                error_code=error,
-                partition_index=index,
-                leader_id=-1 if error else partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-                offline_replicas=view.offline_replicas(partition),
-            )
-        )
-    return answers
-
-
 def _response(
-    ctx: RequestContext, view: ClusterView, topics: list[Struct], request: Struct
+    ctx: RequestContext, view: ClusterView, topics: EncodedItems, request: Struct
 ) -> Struct:
     brokers = []
     for broker in view.brokers():

@@ -12,8 +12,10 @@ the jobs of `tick`. The metadata log is not among them: the controller opens it 
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -99,6 +101,7 @@ class LogManager:
         self._preferred: dict[TopicPartition, LogDir] = {}  # where a new replica is to be
         self._found: dict[TopicPartition, LogDir] = {}  # on disk, not loaded yet
         self._found_futures: list[FoundFuture] = []
+        self._being_made: Counter[LogDir] = Counter()  # logs whose files a thread makes
         self._checkpoints: dict[LogDir, _Checkpoints] = {}
         self._bytes_recovered = 0
         self._housekeeping = Housekeeping(self.dirs, self.settings)
@@ -291,21 +294,64 @@ class LogManager:
         return self._create(topic_partition, topic_id, config)
 
     def _create(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
-        online = self._online()
-        if not online:
+        if not self._online():
             raise KafkaError(
                 ErrorCode.kafka_storage_error, f"no log directory can be used: {self.failures()}"
             )
-        log_dir = self._preferred.pop(topic_partition, None)
-        if log_dir is None or log_dir.failure is not None:
-            log_dir = min(online, key=lambda candidate: len(candidate.logs))
+        log_dir = self._dir_for_new(topic_partition)
         directory = f"{log_dir.path}/{topic_partition}"
         log = self.logs[topic_partition] = self._make(
             log_dir, directory, topic_partition, topic_id, config
         )
         return log
 
+    def _dir_for_new(self, topic_partition: TopicPartition) -> LogDir:
+        log_dir = self._preferred.pop(topic_partition, None)
+        if log_dir is None or log_dir.failure is not None:
+            made = self._being_made
+            # One that is short of room only if all are: producers are refused there.
+            log_dir = min(
+                self._online(), key=lambda found: (found.room.low, len(found.logs) + made[found])
+            )
+        return log_dir
+
+    def creation(
+        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig, *, is_new: bool
+    ) -> Callable[[], Log] | None:
+        """A job that makes the files of a new log, to run in a thread; then `adopt` its result.
+
+        None where there is nothing to make or it must not be made now: `get_or_create` knows.
+        """
+        here = topic_partition in self.logs or topic_partition in self._found
+        if here or not self._online() or (self.offline_dirs and not is_new):
+            return None
+        log_dir = self._dir_for_new(topic_partition)
+        self._being_made[log_dir] += 1
+        directory = f"{log_dir.path}/{topic_partition}"
+        return partial(self._make_files, log_dir, directory, topic_partition, topic_id, config)
+
+    def adopt(self, log: Log) -> None:
+        """What a job of `creation` made is the partition's log from now on."""
+        self.logs[log.topic_partition] = log
+        log.log_dir.logs.add(log)
+
+    def creations_done(self) -> None:
+        """No job of `creation` is under way: all are adopted, or failed."""
+        self._being_made.clear()
+
     def _make(
+        self,
+        log_dir: LogDir,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+    ) -> Log:
+        log = self._make_files(log_dir, directory, topic_partition, topic_id, config)
+        log_dir.logs.add(log)
+        return log
+
+    def _make_files(
         self,
         log_dir: LogDir,
         directory: str,
@@ -320,7 +366,6 @@ class LogManager:
             self._assign_topic_id(log, topic_id)
         except OSError as error:
             raise log_dir.fail(error) from error
-        log_dir.logs.add(log)
         return log
 
     # Moving between directories

@@ -64,7 +64,7 @@ class MetadataPublisher:
         delta = MetadataDelta(self.image)
         for record in records:
             delta.replay(record)
-        self._publish(delta.finish(last_offset), epoch)
+        self.publish(delta.finish(last_offset), epoch)
 
     def load(
         self, records: Iterable[MetadataRecord], last_offset: Offset, epoch: LeaderEpoch
@@ -74,9 +74,10 @@ class MetadataPublisher:
         for record in records:
             delta.replay(record)
         after = delta.finish(last_offset).after
-        self._publish(MetadataDelta.between(self.image, after), epoch)
+        self.publish(MetadataDelta.between(self.image, after), epoch)
 
-    def _publish(self, delta: MetadataDelta, epoch: LeaderEpoch) -> None:
+    def publish(self, delta: MetadataDelta, epoch: LeaderEpoch) -> None:
+        """A finished delta of committed records; it begins where `image` ends."""
         self.image = delta.after
         self.controller_epoch = epoch
         if delta.broker_config_changed(self._node_id):

@@ -12,7 +12,8 @@ and sends nothing holds 16 KB, and is closed when nothing follows (`receiving.py
 Reading pauses (and TCP slows the client down) while one of these holds:
 - MAX_IN_FLIGHT requests of this connection are unanswered or unsent,
 - the broker's request memory is used up (`memory.py`),
-- a request that must not be overtaken (everything but produce and fetch) is being awaited.
+- a request that must not be overtaken (everything but produce and fetch) is being awaited,
+- UNSENT_BYTES_MAX of answers wait to be sent: a client that does not read gets no new ones.
 """
 
 import logging
@@ -42,6 +43,8 @@ CUT_OFF: Final = "closed by the client in the middle of a request"
 # Clients keep 5 produce requests in flight by default; librdkafka up to 1,000,000. More than
 # this brings no throughput, it only moves the queue from the client into our memory.
 MAX_IN_FLIGHT: Final = 64
+# Answers in memory, that is, not records, which stay in their files.
+UNSENT_BYTES_MAX: Final = 256 * 1024
 # The smallest frame: api key, version, correlation id.
 MIN_FRAME_BYTES: Final = 8
 # Asked of a socket at a time, until a read brings so much that the next one goes to the shared
@@ -330,11 +333,26 @@ class Connection(Pollable):
 
     def _must_wait(self) -> bool:
         unsent = len(self._out) - self._next
-        return self._muted or len(self._pending) + unsent >= MAX_IN_FLIGHT
+        if self._muted or len(self._pending) + unsent >= MAX_IN_FLIGHT:
+            return True
+        return unsent > 0 and self._unsent_bytes() > UNSENT_BYTES_MAX
+
+    def _unsent_bytes(self) -> int:
+        size = 0
+        for index in range(self._next, len(self._out)):
+            item = self._out[index]
+            if isinstance(item, bytes):
+                size += len(item)
+        return size
 
     def mute(self) -> None:
         """The request being started is awaited and must not be overtaken."""
         self._muted = True
+
+    def is_of_broker(self) -> None:
+        """Another broker sent a request that must not wait: it is read before clients."""
+        if not self.closed:
+            self.server.poller.urgent.add(self.sock.fileno())
 
     def unmute(self) -> None:
         self._muted = False

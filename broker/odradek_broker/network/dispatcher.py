@@ -18,6 +18,7 @@ from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.network.exchange import Exchange
+from odradek_broker.network.slow_handlers import SLOW_NS, SlowHandlers, Watched
 from odradek_broker.runtime import clock
 from odradek_broker.wire import api
 from odradek_broker.wire.errors import DecodeError
@@ -35,12 +36,17 @@ logger = logging.getLogger(__name__)
 # BrokerHeartbeat 63, AllocateProducerIds 67, AssignReplicasToDirs 73, UpdateRaftVoter 82.
 EARLY_APIS: Final = frozenset((18, 1, 52, 53, 54, 56, 58, 59, 62, 63, 67, 73, 82))
 
+# Requests of other brokers that must not wait behind those of clients: whoever sends one of them is
+# read first when the loop is late.
+URGENT_APIS: Final = frozenset((52, 53, 54, 56, 59, 62, 63, 67, 73, 82))
+
 
 class Dispatcher:
     def __init__(self, broker: BrokerContext, handlers: dict[int, Handler]) -> None:
         self._broker = broker
         self._handlers = handlers
         self._tasks: set[asyncio.Task[None]] = set()
+        self.slow = SlowHandlers()
 
     def open(self, connection: "Connection", frame: bytes) -> Exchange | None:
         """The exchange for a frame; None if the connection had to be closed instead."""
@@ -102,10 +108,16 @@ class Dispatcher:
         except Exception as error:
             self._failed(exchange, error)
         exchange.local_ns = clock.now_ns()
+        if exchange.local_ns - exchange.received_ns > SLOW_NS:
+            self.slow.kept(exchange, handler.name, exchange.local_ns - exchange.received_ns)
 
     def _await(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         exchange.connection.mute()
-        task = asyncio.ensure_future(self._finish(exchange, outcome))
+        if exchange.api_key in URGENT_APIS:
+            exchange.connection.is_of_broker()
+        name = self._handlers[exchange.api_key].name
+        watched = Watched(outcome, self.slow, exchange, name)
+        task = asyncio.ensure_future(self._finish(exchange, watched))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

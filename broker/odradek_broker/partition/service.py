@@ -11,10 +11,10 @@ What needs the network is the business of `replication/`, which attaches itself 
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from odradek_broker.log.errors import LogDirError
@@ -29,6 +29,7 @@ from odradek_broker.metadata.image import (
 )
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId, Offset, ProducerId, TopicPartition
+from odradek_broker.model.log_config import LogConfig
 from odradek_broker.partition import replica_state
 from odradek_broker.partition.commands import (
     Command,
@@ -39,6 +40,7 @@ from odradek_broker.partition.commands import (
     commands_of_image,
 )
 from odradek_broker.partition.moving import ReplicaMover
+from odradek_broker.partition.opening import Opening
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Peers
 from odradek_broker.partition.throttle import Direction, ReplicationThrottle
@@ -46,6 +48,7 @@ from odradek_broker.partition.waiting import Deadlines, ProgressListener, Purgat
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.log_limit import LogLimit
 from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.slices import Slices
 from odradek_broker.runtime.tasks import Scheduler, Threads
 
 logger = logging.getLogger(__name__)
@@ -56,6 +59,8 @@ CHECK_SECONDS = 1.0
 RETRY_SECONDS = 0.2
 # The same trouble of one directory is logged once in so long, however many partitions it has.
 LOG_SECONDS = 10.0
+# Looked at in one step of `_look_at_isrs`: far less than a slice.
+ISRS_PER_STEP = 100
 
 
 class Replication(Protocol):
@@ -124,6 +129,8 @@ class PartitionService:
             on_moved=self._check_directory,
             on_failure=self.directory_failed,
         )
+        self._slices = Slices(clock, scheduler)
+        self._opening = Opening(logs, self._config_of, threads, self._slices, self._made)
         self._purgatory = Purgatory(clock, scheduler)
         self.produce_waiting: Deadlines = self._purgatory.add_kind()
         self.fetch_waiting: Deadlines = self._purgatory.add_kind()
@@ -166,10 +173,15 @@ class PartitionService:
         self._take_roles_if_registered()
 
     def apply(self, delta: MetadataDelta, controller_epoch: int = 0) -> None:
-        """Bring this broker in line with what the controller decided."""
+        """Bring this broker in line with what the controller decided.
+
+        Little is done when this returns, much is done in slices (`settled`); what comes later
+        is done after it.
+        """
         self.image = delta.after
         if self._awaited_epoch is None:
-            self._carry_out(commands_of(delta, self._node_id, controller_epoch))
+            commands = commands_of(delta, self._node_id, controller_epoch)
+            self._slices.add(self._carry_out(commands))
             return
         self._controller_epoch = max(self._controller_epoch, controller_epoch)
         self._take_roles_if_registered()
@@ -180,8 +192,25 @@ class PartitionService:
             return
         self._awaited_epoch = None
         commands = commands_of_image(self.image, self._node_id, self._controller_epoch)
-        self._carry_out(commands)
+        self._slices.add(self._take_roles(commands))
+
+    def _take_roles(self, commands: Iterable[Command]) -> Iterator[None]:
+        yield from self._carry_out(commands)
         self.clear_strays()
+
+    @property
+    def settled(self) -> bool:
+        """All that `apply` was told is carried out."""
+        return self._slices.idle and self._opening.idle
+
+    def is_opening(self, topic: str) -> bool:
+        """Whether partitions of the topic, which this broker knows, are not open yet."""
+        return self._opening.waits(topic) or not self._slices.idle
+
+    def stop_commands(self) -> None:
+        """The broker stops: what is not carried out by now is done at its next start."""
+        self._opening.close()
+        self._slices.close()
 
     def clear_strays(self) -> None:
         """Logs that are not of this broker: of moved replicas (deleted), or of no topic (kept).
@@ -203,15 +232,23 @@ class PartitionService:
             except LogDirError as error:
                 self.directory_failed(error)
 
-    def _carry_out(self, commands: Iterable[Command]) -> None:
+    def _carry_out(self, commands: Iterable[Command]) -> Iterator[None]:
         for command in commands:
-            try:
-                self.execute(command)
-            except KafkaError as error:
-                self._not_carried_out(command, error)
-            except Exception:
-                # One partition's trouble must not keep the others from their roles.
-                logger.exception("%s failed; this is a bug in Odradek", type(command).__name__)
+            if isinstance(command, UpdateMetadata):
+                if self._may_carry_out(command):
+                    yield from self._update_metadata(command)
+            else:
+                self._try(command, self.execute)
+            yield None
+
+    def _try(self, command: Command, action: "Callable[[Any], None]") -> None:
+        """One partition's trouble must not keep the others from their roles."""
+        try:
+            action(command)
+        except KafkaError as error:
+            self._not_carried_out(command, error)
+        except Exception:
+            logger.exception("%s failed; this is a bug in Odradek", type(command).__name__)
 
     def _not_carried_out(self, command: Command, error: KafkaError) -> None:
         what = type(command).__name__
@@ -234,10 +271,22 @@ class PartitionService:
         if registration is not None and self._node_id in registration.replicas:
             epoch = max(command.controller_epoch, self._controller_epoch)
             again = replace(command, controller_epoch=epoch, registration=registration)
-            self._carry_out([again])
+            self._slices.add(self._carry_out([again]))
 
     def execute(self, command: Command) -> None:
         """Carry out one command, unless a newer controller has spoken already."""
+        if not self._may_carry_out(command):
+            return
+        match command:
+            case StopReplica():
+                self._stop_replica(command)
+            case UpdateMetadata():
+                for _ in self._update_metadata(command):
+                    pass
+            case LeaderAndIsr():
+                self._leader_and_isr(command)
+
+    def _may_carry_out(self, command: Command) -> bool:
         if command.controller_epoch < self._controller_epoch:
             self.refused_commands += 1
             logger.warning(
@@ -246,20 +295,15 @@ class PartitionService:
                 command.controller_epoch,
                 self._controller_epoch,
             )
-            return
+            return False
         self._controller_epoch = command.controller_epoch
-        match command:
-            case StopReplica():
-                self._stop_replica(command)
-            case UpdateMetadata():
-                self._update_metadata(command)
-            case LeaderAndIsr():
-                self._leader_and_isr(command)
+        return True
 
-    def _update_metadata(self, command: UpdateMetadata) -> None:
+    def _update_metadata(self, command: UpdateMetadata) -> Iterator[None]:
         image = command.image
         for topic in command.topics:
             self._reconfigure(image, topic)
+            yield None
         if image.brokers is self._brokers:
             return
         self._brokers = image.brokers
@@ -269,9 +313,34 @@ class PartitionService:
         peers.broker_epoch = peers.registered.get(self._node_id, -1)
         if self._replication is not None:
             self._replication.update_metadata(image)
-        self._look_at_isrs()
+        yield from self._look_at_isrs()
 
     def _leader_and_isr(self, command: LeaderAndIsr) -> None:
+        if command.topic_partition not in self.by_name and self._is_for_later(command):
+            self._opening.put(command)
+        else:
+            self._open_or_change(command)
+
+    def _is_for_later(self, command: LeaderAndIsr) -> bool:
+        """There is much to do, and this needs new files; or an earlier command for it waits."""
+        topic_partition = command.topic_partition
+        return topic_partition in self._opening or (
+            self._slices.continued and topic_partition not in self.logs.logs
+        )
+
+    def _made(self, command: LeaderAndIsr, error: Exception | None) -> None:
+        """A partition's files are there now, or could not be made."""
+        if error is None:
+            self._try(command, self._open_or_change)
+            return
+        self._unopened.add(command.topic_partition)
+
+        def fail(_: LeaderAndIsr) -> None:
+            raise error
+
+        self._try(command, fail)
+
+    def _open_or_change(self, command: LeaderAndIsr) -> None:
         registration = command.registration
         partition = self._hosted(command)
         if (registration.leader_epoch, registration.partition_epoch) < (
@@ -331,10 +400,12 @@ class PartitionService:
         name, index = command.topic_partition
         partition = self.by_name.get((name, index))
         if partition is None:
-            config = self._settings.log_config(self.image.topic_config(name))
             self._unopened.add((name, index))
             log = self.logs.get_or_create(
-                command.topic_partition, command.topic_id, config, is_new=command.is_new
+                command.topic_partition,
+                command.topic_id,
+                self._config_of(name),
+                is_new=command.is_new,
             )
             self._unopened.remove((name, index))
             partition = Partition(command.topic_partition, command.topic_id.bytes, log)
@@ -342,6 +413,9 @@ class PartitionService:
             self.by_id[partition.topic_id, index] = partition
             self._mover.resume(partition)
         return partition
+
+    def _config_of(self, topic: str) -> LogConfig:
+        return self._settings.log_config(self.image.topic_config(topic))
 
     def move_replica(self, topic_partition: TopicPartition, path: str) -> None:
         """To another directory of this broker; back to its own gives a move up.
@@ -367,6 +441,7 @@ class PartitionService:
         """Take a partition away; whoever waits on it learns that it is gone."""
         topic_partition = command.topic_partition
         self._unopened.discard(topic_partition)
+        self._opening.cancel(command)
         partition = self.by_name.get(topic_partition)
         if partition is None or partition.topic_id != command.topic_id.bytes:
             return
@@ -420,6 +495,8 @@ class PartitionService:
             return ErrorCode.unknown_topic_or_partition
         if (known.name, partition) in self._unopened:
             return ErrorCode.kafka_storage_error
+        if (known.name, partition) in self._opening:
+            self._opening.want((known.name, partition))  # the client will ask again
         # It exists elsewhere: the client has to look again where.
         return ErrorCode.not_leader_or_follower
 
@@ -451,15 +528,17 @@ class PartitionService:
         return self.peers.lag_time_max_ms / 2000.0
 
     def _check_isr(self) -> None:
-        self._look_at_isrs()
+        self._slices.add(self._look_at_isrs())
         self._scheduler.call_later(self._isr_check_seconds(), self._check_isr)
 
-    def _look_at_isrs(self) -> None:
+    def _look_at_isrs(self) -> Iterator[None]:
         """Who fell behind, and who may join, in all partitions that are led here."""
         event = replica_state.CheckIsr()
-        for partition in self.by_name.values():
+        for at, partition in enumerate(list(self.by_name.values())):
             if partition.leading is not None and partition.leading.followers:
                 self.step(partition, event)
+            if at % ISRS_PER_STEP == 0:
+                yield None
 
     # --- what this broker itself writes: coordinators ----------------------------------------
 

@@ -1,17 +1,23 @@
 """What is committed becomes the metadata of this broker, in the order of the log.
 
-Records that this node appended as leader are at hand as objects until they are committed; all
-others are read from the log. Whoever waits for an append hears of it after its records are in
-the image and the subscribers have been told.
+Records that this node appended as leader are at hand as objects until they are committed, and so
+is what they change, if the controller worked that out already (`PendingAppend.delta`); all others
+are read from the log. Whoever waits for an append hears of it after its records are in the image
+and the subscribers have been told.
+
+Ten thousand records take a quarter of a second to decode and replay, so all of this is done in
+steps (`runtime/slices.py`): the image and `offset` change when a batch is whole.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.record_codec import decode_record
 from odradek_broker.metadata.records import MetadataRecord
@@ -23,6 +29,7 @@ from odradek_broker.wire.record_batch import read_header
 from odradek_broker.wire.records import read_records
 
 READ_BYTES = 1 << 20  # of the log at a time
+RECORDS_PER_STEP = 50  # some 1.5 ms
 
 
 class PendingAppend(NamedTuple):
@@ -31,6 +38,7 @@ class PendingAppend(NamedTuple):
     records: Sequence[MetadataRecord]
     size_bytes: int
     committed: asyncio.Future[None]
+    delta: MetadataDelta | None = None  # finished, from an image that the publisher may have
 
     @property
     def end_offset(self) -> Offset:
@@ -46,6 +54,7 @@ class Applier:
         self._files = files
         self._publisher = publisher
         self._pending: deque[PendingAppend] = deque()
+        self._loads = 0  # snapshots that took the place of the log
 
     def expect(self, pending: PendingAppend) -> None:
         self._pending.append(pending)
@@ -58,42 +67,70 @@ class Applier:
                 append.committed.set_exception(error)
                 append.committed.exception()  # nobody has to listen
 
-    def apply_to(self, high_watermark: Offset) -> None:
-        while self.offset < high_watermark:
+    def apply_to(self, high_watermark: Offset) -> Iterator[None]:
+        """All that is committed. It ends early if a snapshot takes the place of the log."""
+        loads = self._loads
+        while self.offset < high_watermark and self._loads == loads:
             pending = self._pending[0] if self._pending else None
             if pending is not None and pending.base_offset == self.offset:
                 self._apply_own(self._pending.popleft())
+                yield None
             else:
                 end = min(high_watermark, pending.base_offset if pending else high_watermark)
-                self._apply_from_log(end)
+                yield from self._apply_from_log(end, loads)
 
-    def load(self, snapshot: SnapshotInfo) -> None:
+    def replaced(self) -> None:
+        """A snapshot took the place of the log: `load` follows, the rest of the log does not."""
+        self._loads += 1
+
+    def load(self, snapshot: SnapshotInfo) -> Iterator[None]:
         """The image is what the snapshot says, whatever it was before."""
-        records = map(decode_record, read_metadata_records(self._files.read_snapshot(snapshot.id)))
+        data = self._files.read_snapshot(snapshot.id)
+        delta = MetadataDelta(EMPTY_IMAGE)
+        yield from _replay(delta, read_metadata_records(data))
+        after = delta.finish(snapshot.id.offset - 1).after
         self.offset = snapshot.id.offset
         self.bytes_since_snapshot = 0
-        self._publisher.load(records, snapshot.id.offset - 1, snapshot.id.epoch)
+        publisher = self._publisher
+        publisher.publish(MetadataDelta.between(publisher.image, after), snapshot.id.epoch)
 
     def _apply_own(self, append: PendingAppend) -> None:
         self.offset = append.end_offset
         self.bytes_since_snapshot += append.size_bytes
-        self._publisher.replay(append.records, append.end_offset - 1, append.epoch)
+        publisher, delta = self._publisher, append.delta
+        if delta is not None and delta.before is publisher.image:
+            publisher.publish(delta, append.epoch)
+        else:
+            publisher.replay(append.records, append.end_offset - 1, append.epoch)
         if not append.committed.done():
             append.committed.set_result(None)
 
-    def _apply_from_log(self, end: Offset) -> None:
+    def _apply_from_log(self, end: Offset, loads: int) -> Iterator[None]:
         """Batches below `end`, as many as are read at a time and are of one epoch."""
-        records: list[MetadataRecord] = []
-        epoch = None
+        delta = MetadataDelta(self._publisher.image)
+        epoch, offset, size, changes = None, self.offset, 0, False
         for batch in self._files.read(self.offset, READ_BYTES):
             if batch.base_offset >= end or (epoch is not None and batch.epoch != epoch):
                 break
             epoch = batch.epoch
-            self.offset = batch.end_offset
-            self.bytes_since_snapshot += len(batch.data)
+            offset = batch.end_offset
+            size += len(batch.data)
             if not read_header(batch.data).is_control:
+                changes = True
                 values = (record.value or b"" for record in read_records(batch.data))
-                records += map(decode_record, values)
+                yield from _replay(delta, values)
+        if self._loads != loads:
+            return
         assert epoch is not None, f"nothing at {self.offset} below {end}"
-        if records:
-            self._publisher.replay(records, self.offset - 1, epoch)
+        self.offset = offset
+        self.bytes_since_snapshot += size
+        if changes:
+            self._publisher.publish(delta.finish(offset - 1), epoch)
+        yield None
+
+
+def _replay(delta: MetadataDelta, values: Iterable[bytes]) -> Iterator[None]:
+    for count, value in enumerate(values, 1):
+        delta.replay(decode_record(value))
+        if count % RECORDS_PER_STEP == 0:
+            yield None

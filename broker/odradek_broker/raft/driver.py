@@ -161,7 +161,7 @@ class Driver:
                 else:
                     break
         except Exception as error:  # metadata that cannot be applied: better none than wrong
-            self._fail(error)
+            self.fail(error)
         finally:
             self._working = False
         self._arm_timer()
@@ -176,11 +176,12 @@ class Driver:
         try:
             action()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         finally:
             self._carrying = False
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Ends this node's part in the quorum."""
         if self.state is None:
             return
         known = isinstance(error, OSError | KafkaError | RaftError)
@@ -261,7 +262,7 @@ class Driver:
             if self.state is None:
                 return
             if error is not None:
-                self._fail(error)
+                self.fail(error)
                 return
             self._paused = False
             self._guarded(then)
@@ -307,7 +308,7 @@ class Driver:
             if self.state is None:
                 return
             if error is not None:
-                self._fail(error)
+                self.fail(error)
                 return
             if self._flush_again:
                 self._flush()

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.record_codec import encode_record
 from odradek_broker.metadata.records import MetadataRecord
@@ -60,6 +61,7 @@ from odradek_broker.raft.values import (
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.quorum_addresses import Address
+from odradek_broker.runtime.slices import SLICE_MS, Slices
 from odradek_broker.runtime.tasks import Threads
 from odradek_broker.wire.records import Record, build_batch
 
@@ -141,6 +143,7 @@ class QuorumService:
             on_failure=self._failed,
         )
         self._applier = Applier(files, publisher)
+        self._slices = Slices(clock, loop)
         self._snapshots = Snapshots(files, snapshot_policy, threads, clock)
         self._leadership: Leadership | None = None
         self._leader_watchers: list[Callable[[], None]] = []
@@ -159,7 +162,7 @@ class QuorumService:
         await asyncio.to_thread(self._files.flush)
         snapshots = self._files.snapshots()
         if snapshots:
-            self._load_image(snapshots[-1][0])
+            await self._load_first(snapshots[-1][0])
         self._files.check_memory()
         log = LogView.load(self._files, self._files.formatted_with())
         if log.newest_voters.contains(self.key):
@@ -229,6 +232,7 @@ class QuorumService:
     def stop(self) -> None:
         """Takes part no longer; whoever waits for a commit does not learn its outcome."""
         self._driver.end()
+        self._slices.close()
         self._sender.close()
         stopping = KafkaError(ErrorCode.not_controller, "the broker is stopping")
         self._applier.forget_pending(stopping)
@@ -351,17 +355,21 @@ class QuorumService:
     def next_offset(self) -> Offset:
         return self.state.log.end_offset
 
-    def append(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
+    def append(
+        self,
+        records: Sequence[MetadataRecord],
+        data: bytes | None = None,
+        delta: MetadataDelta | None = None,
+    ) -> asyncio.Future[None]:
         """Append as one batch: all of them or none. Their offsets are given at once; the
         future is done when they are committed and published. KafkaError: NOT_CONTROLLER if
         this node does not lead; from the future, if it does no longer (a process that was
-        stopped finds that here), and then the outcome is unknown."""
+        stopped finds that here), and then the outcome is unknown. `data` is the batch, if it is
+        built already (`batch_of`), and `delta` what the records change, finished."""
         if not self.is_active:
             raise KafkaError(ErrorCode.not_controller, "this node is not the active controller")
-        now_ms = self._clock.now_ms()
-        data = build_batch(
-            [Record(i, now_ms, None, encode_record(record)) for i, record in enumerate(records)]
-        )
+        if data is None:
+            data = self.batch_of(records)
         if len(data) > BATCH_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.record_list_too_large,
@@ -370,17 +378,24 @@ class QuorumService:
             )
         committed: asyncio.Future[None] = self._loop.create_future()
         self._applier.expect(
-            PendingAppend(self.next_offset, self.epoch, records, len(data), committed)
+            PendingAppend(self.next_offset, self.epoch, records, len(data), committed, delta)
         )
         self._driver.give_first(ClientAppend(self.epoch, len(records), data))
         return committed
+
+    def batch_of(self, records: Sequence[MetadataRecord]) -> bytes:
+        """What `append` writes; any thread may build it."""
+        now_ms = self._clock.now_ms()
+        return build_batch(
+            [Record(i, now_ms, None, encode_record(record)) for i, record in enumerate(records)]
+        )
 
     # -- news of the driver -----------------------------------------------------------------------
 
     def _on_news(self, news: News) -> None:
         match news:
             case Commit(high_watermark):
-                self._apply_to(high_watermark)
+                self._slices.add(self._unless_it_fails(self._apply_to(high_watermark)))
             case BecameLeader(epoch, epoch_start_offset):
                 logger.info("node %d leads the metadata quorum in epoch %d", self.key.id, epoch)
                 self._leading_from = epoch_start_offset
@@ -390,10 +405,18 @@ class QuorumService:
                 logger.info("quorum epoch %d, leader %s", leader.epoch, leader.leader_id)
                 self._tell_watchers()
             case LogReplaced(snapshot):
-                self._load_image(snapshot)
+                self._applier.replaced()
+                self._slices.add(self._unless_it_fails(self._load_image(snapshot)))
 
-    def _apply_to(self, high_watermark: Offset) -> None:
-        self._applier.apply_to(high_watermark)
+    def _unless_it_fails(self, steps: Iterator[None]) -> Iterator[None]:
+        """Metadata that cannot be applied: better none than wrong."""
+        try:
+            yield from steps
+        except Exception as error:
+            self._driver.fail(error)
+
+    def _apply_to(self, high_watermark: Offset) -> Iterator[None]:
+        yield from self._applier.apply_to(high_watermark)
         if self._leading_from is not None and high_watermark > self._leading_from:
             self._leading_from = None
             if self.state.role is not Role.LEADER:
@@ -419,8 +442,16 @@ class QuorumService:
 
     # -- snapshots ----------------------------------------------------------------------------
 
-    def _load_image(self, snapshot: SnapshotInfo) -> None:
-        self._applier.load(snapshot)
+    async def _load_first(self, snapshot: SnapshotInfo) -> None:
+        """At the start: nobody waits for metadata yet, but other brokers may ask for votes."""
+        until_ms = self._clock.monotonic_ms() + SLICE_MS
+        for _ in self._load_image(snapshot):
+            if self._clock.monotonic_ms() >= until_ms:
+                await asyncio.sleep(0)
+                until_ms = self._clock.monotonic_ms() + SLICE_MS
+
+    def _load_image(self, snapshot: SnapshotInfo) -> Iterator[None]:
+        yield from self._applier.load(snapshot)
         self._snapshots.loaded(snapshot)
 
     def _on_idle(self) -> float:

@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
+from odradek_broker.runtime import clock
+
 logger = logging.getLogger(__name__)
 
 READABLE: Final[int] = select.EPOLLIN
@@ -20,6 +22,11 @@ WRITABLE: Final[int] = select.EPOLLOUT
 # Sockets per pass. The more there are, the less each one costs; the fewer, the sooner the first
 # ones have their answers.
 READY_MAX: Final = 256
+# A pass that takes longer than this ends early: asyncio's timers (heartbeats, the quorum) and the
+# answers that are ready have their turn, then the sockets that are left.
+PASS_NS_MAX: Final = 30_000_000
+# Sockets between two looks at the clock.
+CLOCK_EVERY: Final = 4
 
 
 class Pollable(ABC):
@@ -36,6 +43,9 @@ class Poller:
         self._watched: dict[int, Pollable] = {}
         self._soon: list[Callable[[], None]] = []
         self.passes = 0
+        # Connections of other brokers: when the last pass ended early, they come first.
+        self.urgent: set[int] = set()
+        self._left: list[int] = []  # sockets that the last pass did not come to
 
     def watch(self, fd: int, pollable: Pollable, events: int) -> None:
         """From now on `pollable` hears of these events; of none, if `events` is 0."""
@@ -48,6 +58,7 @@ class Poller:
         else:
             self.epoll.unregister(fd)
             del self._watched[fd]
+            self.urgent.discard(fd)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """At the end of this pass, after all that was asked for before."""
@@ -61,10 +72,17 @@ class Poller:
         if self._soon:
             self._run_soon()
             timeout = 0.0
+        if self._left:
+            timeout = 0.0
         unknown: list[tuple[int, int]] = []
         ready = self.epoll.poll(timeout, READY_MAX)
         self.passes += 1
+        if self._left:
+            ready = self._in_turn(ready)
+        began_ns = clock.now_ns() if len(ready) > CLOCK_EVERY else 0
+        at = 0
         for fd, events in ready:
+            at += 1
             pollable = self._watched.get(fd)
             if pollable is None:
                 unknown.append((fd, events))
@@ -73,8 +91,41 @@ class Poller:
                 pollable.on_ready(events)
             except Exception:
                 logger.exception("a connection failed; this is a bug in Odradek")
+            if (
+                began_ns
+                and at % CLOCK_EVERY == 0
+                and clock.now_ns() - began_ns > PASS_NS_MAX
+                and at < len(ready)
+            ):
+                self._leave(ready, at, unknown)
+                break
         self._run_soon()
         return unknown
+
+    def _leave(self, ready: list[tuple[int, int]], at: int, unknown: list[tuple[int, int]]) -> None:
+        """This pass has lasted long enough. What is asyncio's is told to it all the same."""
+        for index in range(at, len(ready)):
+            fd, _ = ready[index]
+            if fd in self._watched:
+                self._left.append(fd)
+            else:
+                unknown.append(ready[index])
+
+    def _in_turn(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Other brokers first, then those that the last pass did not come to, then the others."""
+        left = set(self._left)
+        self._left.clear()
+        first: list[tuple[int, int]] = []
+        waited: list[tuple[int, int]] = []
+        others: list[tuple[int, int]] = []
+        for entry in ready:
+            if entry[0] in self.urgent:
+                first.append(entry)
+            elif entry[0] in left:
+                waited.append(entry)
+            else:
+                others.append(entry)
+        return first + waited + others
 
     def _run_soon(self) -> None:
         """All that is due, and what that adds."""

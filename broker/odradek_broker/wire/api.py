@@ -31,18 +31,20 @@ from odradek_broker.wire.headers import (
 )
 from odradek_broker.wire.kio_table import APIS, REQUEST_FIELDS, RESPONSE_FIELDS
 from odradek_broker.wire.primitives import ITEMS_MAX
-from odradek_broker.wire.schema import Kind, load_class
-from odradek_broker.wire.struct import Struct
+from odradek_broker.wire.schema import Kind, fields_of, load_class
+from odradek_broker.wire.struct import EncodedItems, Struct
 from odradek_broker.wire.varint import Buffer
 
 __all__ = [
     "DecodeError",
+    "EncodedItems",
     "RequestHeader",
     "Struct",
     "decode_request",
     "decode_response",
     "encode_request",
     "encode_response",
+    "encode_response_item",
     "flexible",
     "parse_request_header",
     "request_header",
@@ -69,6 +71,25 @@ def encode_request(api_key: int, version: int, request: Struct) -> bytes:
 def encode_response(api_key: int, version: int, response: Struct) -> bytes:
     """The body of a response, without its header."""
     return _encode(_codec(compile_writer, api_key, version, "response"), response)
+
+
+def encode_response_item(api_key: int, version: int, path: str, item: Struct) -> bytes:
+    """One item of an array of structures in a response, for `EncodedItems`.
+
+    `path` names the array: "topics", or "topics.partitions" for one inside of another.
+    """
+    return _encode(_item_codec(api_key, version, path), item)
+
+
+@cache
+def _item_codec(api_key: int, version: int, path: str) -> Write:
+    name = APIS[api_key][0]
+    cls = load_class(name, version, "response")
+    for part in path.split("."):
+        (field,) = (field for field in fields_of(cls) if field.name == part)
+        assert field.struct_class is not None
+        cls = field.struct_class
+    return compile_writer(cls, RESPONSE_FIELDS.get(name, {}))
 
 
 @cache

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from odradek_broker.wire.decode import FIXED_FORMATS, ZERO_UUID_BYTES, Defaults
 from odradek_broker.wire.schema import Field, fields_of, is_flexible
-from odradek_broker.wire.struct import Struct
+from odradek_broker.wire.struct import EncodedItems, Struct
 from odradek_broker.wire.varint import write_uvarint
 
 Write = Callable[[bytearray, Any], None]
@@ -161,17 +161,22 @@ def _variable(kafka_type: str, flexible: bool, nullable: bool) -> Write:
 def _array(item: Write, flexible: bool, nullable: bool) -> Write:
     pack_length = struct.Struct(">i").pack
 
-    def write_array(out: bytearray, values: Sequence[Any] | None) -> None:
+    def write_array(out: bytearray, values: Sequence[Any] | EncodedItems | None) -> None:
         if values is None:
             if not nullable:
                 raise TypeError("None for an array that may not be null")
             out += b"\0" if flexible else pack_length(-1)
             return
+        encoded = isinstance(values, EncodedItems)
+        items: Sequence[Any] = values.items if isinstance(values, EncodedItems) else values
         if flexible:
-            write_uvarint(out, len(values) + 1)
+            write_uvarint(out, len(items) + 1)
         else:
-            out += pack_length(len(values))
-        for value in values:
+            out += pack_length(len(items))
+        if encoded:
+            out += b"".join(items)
+            return
+        for value in items:
             item(out, value)
 
     return write_array

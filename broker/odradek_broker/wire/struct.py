@@ -1,5 +1,6 @@
 """The shape in which handlers answer: nested fields by name, of no particular version."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 
@@ -10,3 +11,16 @@ class Struct(SimpleNamespace):
     milliseconds, error codes are `ErrorCode` or int, UUIDs are `uuid.UUID` or None. A field
     that is left out takes Kafka's default; one that the version in use lacks is dropped.
     """
+
+
+class EncodedItems:
+    """In the place of an array of structures: its items, each encoded already.
+
+    A handler that gives the same items to many clients encodes them once
+    (`api.encode_response_item`).
+    """
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[bytes]) -> None:
+        self.items = items

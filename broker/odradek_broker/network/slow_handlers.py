@@ -1,0 +1,84 @@
+"""Says which requests keep the event loop, so that nobody has to guess.
+
+Everything else waits while a handler runs. One that takes longer than SLOW_MS at a stretch is
+logged with its API and its client, at most once a minute for each API.
+
+    Metadata v12 of "app-1" (10.0.0.7) kept the event loop for 132 ms; 3 more since the last line
+"""
+
+import logging
+from collections.abc import Awaitable, Generator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from odradek_broker.runtime import clock
+
+if TYPE_CHECKING:
+    from odradek_broker.network.exchange import Exchange
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SLOW_MS = 50
+SLOW_NS = SLOW_MS * 1_000_000
+LOG_EVERY_NS = 60 * 1_000_000_000
+
+
+class SlowHandlers:
+    def __init__(self) -> None:
+        self.count = 0
+        self._logged_ns: dict[int, int] = {}  # by API key
+        self._unlogged: dict[int, int] = {}
+
+    def kept(self, exchange: "Exchange", name: str, taken_ns: int) -> None:
+        """A handler kept the loop for longer than SLOW_NS."""
+        self.count += 1
+        key, now_ns = exchange.api_key, clock.now_ns()
+        logged_ns = self._logged_ns.get(key)
+        if logged_ns is not None and now_ns - logged_ns < LOG_EVERY_NS:
+            self._unlogged[key] = self._unlogged.get(key, 0) + 1
+            return
+        self._logged_ns[key] = now_ns
+        more = self._unlogged.pop(key, 0)
+        logger.warning(
+            "%s v%d of %r (%s) kept the event loop for %d ms%s",
+            name,
+            exchange.api_version,
+            exchange.client_id,
+            exchange.client_host,
+            taken_ns // 1_000_000,
+            f"; {more} more since the last line" if more else "",
+        )
+
+
+class Watched(Generic[T]):
+    """Awaits the outcome of a handler and looks at how long each of its steps takes."""
+
+    def __init__(
+        self, outcome: Awaitable[T], slow: SlowHandlers, exchange: "Exchange", name: str
+    ) -> None:
+        self._outcome = outcome
+        self._slow = slow
+        self._exchange = exchange
+        self._name = name
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._outcome.__await__()
+        error: BaseException | None = None
+        while True:
+            began_ns = clock.now_ns()
+            try:
+                # A task sends nothing but None; it throws what its cancellation is.
+                waits_for = steps.send(None) if error is None else steps.throw(error)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            finally:
+                taken_ns = clock.now_ns() - began_ns
+                if taken_ns > SLOW_NS:
+                    self._slow.kept(self._exchange, self._name, taken_ns)
+            error = None
+            try:
+                yield waits_for
+            except BaseException as thrown:
+                error = thrown
