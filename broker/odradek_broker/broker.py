@@ -180,6 +180,7 @@ class Broker:
             clock=self._clock,
             rng=self._rng,
             loop=self._loop,
+            metadata=self._metadata,
             partitions=self._partitions,
             lifecycle=self._lifecycle,
             quorum=self._quorum,
