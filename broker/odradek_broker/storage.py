@@ -26,6 +26,7 @@ from odradek_broker.log.file_cache import FileCache
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.room import RESERVE_MAX_SHARE
+from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.raft.service import QuorumService
@@ -39,6 +40,9 @@ EX_IOERR, EX_TEMPFAIL = 74, 75
 RESERVE = "odradek.log.dir.reserve.bytes"
 
 PROBE_SECONDS = 1.0
+LEAVING_SECONDS = 0.05
+# With the same metadata and the same space only time can change what is decided.
+DECIDE_AGAIN_MS = 5000.0
 # The controller has so long to fence a broker that lost its last directory.
 FENCE_MS = 1000.0
 # A controller that lost its last directory has so long to hand the quorum over.
@@ -87,6 +91,7 @@ class StorageWatch:
         clock: Clock,
         rng: Random,
         loop: asyncio.AbstractEventLoop,
+        metadata: MetadataPublisher,
         partitions: PartitionService,
         lifecycle: BrokerLifecycle,
         quorum: QuorumService,
@@ -97,6 +102,7 @@ class StorageWatch:
         self._logs = logs
         self._clock = clock
         self._loop = loop
+        self._metadata = metadata
         self._partitions = partitions
         self._lifecycle = lifecycle
         self._quorum = quorum
@@ -106,6 +112,9 @@ class StorageWatch:
         self._ending: asyncio.Task[None] | None = None
         self._room_since_ms: float | None = None
         self._levels: dict[str, Level] = {}
+        self._aside = False
+        self._seen: tuple[dict[str, Level], int] | None = None
+        self._decide_at_ms = 0.0
         self._watched = list(logs.dirs)
         path = str(settings.metadata_log_dir)
         if path not in {log_dir.path for log_dir in logs.dirs}:
@@ -118,7 +127,8 @@ class StorageWatch:
     async def run(self) -> None:
         while True:
             await self.look()
-            await asyncio.sleep(PROBE_SECONDS)
+            # While it is fenced only to let others lead, nobody leads what only it can lead.
+            await asyncio.sleep(LEAVING_SECONDS if self._stepping.leaving else PROBE_SECONDS)
 
     async def look(self) -> None:
         """Probe all directories, in a thread, and act on what was found."""
@@ -179,10 +189,7 @@ class StorageWatch:
         self._partitions.fetch_unless_full(
             [path for path, level in levels.items() if level is Level.FULL]
         )
-        image = self._partitions.image
-        aside = self._stepping.decide(
-            list(levels.values()), image, self._min_isr, self._clock.monotonic_ms()
-        )
+        aside = self._decide(levels)
         self._lifecycle.step_aside(aside)
         if aside:
             self._readiness.wait_for(
@@ -191,6 +198,24 @@ class StorageWatch:
             )
         else:
             self._readiness.done("storage")
+
+    def _decide(self, levels: dict[str, Level]) -> bool:
+        """Looks at every partition of the cluster, so not more often than need be."""
+        image, now_ms = self._metadata.image, self._clock.monotonic_ms()
+        seen = (levels, image.offset)
+        if seen != self._seen or now_ms >= self._decide_at_ms or self._stepping.leaving:
+            self._seen, self._decide_at_ms = seen, now_ms + DECIDE_AGAIN_MS
+            low = [
+                one for one in self._logs.dirs if levels.get(one.path) in (Level.LOW, Level.FULL)
+            ]
+            self._aside = self._stepping.decide(
+                list(levels.values()),
+                image,
+                self._min_isr,
+                now_ms,
+                [log_dir.directory_id for log_dir in low],
+            )
+        return self._aside
 
     def _log_changes(self, online: list[LogDir], levels: dict[str, Level]) -> None:
         for log_dir in online:
@@ -212,7 +237,7 @@ class StorageWatch:
         self._levels = levels
 
     def _min_isr(self, topic: str) -> int:
-        config = self._settings.log_config(self._partitions.image.topic_config(topic))
+        config = self._settings.log_config(self._metadata.image.topic_config(topic))
         return config.min_insync_replicas
 
     async def _look_for_room(self) -> None:

@@ -137,20 +137,28 @@ def _eligible(image: MetadataImage, isr: Sequence[BrokerId], states: Sequence[St
 def joins_from_working_dirs(
     partition: PartitionRegistration | None, asked: Struct, offline_dirs: OfflineDirs
 ) -> bool:
-    """Whether all replicas that join are in directories that work.
-
-    Their leader may still count one as caught up from before its directory failed. A replica
-    whose directory is not assigned yet may be in any, so it waits while one of them is offline.
-    """
+    """Whether all replicas that join are in directories that work."""
     if partition is None or not offline_dirs:
         return True
-    for replica in _proposed(asked):
-        offline = offline_dirs.get(replica)
-        if offline and replica not in partition.isr:
-            directory = partition.directories[partition.replicas.index(replica)]
-            if directory == UNASSIGNED_DIRECTORY or directory in offline:
-                return False
-    return True
+    return all(
+        _has_directory(partition, replica, offline_dirs.get(replica, ()))
+        for replica in _proposed(asked)
+        if replica not in partition.isr
+    )
+
+
+def _has_directory(
+    partition: PartitionRegistration, replica: BrokerId, offline: Collection[UUID]
+) -> bool:
+    """Whether a replica may be in a directory that works.
+
+    Its leader may still count it as caught up from before the directory failed. A replica whose
+    directory is not assigned yet may be in any, so it waits while one of them is offline.
+    """
+    if not offline:
+        return True
+    directory = partition.directories[partition.replicas.index(replica)]
+    return directory != UNASSIGNED_DIRECTORY and directory not in offline
 
 
 def _answer(
