@@ -1,4 +1,4 @@
-"""`kafka-transactions find-hanging` on three brokers: each broker is asked about all of its replicas.
+"""`kafka-transactions find-hanging` on three brokers: each is asked about all of its replicas.
 
 A transaction hangs if its records are in a partition and its coordinator does not know of it.
 Brokers verify that before they write, so the tests here turn the verification off.

@@ -8,7 +8,7 @@ epoch for the next transaction comes with the answer to EndTxn. Now and then
     another instance        of the same transactional id begins before the first one commits
 
 InitProducerId is copied too, as when it was left in a connection that its client gave up. Without a
-producer id it cannot be distinguished from a new instance: it fences the transaction that is open by
+producer id it is the same as a new instance: it fences the transaction that is open by
 then, and a batch of that transaction may be refused. Without such an InitProducerId it may not.
 
 The outcome of a transaction is committed or aborted when a coordinator has said so, else unknown.
