@@ -159,6 +159,17 @@ def test_fetch_refusals(asked):
     assert fetched(asked, "a", current_leader_epoch=-2)["error_code"] == 0
 
 
+def test_a_broker_that_is_no_replica_comes_before_a_missing_epoch(asked):
+    partition = Struct(
+        partition=0, fetch_offset=0, log_start_offset=0, partition_max_bytes=1_000,
+    )  # fmt: skip
+    answer = ask(
+        asked, FETCH, 6, replica_id=99, max_wait=0, min_bytes=0, max_bytes=1_000,
+        isolation_level=0, topics=[Struct(topic="a", partitions=[partition])],
+    )  # fmt: skip
+    assert answer["responses"][0]["partitions"][0]["error_code"] == 6
+
+
 def test_delete_records_without_time_to_wait(asked):
     partition = Struct(partition_index=0, offset=0)
     wanted = [Struct(name="a", partitions=[partition])]
@@ -176,6 +187,15 @@ def produced(asked: Client, name: str, acks: int, records: bytes) -> Any:
 def test_impossible_acks_come_after_unknown_topics(asked):
     assert produced(asked, "unknown", -2, batch(b"x"))["error_code"] == 3
     assert produced(asked, "a", -2, batch(b"x"))["error_code"] == 21
+
+
+def test_impossible_acks_come_after_what_is_no_batch(asked):
+    cut = bytearray(batch(b"x"))
+    cut[8:12] = b"\xff\xff\xff\xff"  # its length
+    assert produced(asked, "a", 2, batch(b"x", magic=1))["error_code"] == 87
+    assert produced(asked, "a", 2, bytes(cut))["error_code"] == 2
+    assert produced(asked, "a", 2, batch(b"x") * 2)["error_code"] == 87
+    assert produced(asked, "a", 2, batch(b"x", crc=0))["error_code"] == 21
 
 
 def test_a_rejected_record_comes_with_the_logs_start(asked):
@@ -218,3 +238,22 @@ def test_no_offsets_begin_no_transaction(asked):
             [3] if topics else []
         )
     assert (first["producer_epoch"], begin(asked, "tx")["producer_epoch"]) == (0, 1)
+
+
+def test_an_epoch_of_before_is_refused_before_the_coordinator_is_asked(asked):
+    """The partition knows the producer with a later epoch, whatever the transactional id."""
+    producer = begin(asked, "tx-epochs")["producer_id"]
+
+    def commit(transactional_id: str, epoch: int) -> int:
+        offset = Struct(partition_index=0, committed_offset=5, committed_metadata="")
+        answer = ask(
+            asked, TXN_OFFSET_COMMIT, 5, transactional_id=transactional_id, group_id="g",
+            producer_id=producer, producer_epoch=epoch, generation_id=-1, member_id="",
+            topics=[Struct(name="a", partitions=[offset])],
+        )  # fmt: skip
+        return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+    assert commit("unknown", -1) == 49
+    assert commit("tx-epochs", 0) == 0
+    assert commit("unknown", -1) == 47
+    assert commit("unknown", 5) == 49
