@@ -21,6 +21,7 @@ from broker_tests.sim.cluster_mutants import CLUSTER_MUTANTS
 from broker_tests.sim.cluster_run import ClusterRun
 from broker_tests.sim.coord_mutants import COORD_MUTANTS
 from broker_tests.sim.coord_run import CoordRun
+from broker_tests.sim.disk_run import DiskRun
 from broker_tests.sim.faults import Fault, shrink
 from broker_tests.sim.group_mutants import GROUP_MUTANTS
 from broker_tests.sim.group_run import GroupRun
@@ -33,6 +34,7 @@ PROGRESS_SECONDS = 30.0
 
 KINDS: dict[str, tuple[type[ClusterRun], Sequence[Mutant]]] = {
     "cluster": (ClusterRun, CLUSTER_MUTANTS),
+    "disk": (DiskRun, []),
     "coord": (CoordRun, [mutant for mutant, _ in COORD_MUTANTS]),
     "group": (GroupRun, [mutant for mutant, _ in GROUP_MUTANTS]),
     "txn": (TxnRun, [mutant for mutant, _ in TXN_MUTANTS]),
