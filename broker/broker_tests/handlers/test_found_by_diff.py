@@ -18,6 +18,7 @@ from odradek_broker.wire.struct import Struct
 PRODUCE, FETCH, OFFSET_FETCH, FIND, DELETE_RECORDS, ADD_PARTITIONS = 0, 1, 9, 10, 21, 24
 DESCRIBE_GROUPS, HEARTBEAT, ADD_VOTER, REMOVE_VOTER = 69, 68, 80, 81
 INIT_PRODUCER_ID, TXN_OFFSET_COMMIT = 22, 28
+ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 METADATA, CLASSIC_GROUPS, DESCRIBE_CONFIGS, QUORUM, PRODUCERS = 3, 15, 32, 55, 61
 NOT_SAID = -(2**31)
 NOBODY = UUID(int=7)
@@ -182,6 +183,19 @@ def produced(asked: Client, name: str, acks: int, records: bytes) -> Any:
     answer = ask(asked, PRODUCE, 9, transactional_id=None, acks=acks, timeout=99, topic_data=data)
     (found,) = answer["responses"][0]["partition_responses"]
     return found
+
+
+def test_a_topic_without_a_name_is_unknown_to_producers(asked):
+    assert produced(asked, "", 1, batch(b"x"))["error_code"] == 3
+
+
+def test_the_last_directory_of_a_replica_counts(asked):
+    (here,) = ask(asked, DESCRIBE_LOG_DIRS, 1, topics=None)["results"]
+    topics = [Struct(name="a", partitions=[0])]
+    dirs = [Struct(path="/nowhere", topics=topics), Struct(path="/gone", topics=topics)]
+    assert here["error_code"] == 0
+    (found,) = ask(asked, ALTER_LOG_DIRS, 1, dirs=dirs)["results"]
+    assert found["partitions"] == [{"error_code": 57, "partition_index": 0}]
 
 
 def test_impossible_acks_come_after_unknown_topics(asked):

@@ -18,10 +18,9 @@ from typing import Any
 from broker_tests.sim import cluster_run
 from broker_tests.sim.cluster_node import ClusterNode
 from broker_tests.sim.cluster_run import TOPIC, ClusterInjector, ClusterRun, Write
-from broker_tests.sim.disk_dirs import ENOUGH
 from broker_tests.sim.disk_faults import DISK_KINDS, STARVING, DiskFaults, draw_disk_profile
 from broker_tests.sim.disk_node import DiskNode
-from broker_tests.sim.faults import Fault, Kind
+from broker_tests.sim.faults import Fault
 from broker_tests.sim.raft_run import CALM_CONFIG
 from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.ids import Offset, TopicPartition

@@ -106,8 +106,9 @@ class ProduceCall(Ticket):
                     partition = partitions.by_id.get((topic_id, asked.index))
                 try:
                     if partition is None:
-                        missing = partitions.why_missing(name or topic_id or b"", asked.index)
-                        raise KafkaError(missing)
+                        # "" is a name, too: of no topic.
+                        topic_key = name if name is not None else topic_id or b""
+                        raise KafkaError(partitions.why_missing(topic_key, asked.index))
                     if not valid_acks:
                         self._check_shape(asked)  # which Kafka looks at first
                         raise KafkaError(ErrorCode.invalid_required_acks)
@@ -310,7 +311,7 @@ class ProduceCall(Ticket):
     def _tell_leaders(self) -> list[NodeEndpoint]:
         """Say of what came to the wrong broker who the right one is, and where it is."""
         misled = [
-            (topic.name or topic.topic_id or b"", asked)
+            (topic.name if topic.name is not None else topic.topic_id or b"", asked)
             for topic in self._topics
             for asked in topic.partitions
             if asked.error_code in LEADER_ERRORS

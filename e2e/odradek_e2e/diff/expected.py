@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, NamedTuple
 
+from odradek_broker.wire.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
 from odradek_broker.wire.struct import Struct
 from odradek_e2e.diff.compare import Difference
 
@@ -93,6 +94,32 @@ def internal_offsets(request: Any) -> bool:
     return any(topic.name.startswith("__") for topic in request.topics)
 
 
+def without_producer_id(request: Any) -> bool:
+    """Some batch has the transactional bit and no producer id."""
+    return any(
+        p.records and len(p.records) >= HEADER_BYTES and _is_transaction_of_nobody(p.records)
+        for t in request.topic_data
+        for p in t.partition_data
+    )
+
+
+def _is_transaction_of_nobody(records: Any) -> bool:
+    header = read_header(bytes(records), 0)
+    return bool(header.attributes & TRANSACTIONAL_BIT and header.producer_id < 0)
+
+
+def same_when_merged(apache: Any, embedded: Any) -> bool:
+    return bool(_by_topic(apache) == _by_topic(embedded))
+
+
+def _by_topic(topics: Any) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for topic in topics or []:
+        key = f"{topic['topic']} {topic['topic_id']}"
+        found.setdefault(key, []).extend(map(repr, topic["partitions"]))
+    return {key: sorted(partitions) for key, partitions in found.items()}
+
+
 def several_features(request: Any) -> bool:
     return len(request.feature_updates) > 1
 
@@ -122,6 +149,8 @@ ELR = "Kafka keeps min.insync.replicas at cluster level (eligible leader replica
 NOT_UTF8 = "strings that are not UTF-8 close the connection (SKIPPED.md)"
 ACLS = "Kafka closes on values that its parser does not know; ours says SECURITY_DISABLED"
 UNREAD = "odd isolation levels, sizes below 0, the zero id; Kafka: UNKNOWN_SERVER_ERROR for all"
+REPEATED = "Kafka repeats a topic of which one partition is unknown; clients merge the two"
+NOBODY = "a transactional batch without a producer id is INVALID_RECORD (SKIPPED.md)"
 NO_CONSUMER = "fetches of brokers that do not exist: refused with another code"
 ODD_EPOCH = "an epoch below -1 is no epoch; Kafka answers with it"
 PHANTOM = "in Kafka's memory a refused request leaves an empty group behind, until a restart"
@@ -169,6 +198,9 @@ TABLE: tuple[Expected, ...] = (
     Expected("offset_delete", "error_code", 0, 69, PHANTOM),
     Expected("alter_configs", "", "silence", answered, NO_ANSWER),
     Expected("fetch", "*", ..., ..., UNREAD, unread_fetch),
+    Expected("fetch", "responses", ..., ..., REPEATED, both=same_when_merged),
+    Expected("produce", f"{PRODUCED}.error_code", 0, 87, NOBODY, without_producer_id),
+    Expected("produce", f"{PRODUCED}.base_offset", ..., -1, NOBODY, without_producer_id),
     Expected("fetch", "*", ..., ..., NO_CONSUMER, no_consumer),
     Expected("offset_for_leader_epoch", "*", ..., ..., ODD_EPOCH, odd_epoch),
     Expected("add_partitions_to_txn", "", "silence", answered, NO_ANSWER, no_transactions),
