@@ -6,8 +6,9 @@ offline directory is offline until the broker starts again, as with log/log_dir.
 
     device breaks     the next write, sync or checkpoint fails with EIO
     room gets low     log/room.py refuses producers; followers, and the broker itself, go on
-    room runs out     nothing is appended; without the reserve (a planted bug) a write fails with
-                      ENOSPC, and takes the directory offline
+    room runs out     nothing is appended at all, because a reserve is left for the metadata log;
+                      without one (a planted bug) a write fails with ENOSPC, and the directory
+                      with it
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from random import Random
 from uuid import UUID
 
 from broker_tests.sim.cluster_log import Entry, LogWatcher, SimDir, SimLog
-from odradek_broker.log.errors import LogDirError
+from odradek_broker.controller.stepping_aside import Level
+from odradek_broker.log.errors import LogDirError, NoRoomError
 from odradek_broker.log.future_logs import FutureLogs
 from odradek_broker.log.types import AppendInfo
 from odradek_broker.model.errors import ErrorCode, KafkaError
@@ -28,24 +30,35 @@ from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.sim_disk import SimDisk
 
-ENOUGH, LOW, FULL = range(3)
-
 
 @dataclass
 class Directory(SimDir):
     broken: bool = False
-    level: int = ENOUGH
+    level: Level = Level.ENOUGH
+    keeps_reserve: bool = True
 
     @property
     def usable(self) -> bool:
         """A broker that starts now could use it, and producers could write to it."""
-        return not self.broken and self.level == ENOUGH
+        return not self.broken and self.level is Level.ENOUGH
+
+    @property
+    def can_start(self) -> bool:
+        """As `storage.waits_for_room` sees it."""
+        return not self.broken and self.level is not Level.FULL
 
     def touch(self) -> None:
         """A write, a sync, a checkpoint."""
         self.check()
         if self.broken:
             raise self.fail(errno.EIO)
+
+    def admit(self, *, from_client: bool) -> None:
+        """As log/room.py."""
+        self.check()
+        refused = self.level is Level.FULL or (self.level is Level.LOW and from_client)
+        if refused and self.keeps_reserve:
+            raise NoRoomError(self.path, 0, 0)
 
     def fail(self, code: int) -> LogDirError:
         self.failure = OSError(code, os.strerror(code), self.path)
@@ -58,11 +71,12 @@ class DirLog(SimLog):
     log_dir: Directory
 
     def append_as_leader(self, value: int, epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
-        self.log_dir.check()
+        if value not in self._offsets:
+            self.log_dir.admit(from_client=True)
         return super().append_as_leader(value, epoch, now_ms)
 
     def append_as_follower(self, entries: tuple[Entry, ...]) -> None:
-        self.log_dir.check()
+        self.log_dir.admit(from_client=False)
         super().append_as_follower(entries)
 
     def write_pending(self) -> None:
@@ -70,7 +84,7 @@ class DirLog(SimLog):
             return
         try:
             self.log_dir.touch()
-            if self.log_dir.level == FULL:
+            if self.log_dir.level is Level.FULL and not self.log_dir.keeps_reserve:
                 raise self.log_dir.fail(errno.ENOSPC)
         except LogDirError:
             self._cut(self.written_offset)
@@ -142,7 +156,7 @@ class Directories:
     def replace(self, one: Directory, directory_id: UUID) -> None:
         """By an empty one, while the process is down."""
         one.directory_id = directory_id
-        one.broken, one.level = False, ENOUGH
+        one.broken, one.level = False, Level.ENOUGH
         self.clean_epoch = -1
         self.logs = {name: log for name, log in self.logs.items() if log.log_dir is not one}
 

@@ -18,16 +18,17 @@ from random import Random
 from typing import Any, Protocol
 
 from broker_tests.sim.cluster_replication import Fetch, ListOffsets
-from broker_tests.sim.disk_dirs import ENOUGH, FULL, LOW, Directory
+from broker_tests.sim.disk_dirs import Directory
 from broker_tests.sim.faults import Fault, Kind, draw_schedule
 from broker_tests.sim.world import World
+from odradek_broker.controller.stepping_aside import Level
 
 DISK_KINDS = (Kind.DIR_FAILS, Kind.DIR_FULL)
 STARVING = (Kind.STARVE_REQUESTS, Kind.STARVE_HEARTBEATS)
 DURATIONS_MS = {
     Kind.DIR_FAILS: (300, 2_500),
     Kind.DIR_FULL: (300, 2_500),
-    Kind.STARVE_REQUESTS: (200, 5_000),
+    Kind.STARVE_REQUESTS: (200, 7_500),
     Kind.STARVE_HEARTBEATS: (200, 2_500),
 }
 CALM = 0.6
@@ -52,7 +53,7 @@ def _draw(rng: Random, node_ids: Sequence[int], end_ms: int, settle_ms: int) -> 
     faults = []
     at_ms = rng.randint(100, 900)
     while at_ms < end_ms:
-        kind = rng.choices((*DISK_KINDS, *STARVING), (4, 4, 1, 1))[0]
+        kind = rng.choices((*DISK_KINDS, *STARVING), (4, 4, 2, 1))[0]
         duration_ms = rng.randint(*DURATIONS_MS[kind])
         chases_leader = rng.random() < 0.5
         faults.append(Fault(kind, at_ms, duration_ms, (rng.choice(node_ids),), chases_leader))
@@ -99,14 +100,14 @@ class DiskFaults:
         if fault.kind is Kind.DIR_FAILS:
             one.broken = True
         else:
-            one.level = max(one.level, LOW)
+            one.level = Level.LOW
             if rng.random() < 0.7:
                 world.after(rng.randint(0, FULL_AFTER_MS_MAX), self._fill, one)
         world.after(fault.duration_ms, self._end, fault, one, rng.random() < 0.3)
 
     def _fill(self, one: Directory) -> None:
-        if one.level == LOW:
-            one.level = FULL
+        if one.level is Level.LOW:
+            one.level = Level.FULL
 
     def _end(self, fault: Fault, one: Directory, replaced: bool) -> None:
         node = self._nodes(fault.nodes[0])
@@ -116,7 +117,7 @@ class DiskFaults:
         elif fault.kind is Kind.DIR_FAILS:
             one.broken = False
         else:
-            one.level = ENOUGH
+            one.level = Level.ENOUGH
         node.restart()
 
     def heal(self, node_ids: Sequence[int]) -> None:
@@ -124,7 +125,7 @@ class DiskFaults:
         for node_id in node_ids:
             node = self._nodes(node_id)
             for one in node.directories:
-                one.broken, one.level = False, ENOUGH
+                one.broken, one.level = False, Level.ENOUGH
             node.restart()
 
     def delay_ms(self, source: int, message: Any) -> int | None:

@@ -22,17 +22,18 @@ from broker_tests.sim.disk_faults import DISK_KINDS, STARVING, DiskFaults, draw_
 from broker_tests.sim.disk_node import DiskNode
 from broker_tests.sim.faults import Fault
 from broker_tests.sim.raft_run import CALM_CONFIG
+from odradek_broker.controller.stepping_aside import Level
 from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.ids import Offset, TopicPartition
 from odradek_broker.runtime.settings import Settings
 
-LAG_MS = 4_000
+LAG_MS = 2_400
 FAULTS_MS = 9_000
 WATCH_MS = 50
 FAILOVER_MS = 1_500
 STARVED_MS = LAG_MS + LAG_MS // 2 + FAILOVER_MS  # the ISR is looked at twice per LAG_MS
 PROBE_MS = 150
-RECORDS_MAX = 10  # per fault, and as many for each partition
+RECORDS_MAX = 8  # per fault, and as many for each partition
 SETTINGS = {**cluster_run.SETTINGS, "replica.lag.time.max.ms": str(LAG_MS)}
 
 
@@ -147,6 +148,8 @@ class DiskRun(ClusterRun):
         if self.disks.starved:
             self._starved_ms = now_ms
         needed = max(1, self.min_isr)
+        if self._refuses_producers(name, registration.leader):
+            self._acked_ms[name] = now_ms
         if len(since) < needed:
             return
         enough_ms = sorted(since)[needed - 1]
@@ -157,6 +160,14 @@ class DiskRun(ClusterRun):
                 f"{name} has acknowledged nothing for {stuck_ms} ms, although {len(since)} of its "
                 f"replicas are healthy: {registration}"
             )
+
+    def _refuses_producers(self, name: TopicPartition, leader: int) -> bool:
+        """One of several directories has little room: the broker goes on leading what is there
+        (it steps aside when all have), and producers wait for room."""
+        if leader < 0 or len(self.nodes[leader].directories) == 1:
+            return False
+        log = self.nodes[leader].data.logs.get(name)
+        return log is not None and log.log_dir.level is Level.LOW
 
     def _is_healthy(self, name: TopicPartition, replica: int) -> bool:
         node, log = self.nodes[replica], self.nodes[replica].data.logs.get(name)
