@@ -14,6 +14,7 @@ fault and in simulated time (session 500 ms, replica.lag.time.max.ms LAG_MS):
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from broker_tests.sim import cluster_run
 from broker_tests.sim.cluster_node import ClusterNode
@@ -22,6 +23,7 @@ from broker_tests.sim.disk_faults import DISK_KINDS, STARVING, DiskFaults, draw_
 from broker_tests.sim.disk_node import DiskNode
 from broker_tests.sim.faults import Fault
 from broker_tests.sim.raft_run import CALM_CONFIG
+from odradek_broker.controller import stepping_aside
 from odradek_broker.controller.stepping_aside import Level
 from odradek_broker.metadata.image import PartitionRegistration
 from odradek_broker.model.ids import Offset, TopicPartition
@@ -33,6 +35,7 @@ WATCH_MS = 50
 FAILOVER_MS = 1_500
 STARVED_MS = LAG_MS + LAG_MS // 2 + FAILOVER_MS  # the ISR is looked at twice per LAG_MS
 PROBE_MS = 150
+PAUSE_MS = 2_000.0  # a tenth of production's, as all times
 RECORDS_MAX = 8  # per fault, and as many for each partition
 SETTINGS = {**cluster_run.SETTINGS, "replica.lag.time.max.ms": str(LAG_MS)}
 
@@ -76,6 +79,7 @@ class DiskRun(ClusterRun):
         self.faults = drawn if faults is None else faults
         self._restless = False
         self._operates = self._operates and not self.calm
+        self._watching = False
         self._probes: dict[TopicPartition, Write] = {}
         self._probed_ms: dict[TopicPartition, int] = {}
         self._acked_ms: dict[TopicPartition, int] = {}
@@ -96,6 +100,10 @@ class DiskRun(ClusterRun):
         dirs = self._disk_rng.choice((1, 2))
         return DiskNode(self.world, node_id, CALM_CONFIG, faults=self.disks, dirs=dirs, **options)
 
+    def run(self) -> cluster_run.Outcome:
+        with mock.patch.object(stepping_aside, "PAUSE_MS", PAUSE_MS):
+            return super().run()
+
     def is_expected(self, error: str) -> bool:
         return "log director" in error
 
@@ -106,10 +114,10 @@ class DiskRun(ClusterRun):
     # ------------------------------------------------------------ what must hold in calm seeds
 
     def _produce(self) -> None:
-        if self.calm and not self._healthy_ms and not self._acked_ms:
-            self._started_ms = self.world.now_ms
+        if self.calm and not self._watching:
+            self._watching = True
             for fault in self.faults:
-                self.world.at(self._started_ms + fault.at_ms, self._fault_begins, fault)
+                self.world.after(fault.at_ms, self._fault_begins, fault)
             self._watch()
         super()._produce()
 
