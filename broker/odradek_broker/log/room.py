@@ -4,7 +4,8 @@
 
     free ≥ R            everybody writes
     R/2 ≤ free < R      low: producers are refused; what the broker itself writes goes on
-                        (replication, group commits, transaction markers); ends at 1.25 R
+                        (replication, group commits, transaction markers); ends at 1.25 R. A batch
+                        that would take some of R is refused too, and free must then fit it
     free < R/2          full: only the metadata log and checkpoints are written; ends at 0.75 R
 
 A broker may write a gigabyte per second, so a timer alone would come too late. Each append takes
@@ -25,7 +26,7 @@ from odradek_broker.runtime.disk import DiskUsage
 ALLOWANCE_BYTES: Final = 8 * 1024 * 1024
 # A small volume (a test, a sidecar's emptyDir) must not be all reserve.
 RESERVE_MAX_SHARE: Final = 0.05
-UNLIMITED: Final = 1 << 62
+UNLIMITED: Final = 1 << 60
 
 
 class Room:
@@ -34,9 +35,11 @@ class Room:
     __slots__ = (
         "_measure",
         "_path",
+        "asked",
         "floor_bytes",
         "free_bytes",
         "full",
+        "kept_bytes",
         "left",
         "low",
         "queued",
@@ -57,18 +60,29 @@ class Room:
         self.low = False
         self.full = False
         self.left = 0 if setting else UNLIMITED
+        self.kept_bytes = 0  # of the free space, whatever is appended
         self.queued = 0
+        # The largest append of a producer that was refused: until it fits, others lead.
+        self.asked = 0
         self.refused = 0  # appends of producers
 
     def admit(self, size: int, from_client: bool) -> None:
         """Take the bytes of an append. NoRoomError if it must not be made."""
         if size > self.left or self.low:
             self.look()
-            if size > self.left or (self.low and from_client):
+            available = self.free_bytes - self.queued - self.kept_bytes
+            if self.setting and (size > available or (self.low and from_client)):
                 if from_client:
                     self.refused += 1
+                    self.low = True
+                    self.asked = max(self.asked, size)
                 raise NoRoomError(self._path, self.free_bytes, self.reserve_bytes)
+            self.left = max(self.left, size)
         self.left -= size
+
+    def fits(self, size: int) -> bool:
+        """Whether so much may be written for a while by who frees space with it: the cleaner."""
+        return not self.low or size <= self.free_bytes - self.queued - self.floor_bytes
 
     def look(self) -> None:
         """Measure the free space; about once a second, and when `left` is used up."""
@@ -84,6 +98,9 @@ class Room:
         if not self.setting:
             return
         self.full = free < (reserve * 3 // 4 if self.full else self.floor_bytes)
-        self.low = self.full or free < (reserve * 5 // 4 if self.low else reserve)
-        kept = free if self.full else self.floor_bytes if self.low else reserve
-        self.left = min(free - self.queued - kept, ALLOWANCE_BYTES)
+        enough = reserve * 5 // 4 if self.low else reserve
+        self.low = self.full or free < max(enough, reserve + self.asked)
+        if not self.low:
+            self.asked = 0
+        self.kept_bytes = free if self.full else self.floor_bytes if self.low else reserve
+        self.left = min(free - self.queued - self.kept_bytes, ALLOWANCE_BYTES)
