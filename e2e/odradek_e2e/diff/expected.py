@@ -129,7 +129,8 @@ def odd_operation(request: Any) -> bool:
     return any(operation not in range(4) for operation in operations)
 
 
-# Names of APIs that only one of the engines advertises to clients. Any other one is a difference.
+# What only Apache Kafka advertises to clients. Any other API that only one of the two advertises,
+# or in other versions, is a difference.
 NOT_OFFERED = frozenset((
     "sasl_handshake", "sasl_authenticate", "create_delegation_token", "renew_delegation_token",
     "expire_delegation_token", "describe_delegation_token", "alter_client_quotas",
@@ -138,11 +139,6 @@ NOT_OFFERED = frozenset((
     "write_share_group_state", "delete_share_group_state", "read_share_group_state_summary",
     "streams_group_heartbeat", "streams_group_describe", "describe_share_group_offsets",
     "alter_share_group_offsets", "delete_share_group_offsets",
-))  # fmt: skip
-BETWEEN_BROKERS = frozenset((
-    "vote", "begin_quorum_epoch", "end_quorum_epoch", "alter_partition", "envelope",
-    "fetch_snapshot", "broker_registration", "broker_heartbeat", "allocate_producer_ids",
-    "assign_replicas_to_dirs", "update_raft_voter",
 ))  # fmt: skip
 
 ELR = "Kafka keeps min.insync.replicas at cluster level (eligible leader replicas)"
@@ -163,7 +159,6 @@ OPERATION = "an unknown operation is INVALID_REQUEST; Kafka: UNKNOWN_SERVER_ERRO
 STATIC_QUORUM = "Kafka's test server has kraft.version 0, where voters cannot change"
 OUR_WORDS = "our own words"
 MARKERS = "Kafka: UNKNOWN_SERVER_ERROR or no answer at all, if one marker cannot be written"
-SAME_LISTENER = "the controller's APIs are on the same listener"
 FIRST_FEATURE = "of several wrong features, Kafka names the first in a hash map"
 FEATURES = "no share, streams and ELR features"
 OFFERED = "not offered: SKIPPED.md, first section"
@@ -175,10 +170,6 @@ ELECTED = "replica_election_results[].partition_result[]"
 PRODUCED = "responses[].partition_responses[]"
 
 TABLE: tuple[Expected, ...] = (
-    *(
-        Expected("advertised", f"versions of {api}", nothing, ..., SAME_LISTENER)
-        for api in BETWEEN_BROKERS
-    ),
     *(Expected("advertised", f"versions of {api}", ..., nothing, OFFERED) for api in NOT_OFFERED),
     Expected("api_versions", "api_keys", ..., ..., "compared as `advertised`"),
     Expected("api_versions", "finalized_features", ..., ..., FEATURES),
