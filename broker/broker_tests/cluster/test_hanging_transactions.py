@@ -6,14 +6,20 @@ Brokers verify that before they write, so the tests here turn the verification o
 
 from __future__ import annotations
 
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from broker_tests.clients.support import wait_until
 from broker_tests.cluster.conftest import StartCluster
 from broker_tests.cluster.harness import Cluster
-from broker_tests.harness import kafka_tool
+from broker_tests.handlers.parity_script import Step, create
+from broker_tests.handlers.parity_script import topic as new_topic
+from broker_tests.handlers.test_admin_parity import client
+from broker_tests.harness import RunningBroker, kafka_tool
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.wire.records import Record, build_batch
 from odradek_broker.wire.struct import Struct
@@ -85,6 +91,30 @@ def test_every_replica_describes_its_producers(cluster: Cluster, topic: str) -> 
     assert {code: int(answer.error_code) for code, answer in missing.items()} == {
         code: int(code) for code in missing
     }
+
+
+def test_a_replica_in_an_offline_directory_is_refused(tmp_path: Path) -> None:
+    """1. a broker has a partition in each of two directories; 2. one directory is deleted; 3. its
+    replica is refused, the other is described."""
+    paths = [tmp_path / "data-1", tmp_path / "data-2"]
+    settings = {"log.dirs": ",".join(map(str, paths))}
+    with RunningBroker(settings, directory=tmp_path / "broker") as broker, client(broker) as asked:
+        asked.ask(create("a topic", new_topic("a", 2)))
+
+        def codes() -> dict[int, int]:
+            wanted = [Struct(name="a", partition_indexes=[0, 1])]
+            answer = asked.ask(Step("", DESCRIBE_PRODUCERS, 0, Struct(topics=wanted)))
+            found = answer["topics"][0]["partitions"]
+            return {one["partition_index"]: one["error_code"] for one in found}
+
+        wait_until(lambda: codes() == {0: 0, 1: 0})
+        (gone,) = {path for path in paths if (path / "a-1").exists()}
+        if (gone / "__cluster_metadata-0").exists():
+            gone = next(path for path in paths if path != gone)
+        lost = 0 if (gone / "a-0").exists() else 1
+        shutil.rmtree(gone)
+        wait_until(lambda: codes() == {lost: ErrorCode.kafka_storage_error, 1 - lost: 0})
+        broker.kill()
 
 
 @pytest.mark.java

@@ -35,6 +35,8 @@ def _describe(ctx: RequestContext, topic: str, index: int) -> Struct:
     try:
         validate_topic_name(topic)
         partition = ctx.broker.partitions.get(topic, index)
+        if partition.log.log_dir.failure is not None:
+            raise KafkaError(ErrorCode.kafka_storage_error)
     except KafkaError as error:
         return Struct(
             partition_index=index,
