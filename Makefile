@@ -51,7 +51,7 @@ blackbox: .venv/.stamp tools compile ## one suite for both engines: make blackbo
 protocol-diff: .venv/.stamp tools compile ## generated requests to both engines, answers compared: SEED=1 REQUESTS=3000
 	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
 
-sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|group|txn
+sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|disk|group|txn
 	@cd broker && ODRADEK_COMPILED=0 ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
 bench: .venv/.stamp tools compile ## compare with Apache Kafka, 25 min, docs/benchmarks.md: make bench CASE=name,name MERGE=1

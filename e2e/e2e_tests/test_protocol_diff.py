@@ -7,10 +7,11 @@ import pytest
 
 from odradek_broker.handlers.registry import MODULES
 from odradek_broker.wire.api import decode_request, encode_request
+from odradek_broker.wire.kio_table import APIS
 from odradek_broker.wire.struct import Struct
 from odradek_e2e.diff.compare import Difference, compare
 from odradek_e2e.diff.engines import Outcome, both_engines
-from odradek_e2e.diff.expected import TABLE, reason_for
+from odradek_e2e.diff.expected import NOT_OFFERED, TABLE, reason_for
 from odradek_e2e.diff.generate import request
 from odradek_e2e.diff.malform import DAMAGES
 from odradek_e2e.diff.names import Names, Ref, learn_from
@@ -82,6 +83,17 @@ def test_another_outcome_is_a_difference():
 def test_every_expected_difference_has_a_reason():
     assert all(len(line.reason) > 10 for line in TABLE)
     assert reason_for("metadata", Difference("controller_id", 1, 2)) is None
+
+
+def test_an_api_that_only_one_engine_advertises_is_a_difference_unless_it_is_named():
+    assert reason_for("advertised", Difference("versions of share_fetch", (1, 2), None))
+    assert reason_for("advertised", Difference("versions of vote", None, (2, 2))) is None
+    assert reason_for("advertised", Difference("versions of produce", (0, 13), None)) is None
+    assert reason_for("advertised", Difference("versions of produce", (0, 13), (0, 12))) is None
+
+
+def test_the_names_of_apis_that_are_not_offered_exist():
+    assert {name for name, *_ in APIS.values()} >= NOT_OFFERED
 
 
 @pytest.mark.java

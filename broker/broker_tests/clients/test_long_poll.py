@@ -19,8 +19,9 @@ from broker_tests.clients.support import (
 )
 from broker_tests.harness import Server
 
-# Far below the waits asked for below, far above what a loaded test machine adds.
-AT_ONCE_S = 1.0
+# A fetch that really waited for so long would outlast every deadline of a test.
+LONG_MS = 3_600_000
+LIBRDKAFKA_LONG_MS = 300_000  # the longest that librdkafka accepts
 
 
 def test_an_empty_fetch_waits_its_time_and_answers_empty(broker: Server, topic: str) -> None:
@@ -30,36 +31,32 @@ def test_an_empty_fetch_waits_its_time_and_answers_empty(broker: Server, topic: 
         answer = connection.ask(raw.fetch_request(topic, 0, max_wait_ms=300, min_bytes=1))
         took_s = time.monotonic() - started
     assert raw.fetched(answer) == (0, 0, b"")
-    assert 0.29 <= took_s < 0.3 + AT_ONCE_S
+    assert took_s >= 0.29
 
 
 def test_a_waiting_fetch_is_woken_by_a_produce(broker: Server, topic: str) -> None:
-    """1. A consumer asks and waits up to 30 s. 2. Another connection produces. 3. It wakes.
+    """1. A consumer asks and waits up to an hour. 2. Another connection produces. 3. It wakes.
 
-    The median of ten rounds is a few milliseconds: woken, not polled.
+    How soon is measured by `make bench`.
     """
     create_topic(broker, topic)
-    took_s: list[float] = []
     with raw.connect(broker) as reader, raw.connect(broker) as writer:
         for round_ in range(10):
-            reader.send(raw.fetch_request(topic, round_, max_wait_ms=30_000, min_bytes=1))
+            reader.send(raw.fetch_request(topic, round_, max_wait_ms=LONG_MS, min_bytes=1))
             # The wait is parked once the broker has answered a later request of another client.
             assert writer.ask(raw.metadata_request(topic))
-            started = time.monotonic()
             records = raw.batch(b"round %d" % round_)
             assert raw.produced(writer.ask(raw.produce_request(topic, records))) == (0, round_)
             error, high_watermark, got = raw.fetched(reader.receive())
-            took_s.append(time.monotonic() - started)
             assert (error, high_watermark) == (0, round_ + 1)
             assert b"round %d" % round_ in got
-    assert sorted(took_s)[5] < 0.05, took_s
 
 
 def test_min_bytes_waits_for_enough(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     one = raw.batch(b"x" * 1_000)
     with raw.connect(broker) as reader, raw.connect(broker) as writer:
-        wanted = raw.fetch_request(topic, 0, max_wait_ms=30_000, min_bytes=3 * len(one))
+        wanted = raw.fetch_request(topic, 0, max_wait_ms=LONG_MS, min_bytes=3 * len(one))
         reader.send(wanted)
         for sent in range(3):
             reader.socket.settimeout(0.1)
@@ -87,20 +84,18 @@ def test_errors_do_not_wait(broker: Server, topic: str) -> None:
     create_topic(broker, topic)
     produce(broker, topic, numbered(3))
     with raw.connect(broker) as connection:
-        for asked, error in ((raw.fetch_request(topic, 99, max_wait_ms=30_000, min_bytes=1), 1),
-                             (raw.fetch_request("no-such", 0, max_wait_ms=30_000, min_bytes=1), 3),
-                             (raw.fetch_request(topic, 0, max_wait_ms=30_000, min_bytes=1,
+        for asked, error in ((raw.fetch_request(topic, 99, max_wait_ms=LONG_MS, min_bytes=1), 1),
+                             (raw.fetch_request("no-such", 0, max_wait_ms=LONG_MS, min_bytes=1), 3),
+                             (raw.fetch_request(topic, 0, max_wait_ms=LONG_MS, min_bytes=1,
                                                 partition=9), 3)):  # fmt: skip
-            started = time.monotonic()
             assert raw.fetched(connection.ask(asked))[0] == error
-            assert time.monotonic() - started < AT_ONCE_S
 
 
 def test_a_client_that_waits_long_hears_at_once(broker: Server, topic: str) -> None:
-    """The same through librdkafka: fetch.wait.max.ms of a minute does not delay a record."""
+    """The same through librdkafka: fetch.wait.max.ms of five minutes does not delay a record."""
     create_topic(broker, topic)
     arrived = threading.Event()
-    with consumer_of(broker, fetch_wait_max_ms=60_000, fetch_min_bytes=1) as consumer:
+    with consumer_of(broker, fetch_wait_max_ms=LIBRDKAFKA_LONG_MS, fetch_min_bytes=1) as consumer:
         # From the start of an empty partition: the end would be asked for first, and on a
         # busy machine perhaps only after the record was written.
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -112,8 +107,6 @@ def test_a_client_that_waits_long_hears_at_once(broker: Server, topic: str) -> N
 
         reader = threading.Thread(target=read)
         reader.start()
-        started = time.monotonic()
         produce(broker, topic, [Rec(b"wake up")])
         assert arrived.wait(DEADLINE_S)
-        assert time.monotonic() - started < AT_ONCE_S
         reader.join()

@@ -155,9 +155,7 @@ def test_stop_is_clean(start_broker: StartBroker, topic: str, tmp_path: Path) ->
     with consumer_of(broker) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         take(consumer, 10)
-        started = time.monotonic()
         assert broker.stop() == 0
-        assert time.monotonic() - started < 10
     assert (broker.data_dir / ".kafka_cleanshutdown").exists()
     broker.start()
 

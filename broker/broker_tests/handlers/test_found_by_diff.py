@@ -18,6 +18,7 @@ from odradek_broker.wire.struct import Struct
 PRODUCE, FETCH, OFFSET_FETCH, FIND, DELETE_RECORDS, ADD_PARTITIONS = 0, 1, 9, 10, 21, 24
 DESCRIBE_GROUPS, HEARTBEAT, ADD_VOTER, REMOVE_VOTER = 69, 68, 80, 81
 INIT_PRODUCER_ID, TXN_OFFSET_COMMIT = 22, 28
+ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 METADATA, CLASSIC_GROUPS, DESCRIBE_CONFIGS, QUORUM, PRODUCERS = 3, 15, 32, 55, 61
 NOT_SAID = -(2**31)
 NOBODY = UUID(int=7)
@@ -159,6 +160,17 @@ def test_fetch_refusals(asked):
     assert fetched(asked, "a", current_leader_epoch=-2)["error_code"] == 0
 
 
+def test_a_broker_that_is_no_replica_comes_before_a_missing_epoch(asked):
+    partition = Struct(
+        partition=0, fetch_offset=0, log_start_offset=0, partition_max_bytes=1_000,
+    )  # fmt: skip
+    answer = ask(
+        asked, FETCH, 6, replica_id=99, max_wait=0, min_bytes=0, max_bytes=1_000,
+        isolation_level=0, topics=[Struct(topic="a", partitions=[partition])],
+    )  # fmt: skip
+    assert answer["responses"][0]["partitions"][0]["error_code"] == 6
+
+
 def test_delete_records_without_time_to_wait(asked):
     partition = Struct(partition_index=0, offset=0)
     wanted = [Struct(name="a", partitions=[partition])]
@@ -173,9 +185,31 @@ def produced(asked: Client, name: str, acks: int, records: bytes) -> Any:
     return found
 
 
+def test_a_topic_without_a_name_is_unknown_to_producers(asked):
+    assert produced(asked, "", 1, batch(b"x"))["error_code"] == 3
+
+
+def test_the_last_directory_of_a_replica_counts(asked):
+    (here,) = ask(asked, DESCRIBE_LOG_DIRS, 1, topics=None)["results"]
+    topics = [Struct(name="a", partitions=[0])]
+    dirs = [Struct(path="/nowhere", topics=topics), Struct(path="/gone", topics=topics)]
+    assert here["error_code"] == 0
+    (found,) = ask(asked, ALTER_LOG_DIRS, 1, dirs=dirs)["results"]
+    assert found["partitions"] == [{"error_code": 57, "partition_index": 0}]
+
+
 def test_impossible_acks_come_after_unknown_topics(asked):
     assert produced(asked, "unknown", -2, batch(b"x"))["error_code"] == 3
     assert produced(asked, "a", -2, batch(b"x"))["error_code"] == 21
+
+
+def test_impossible_acks_come_after_what_is_no_batch(asked):
+    cut = bytearray(batch(b"x"))
+    cut[8:12] = b"\xff\xff\xff\xff"  # its length
+    assert produced(asked, "a", 2, batch(b"x", magic=1))["error_code"] == 87
+    assert produced(asked, "a", 2, bytes(cut))["error_code"] == 2
+    assert produced(asked, "a", 2, batch(b"x") * 2)["error_code"] == 87
+    assert produced(asked, "a", 2, batch(b"x", crc=0))["error_code"] == 21
 
 
 def test_a_rejected_record_comes_with_the_logs_start(asked):
@@ -218,3 +252,22 @@ def test_no_offsets_begin_no_transaction(asked):
             [3] if topics else []
         )
     assert (first["producer_epoch"], begin(asked, "tx")["producer_epoch"]) == (0, 1)
+
+
+def test_an_epoch_of_before_is_refused_before_the_coordinator_is_asked(asked):
+    """The partition knows the producer with a later epoch, whatever the transactional id."""
+    producer = begin(asked, "tx-epochs")["producer_id"]
+
+    def commit(transactional_id: str, epoch: int) -> int:
+        offset = Struct(partition_index=0, committed_offset=5, committed_metadata="")
+        answer = ask(
+            asked, TXN_OFFSET_COMMIT, 5, transactional_id=transactional_id, group_id="g",
+            producer_id=producer, producer_epoch=epoch, generation_id=-1, member_id="",
+            topics=[Struct(name="a", partitions=[offset])],
+        )  # fmt: skip
+        return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+    assert commit("unknown", -1) == 49
+    assert commit("tx-epochs", 0) == 0
+    assert commit("unknown", -1) == 47
+    assert commit("unknown", 5) == 49

@@ -422,9 +422,7 @@ def test_stop_ends_a_thread_that_is_throttled():
     cleaning = Cleaning(log, replace(FAST, io_max_bytes_per_second=1.0))
     cleaning.manager.start()
     cleaning.run_until(lambda: bool(cleaning.manager._in_progress))
-    started = time.monotonic()
-    cleaning.manager.stop()
-    assert time.monotonic() - started < 5
+    cleaning.manager.stop()  # at this rate, a pass would take hours
     assert not cleaning.manager._threads[0].is_alive()
 
 

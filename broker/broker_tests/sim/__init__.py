@@ -15,7 +15,8 @@ reads a clock, uses a thread or iterates over a set.
     coord_*.py     the same with production logs and an event loop in simulated time, in which
                    the production coordinators run; and the smallest coordinator, a ledger
     group_*.py     a consumer group: members that join, commit, sleep and leave
+    disk_*.py      brokers whose log directories fail and fill up, and peers that are starved
     txn_*.py       transactions: producers, markers between brokers, readers of committed records
 
-`make sim SEEDS=n` runs many seeds of the cluster, `make sim KIND=txn` (coord, group) of another.
+`make sim SEEDS=n` runs many seeds of the cluster, `KIND=txn` (coord, disk, group) of another.
 """

@@ -19,6 +19,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.future_logs import FutureLogs
 from odradek_broker.log.leader_epochs import LeaderEpochs
 from odradek_broker.log.types import AppendInfo
@@ -47,9 +48,15 @@ class LogWatcher(Protocol):
     def high_watermark_moved(self, log: SimLog, high_watermark: Offset) -> None: ...
 
 
-class SimDir(NamedTuple):
+@dataclass
+class SimDir:
     path: str
     directory_id: UUID
+    failure: OSError | None = None  # as this life of the broker has met it
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise LogDirError(self.path, self.failure)
 
 
 class SimLog:

@@ -4,6 +4,7 @@
     python -m broker_tests.sim.cluster_main --seed 348                  one, with its trace
 
     --kind coord | group | txn      with a coordinator, a consumer group, transactions
+    --kind disk                     with directories that fail and fill up, and starved peers
 
 Prints what was found, and how many seeds per minute were run. A failure is run again (it must
 fail in the same way) and shrunk to the fewest faults; the exit status is then 1.
@@ -21,6 +22,8 @@ from broker_tests.sim.cluster_mutants import CLUSTER_MUTANTS
 from broker_tests.sim.cluster_run import ClusterRun
 from broker_tests.sim.coord_mutants import COORD_MUTANTS
 from broker_tests.sim.coord_run import CoordRun
+from broker_tests.sim.disk_mutants import DISK_MUTANTS
+from broker_tests.sim.disk_run import DiskRun
 from broker_tests.sim.faults import Fault, shrink
 from broker_tests.sim.group_mutants import GROUP_MUTANTS
 from broker_tests.sim.group_run import GroupRun
@@ -33,6 +36,7 @@ PROGRESS_SECONDS = 30.0
 
 KINDS: dict[str, tuple[type[ClusterRun], Sequence[Mutant]]] = {
     "cluster": (ClusterRun, CLUSTER_MUTANTS),
+    "disk": (DiskRun, [mutant for mutant, _ in DISK_MUTANTS]),
     "coord": (CoordRun, [mutant for mutant, _ in COORD_MUTANTS]),
     "group": (GroupRun, [mutant for mutant, _ in GROUP_MUTANTS]),
     "txn": (TxnRun, [mutant for mutant, _ in TXN_MUTANTS]),

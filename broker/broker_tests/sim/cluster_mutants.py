@@ -249,12 +249,12 @@ _REGISTER = brokers.register
 
 
 def _suspected_for_ever(
-    sessions: BrokerSessions, broker_id: BrokerId, offset: Offset, now_ms: float
+    sessions: BrokerSessions, broker_id: BrokerId, offset: Offset, now_ms: float, *rest: Any
 ) -> None:
     """A broker whose connection broke once never gets its whole session back."""
     known = sessions._sessions.get(broker_id)
     until_ms = known.suspect_until_ms if known is not None else None
-    _HEARD(sessions, broker_id, offset, now_ms)
+    _HEARD(sessions, broker_id, offset, now_ms, *rest)
     if until_ms is not None:
         sessions._sessions[broker_id].suspect_until_ms = until_ms
 

@@ -31,6 +31,7 @@ from broker_tests.sim.cluster_replication import (
 from broker_tests.sim.raft_node import RaftNode, new_uuid
 from broker_tests.sim.world import Address, World
 from odradek_broker.controller.brokers import SUPPORTED_FEATURES
+from odradek_broker.log.errors import LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.metadata.publisher import MetadataPublisher
@@ -112,8 +113,12 @@ class SimThreads:
 
     def run(self, job: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         def both() -> None:
-            job()
-            done(None)
+            try:
+                job()
+            except LogDirError as error:
+                done(error)
+            else:
+                done(None)
 
         self._world.after_on(self._node_id, self._rng.randint(0, FSYNC_MS_MAX), both)
 
@@ -297,10 +302,20 @@ class ClusterNode(RaftNode):
                 for feature in SUPPORTED_FEATURES
             ],
             rack=None,
-            log_dirs=[self.data.directory_id],
+            log_dirs=self._directory_ids(),
             previous_broker_epoch=self._previous_epoch,
         )
         self.call("register_broker", request, self._registered, CALL_TIMEOUT_MS)
+
+    def _directory_ids(self) -> list[UUID]:
+        return [self.data.directory_id]
+
+    def _offline_directory_ids(self) -> list[UUID]:
+        return []
+
+    @property
+    def wants_fence(self) -> bool:
+        return not self._ready
 
     def _registered(self, response: Struct | None) -> None:
         if response is None or response.error_code:
@@ -344,9 +359,9 @@ class ClusterNode(RaftNode):
             broker_id=BrokerId(self.node_id),
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self.applied_offset - 1,
-            want_fence=not self._ready,
+            want_fence=self.wants_fence,
             want_shut_down=self._wants_stop,
-            offline_log_dirs=[],
+            offline_log_dirs=self._offline_directory_ids(),
         )
         self.call("heartbeat", request, self._heartbeat_answered, CALL_TIMEOUT_MS)
 

@@ -140,10 +140,15 @@ class SimReplication:
         pause_ms = 0 if acted else self._rng.randint(1, self.idle_pause_ms_max)
         if partition.must_flush:
             self._node.threads.run(
-                partition.log.flush, lambda _: self._later(0, partition, following)
+                partition.log.flush, lambda error: self._flushed(partition, following, error)
             )
         else:
             self._later(pause_ms, partition, following)
+
+    def _flushed(
+        self, partition: Partition, following: FollowerState, error: BaseException | None
+    ) -> None:
+        self._later(0, partition, following)
 
     def listed(self, message: ListedOffsets) -> None:
         partition = self._node.partition(message.name)

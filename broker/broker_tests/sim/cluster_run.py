@@ -154,6 +154,9 @@ class Write:
 
 
 class ClusterRun:
+    faults_ms = FAULTS_MS
+    injector_class = ClusterInjector
+
     def __init__(
         self,
         seed: int | str,
@@ -171,7 +174,7 @@ class ClusterRun:
         self.cluster = ClusterChecker(self.world, self.min_isr, self.durable)
         weather = Weather(latency_max_ms=rng.choice((4, 10, 25)))
         self._target_rng = self.world.rng("target")
-        self.injector = ClusterInjector(self.world, self.may_lose, self._leader_id, weather)
+        self.injector = self.injector_class(self.world, self.may_lose, self._leader_id, weather)
         self.injector.cluster = self.cluster
         self.injector.ambusher = Ambusher(self.world, self._registrations, self.may_lose)
         node_ids = tuple(range(1, rng.choice((3, 3, 4, 5)) + 1))
@@ -264,7 +267,7 @@ class ClusterRun:
     def run(self) -> Outcome:
         outcome = Outcome(self.world.seed, faults=self.faults)
         try:
-            with _errors_are_violations(self.cluster):
+            with _errors_are_violations(self.cluster, self.is_expected):
                 self._run_phases(outcome)
         except (SimulationError, RaftError) as error:
             outcome.failure = f"{type(error).__name__}: {error}"
@@ -280,6 +283,10 @@ class ClusterRun:
         outcome.reads = self.cluster.reads
         return outcome
 
+    def is_expected(self, error: str) -> bool:
+        """Whether production code may log this at level ERROR."""
+        return False
+
     def _run_phases(self, outcome: Outcome) -> None:
         world = self.world
         for node_id in self.nodes:
@@ -291,7 +298,7 @@ class ClusterRun:
         world.after(1, self._produce)
         world.after(20, self._consume)
         world.after(300, self._operate)
-        self._pass(FAULTS_MS)
+        self._pass(self.faults_ms)
         self._loaded = False
         self.injector.heal()
         healed_ms = world.now_ms
@@ -519,21 +526,26 @@ class ClusterRun:
 class _Violations(logging.Handler):
     """What production code says at level ERROR must not happen in a simulation."""
 
-    def __init__(self, cluster: ClusterChecker) -> None:
+    def __init__(self, cluster: ClusterChecker, is_expected: Callable[[str], bool]) -> None:
         super().__init__(logging.ERROR)
         self._cluster = cluster
+        self._is_expected = is_expected
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
+        if self._is_expected(text):
+            return
         if record.exc_info and record.exc_info[1] is not None:
             text += ": " + "".join(traceback.format_exception(record.exc_info[1])[-3:])
         self._cluster.fail(text)
 
 
 @contextmanager
-def _errors_are_violations(cluster: ClusterChecker) -> Iterator[None]:
+def _errors_are_violations(
+    cluster: ClusterChecker, is_expected: Callable[[str], bool]
+) -> Iterator[None]:
     logger = logging.getLogger("odradek_broker")
-    handler = _Violations(cluster)
+    handler = _Violations(cluster, is_expected)
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.ERROR)

@@ -32,6 +32,11 @@ class Kind(Enum):
     AMBUSH_DEATH = "ambush-death"
     AMBUSH_LATE = "ambush-late"
     AMBUSH_TWICE = "ambush-twice"
+    # Drawn and carried out by disk_faults.py.
+    DIR_FAILS = "dir-fails"  # EIO
+    DIR_FULL = "dir-full"  # little room, then none; and room again
+    STARVE_REQUESTS = "starve-requests"  # of a broker: read late or never, but heartbeats are
+    STARVE_HEARTBEATS = "starve-heartbeats"  # the reverse
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,12 @@ A producer writes a few records to some partitions and commits or aborts, as a c
 version 2 does: sequences start at 0 with each epoch, a request without an answer is sent again, the
 epoch for the next transaction comes with the answer to EndTxn. Now and then
 
-    a copy of a request     (Produce, EndTxn) arrives some hundred milliseconds later once more
+    a copy of a request     arrives some hundred milliseconds later once more
     another instance        of the same transactional id begins before the first one commits
+
+InitProducerId is copied too, as when it was left in a connection that its client gave up. Without a
+producer id it is the same as a new instance: it fences the transaction that is open by
+then, and a batch of that transaction may be refused. Without such an InitProducerId it may not.
 
 The outcome of a transaction is committed or aborted when a coordinator has said so, else unknown.
 """
@@ -17,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from broker_tests.sim.coord_loop import SimLoop
 from broker_tests.sim.txn_node import TxnNode
@@ -81,6 +86,8 @@ class TxnClient:
         self._producer: tuple[ProducerId, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._transactions = 0
+        self._fenced = False  # an InitProducerId was carried out since the producer has its epoch
+        self._inits: list[tuple[TxnNode, UUID]] = []  # under way, and in which life of the node
 
     def start(self) -> None:
         self._loop.create_task(self._main())
@@ -101,6 +108,13 @@ class TxnClient:
         if producer != self._producer:
             self._sequences.clear()
         self._producer = producer
+        up = self.run.world.hosts
+        self._inits = [
+            (node, life)
+            for node, life in self._inits
+            if up[node.node_id].up and node.incarnation_id == life
+        ]
+        self._fenced = bool(self._inits)
 
     # ------------------------------------------------------------ requests
 
@@ -157,9 +171,19 @@ class TxnClient:
     async def _init(self) -> tuple[ProducerId, int]:
         async def request(node: TxnNode) -> tuple[ProducerId, int]:
             assert node.transactions is not None
-            step = await node.transactions.init_producer_id(self.id, TRANSACTION_TIMEOUT_MS, None)
-            if step.error is not ErrorCode.none:
-                raise KafkaError(step.error)
+            under_way = node, node.incarnation_id
+            self._inits.append(under_way)
+            self._fenced = True
+            try:
+                step = await node.transactions.init_producer_id(
+                    self.id, TRANSACTION_TIMEOUT_MS, None
+                )
+                if step.error is not ErrorCode.none:
+                    raise KafkaError(step.error)
+            except KafkaError:
+                self._inits.remove(under_way)
+                raise
+            self._inits.remove(under_way)
             return step.producer_id, step.producer_epoch
 
         return await self._ask(lambda: self.run.coordinator(self.id), request)
@@ -206,7 +230,7 @@ class TxnClient:
                 await self._send(name, value)
                 one.values.append((name, value))
         except RefusedError as error:
-            if error.code is ErrorCode.invalid_txn_state:
+            if error.code is ErrorCode.invalid_txn_state and not self._fenced:
                 self.run.cluster.fail(f"{one.name}: a record of an open transaction is refused")
             if error.code is not ErrorCode.transaction_abortable:
                 raise

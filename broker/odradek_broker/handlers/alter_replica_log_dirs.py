@@ -3,7 +3,8 @@
 Answered when the copying has begun; DescribeLogDirs shows how far it is. To the directory where
 the replica is: a move under way is given up. A partition that is not here gives
 REPLICA_NOT_AVAILABLE, as in Kafka, and is remembered: if it comes, its log is made there
-(`kafka-reassign-partitions` relies on both).
+(`kafka-reassign-partitions` relies on both). Of a replica that is named with several directories
+only the last one counts, as in Kafka.
 """
 
 from odradek_broker.handlers.context import RequestContext
@@ -16,13 +17,17 @@ VERSIONS = range(1, 3)
 
 
 def handle(ctx: RequestContext, request: Struct) -> Struct:
+    paths = {
+        TopicPartition(topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
     topics: dict[str, list[Struct]] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            answers = topics.setdefault(topic.name, [])
-            for index in topic.partitions:
-                code = _move(ctx, TopicPartition(topic.name, index), directory.path)
-                answers.append(Struct(partition_index=index, error_code=code))
+    for topic_partition, path in paths.items():
+        code = _move(ctx, topic_partition, path)
+        answer = Struct(partition_index=topic_partition.partition, error_code=code)
+        topics.setdefault(topic_partition.topic, []).append(answer)
     results = [Struct(topic_name=name, partitions=answers) for name, answers in topics.items()]
     return Struct(results=results)
 

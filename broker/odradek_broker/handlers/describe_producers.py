@@ -1,5 +1,13 @@
-"""DescribeProducers (61), v0: which producers a partition's leader remembers, and whose
-transaction is open there since which offset. `kafka-transactions find-hanging` asks this."""
+"""DescribeProducers (61), v0: which producers a replica's log remembers, and whose transaction is
+open there since which offset.
+
+Any replica answers, the leader or a follower, as with Apache Kafka: `kafka-transactions
+find-hanging --broker-id N` asks one broker about all replicas that it hosts.
+
+    no such topic or partition                UNKNOWN_TOPIC_OR_PARTITION
+    hosted by other brokers only              NOT_LEADER_OR_FOLLOWER
+    hosted here, in an offline directory      KAFKA_STORAGE_ERROR
+"""
 
 from odradek_broker.controller.topic_names import validate_topic_name
 from odradek_broker.handlers.context import RequestContext
@@ -27,7 +35,8 @@ def _describe(ctx: RequestContext, topic: str, index: int) -> Struct:
     try:
         validate_topic_name(topic)
         partition = ctx.broker.partitions.get(topic, index)
-        partition.led_here()
+        if partition.log.log_dir.failure is not None:
+            raise KafkaError(ErrorCode.kafka_storage_error)
     except KafkaError as error:
         return Struct(
             partition_index=index,

@@ -295,7 +295,12 @@ class FetchCall(Ticket):
         partition.led_here(asked.current_leader_epoch)
         if asked.current_leader_epoch < 0:
             # It says nothing of what it knows, so it cannot acknowledge anything.
-            raise KafkaError(ErrorCode.invalid_request)
+            known = partition.leading is not None and (
+                self._request.replica_id in partition.leading.followers
+            )
+            raise KafkaError(
+                ErrorCode.invalid_request if known else ErrorCode.not_leader_or_follower
+            )
         log = partition.log
         diverging = _divergence(partition, asked)
         records = None

@@ -21,7 +21,7 @@ from typing import Final
 from odradek_broker.controller.topic_names import INTERNAL_TOPICS
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
-from odradek_broker.log.validation import RecordsRejectedError
+from odradek_broker.log.validation import RecordsRejectedError, only_batch
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Ticket
@@ -50,6 +50,7 @@ ACKS_ALL: Final = -1
 ATTRIBUTES_LOW_BYTE_AT: Final = 22
 # Clients that speak older versions do not know the codec (KIP-110).
 ZSTD_FROM_VERSION: Final = 7
+NO_RECORDS: Final = "a produce request without records"
 # Told with the log's start.
 BAD_RECORDS: Final = (ErrorCode.invalid_record, ErrorCode.invalid_timestamp)
 ABORTABLE_FROM_VERSION: Final = 11
@@ -105,9 +106,11 @@ class ProduceCall(Ticket):
                     partition = partitions.by_id.get((topic_id, asked.index))
                 try:
                     if partition is None:
-                        missing = partitions.why_missing(name or topic_id or b"", asked.index)
-                        raise KafkaError(missing)
+                        # "" is a name, too: of no topic.
+                        topic_key = name if name is not None else topic_id or b""
+                        raise KafkaError(partitions.why_missing(topic_key, asked.index))
                     if not valid_acks:
+                        self._check_shape(asked)  # which Kafka looks at first
                         raise KafkaError(ErrorCode.invalid_required_acks)
                     self._append(partition, asked, now_ms)
                 except KafkaError as error:
@@ -124,7 +127,7 @@ class ProduceCall(Ticket):
             raise KafkaError(ErrorCode.invalid_topic_exception)
         records = asked.records
         if records is None or not len(records):
-            raise KafkaError(ErrorCode.invalid_record, "a produce request without records")
+            raise KafkaError(ErrorCode.invalid_record, NO_RECORDS)
         if len(records) > ATTRIBUTES_LOW_BYTE_AT:
             attributes = records.data[records.start + ATTRIBUTES_LOW_BYTE_AT]
             if attributes & CODEC_MASK == ZSTD and self._ctx.api_version < ZSTD_FROM_VERSION:
@@ -133,6 +136,15 @@ class ProduceCall(Ticket):
                 self._append_in_transaction(partition, asked, records, now_ms)
                 return
         self._write(partition, asked, records, now_ms)
+
+    def _check_shape(self, asked: ProducePartition) -> None:
+        """One batch of the current format, in a codec that the version knows."""
+        records = asked.records
+        if records is None or not len(records):
+            raise KafkaError(ErrorCode.invalid_record, NO_RECORDS)
+        header = only_batch(records)
+        if header.attributes & CODEC_MASK == ZSTD and self._ctx.api_version < ZSTD_FROM_VERSION:
+            raise KafkaError(ErrorCode.unsupported_compression_type)
 
     def _write(
         self, partition: Partition, asked: ProducePartition, records: ByteRange, now_ms: int
@@ -189,6 +201,7 @@ class ProduceCall(Ticket):
             self._write(partition, asked, records, now_ms)
             return
         partition.led_here()  # who does not lead has no business with the coordinator
+        partition.log.producers.check_not_fenced(*producer)
         self._await(asked)
 
         def resume(code: ErrorCode) -> None:
@@ -298,7 +311,7 @@ class ProduceCall(Ticket):
     def _tell_leaders(self) -> list[NodeEndpoint]:
         """Say of what came to the wrong broker who the right one is, and where it is."""
         misled = [
-            (topic.name or topic.topic_id or b"", asked)
+            (topic.name if topic.name is not None else topic.topic_id or b"", asked)
             for topic in self._topics
             for asked in topic.partitions
             if asked.error_code in LEADER_ERRORS

@@ -71,6 +71,7 @@ async def _confirm(ctx: RequestContext, request: Struct) -> None:
     question = Question(request.transactional_id, *producer, where, adds)
     waiting = partition.verifications
     while not partition.log.producers.has_open_transaction(*producer):
+        partition.log.producers.check_not_fenced(*producer)
         answered: asyncio.Future[tuple[ErrorCode, int]] = asyncio.get_running_loop().create_future()
 
         def resume(

@@ -159,6 +159,15 @@ class ProducerState:
             entry.txn_first_offset = base_offset
             self.ongoing[base_offset] = header.producer_id
 
+    def check_not_fenced(self, producer_id: ProducerId, epoch: int) -> None:
+        """Refuses an epoch before the one that wrote here last; no coordinator need be asked."""
+        entry = self.entries.get(producer_id)
+        if entry is not None and epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {producer_id}: epoch {epoch}, now {entry.producer_epoch}",
+            )
+
     def has_open_transaction(self, producer_id: ProducerId, epoch: int) -> bool:
         entry = self.entries.get(producer_id)
         return entry is not None and entry.txn_first_offset >= 0 and entry.producer_epoch == epoch

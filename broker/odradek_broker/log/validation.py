@@ -98,7 +98,7 @@ def validate_for_append(
     """
     if not from_client:
         return _validate_own(records, config, now_ms)
-    header = _only_batch(records)
+    header = only_batch(records)
     size = header.size
     if header.base_offset != 0:
         raise _invalid(f"base offset {header.base_offset} instead of 0")
@@ -170,7 +170,7 @@ def _header_at(data: bytes, at: int, remaining: int) -> BatchHeader | None:
     return read_header(data, at)
 
 
-def _only_batch(records: ByteRange) -> BatchHeader:
+def only_batch(records: ByteRange) -> BatchHeader:
     data, start, size = records.data, records.start, len(records)
     header = _header_at(data, start, size)
     if header is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, NamedTuple
 
+from odradek_broker.wire.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
 from odradek_broker.wire.struct import Struct
 from odradek_e2e.diff.compare import Difference
 
@@ -93,15 +94,59 @@ def internal_offsets(request: Any) -> bool:
     return any(topic.name.startswith("__") for topic in request.topics)
 
 
+def without_producer_id(request: Any) -> bool:
+    """Some batch has the transactional bit and no producer id."""
+    return any(
+        p.records and len(p.records) >= HEADER_BYTES and _is_transaction_of_nobody(p.records)
+        for t in request.topic_data
+        for p in t.partition_data
+    )
+
+
+def _is_transaction_of_nobody(records: Any) -> bool:
+    header = read_header(bytes(records), 0)
+    return bool(header.attributes & TRANSACTIONAL_BIT and header.producer_id < 0)
+
+
+def same_when_merged(apache: Any, embedded: Any) -> bool:
+    return bool(_by_topic(apache) == _by_topic(embedded))
+
+
+def _by_topic(topics: Any) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for topic in topics or []:
+        key = f"{topic['topic']} {topic['topic_id']}"
+        found.setdefault(key, []).extend(map(repr, topic["partitions"]))
+    return {key: sorted(partitions) for key, partitions in found.items()}
+
+
+def several_features(request: Any) -> bool:
+    return len(request.feature_updates) > 1
+
+
 def odd_operation(request: Any) -> bool:
     operations = [c.config_operation for r in request.resources for c in r.configs]
     return any(operation not in range(4) for operation in operations)
 
 
+# What only Apache Kafka advertises to clients. Any other API that only one of the two advertises,
+# or in other versions, is a difference.
+NOT_OFFERED = frozenset((
+    "sasl_handshake", "sasl_authenticate", "create_delegation_token", "renew_delegation_token",
+    "expire_delegation_token", "describe_delegation_token", "alter_client_quotas",
+    "alter_user_scram_credentials", "share_group_heartbeat", "share_group_describe", "share_fetch",
+    "share_acknowledge", "initialize_share_group_state", "read_share_group_state",
+    "write_share_group_state", "delete_share_group_state", "read_share_group_state_summary",
+    "streams_group_heartbeat", "streams_group_describe", "describe_share_group_offsets",
+    "alter_share_group_offsets", "delete_share_group_offsets",
+))  # fmt: skip
+
 ELR = "Kafka keeps min.insync.replicas at cluster level (eligible leader replicas)"
 NOT_UTF8 = "strings that are not UTF-8 close the connection (SKIPPED.md)"
 ACLS = "Kafka closes on values that its parser does not know; ours says SECURITY_DISABLED"
 UNREAD = "odd isolation levels, sizes below 0, the zero id; Kafka: UNKNOWN_SERVER_ERROR for all"
+REPEATED = "Kafka repeats a topic of which one partition is unknown; clients merge the two"
+NOBODY = "a transactional batch without a producer id is INVALID_RECORD (SKIPPED.md)"
 NO_CONSUMER = "fetches of brokers that do not exist: refused with another code"
 ODD_EPOCH = "an epoch below -1 is no epoch; Kafka answers with it"
 PHANTOM = "in Kafka's memory a refused request leaves an empty group behind, until a restart"
@@ -114,6 +159,7 @@ OPERATION = "an unknown operation is INVALID_REQUEST; Kafka: UNKNOWN_SERVER_ERRO
 STATIC_QUORUM = "Kafka's test server has kraft.version 0, where voters cannot change"
 OUR_WORDS = "our own words"
 MARKERS = "Kafka: UNKNOWN_SERVER_ERROR or no answer at all, if one marker cannot be written"
+FIRST_FEATURE = "of several wrong features, Kafka names the first in a hash map"
 FEATURES = "no share, streams and ELR features"
 OFFERED = "not offered: SKIPPED.md, first section"
 LOG_DIRS = "records of our own in the internal topics; what users wrote is compared by Fetch"
@@ -124,8 +170,7 @@ ELECTED = "replica_election_results[].partition_result[]"
 PRODUCED = "responses[].partition_responses[]"
 
 TABLE: tuple[Expected, ...] = (
-    Expected("advertised", "*", nothing, ..., "the controller's APIs are on the same listener"),
-    Expected("advertised", "*", ..., nothing, OFFERED),
+    *(Expected("advertised", f"versions of {api}", ..., nothing, OFFERED) for api in NOT_OFFERED),
     Expected("api_versions", "api_keys", ..., ..., "compared as `advertised`"),
     Expected("api_versions", "finalized_features", ..., ..., FEATURES),
     Expected("api_versions", "supported_features", ..., ..., FEATURES),
@@ -144,6 +189,9 @@ TABLE: tuple[Expected, ...] = (
     Expected("offset_delete", "error_code", 0, 69, PHANTOM),
     Expected("alter_configs", "", "silence", answered, NO_ANSWER),
     Expected("fetch", "*", ..., ..., UNREAD, unread_fetch),
+    Expected("fetch", "responses", ..., ..., REPEATED, both=same_when_merged),
+    Expected("produce", f"{PRODUCED}.error_code", 0, 87, NOBODY, without_producer_id),
+    Expected("produce", f"{PRODUCED}.base_offset", ..., -1, NOBODY, without_producer_id),
     Expected("fetch", "*", ..., ..., NO_CONSUMER, no_consumer),
     Expected("offset_for_leader_epoch", "*", ..., ..., ODD_EPOCH, odd_epoch),
     Expected("add_partitions_to_txn", "", "silence", answered, NO_ANSWER, no_transactions),
@@ -164,6 +212,7 @@ TABLE: tuple[Expected, ...] = (
         for field in ("offset", "timestamp")
     ),
     Expected("create_topics", "topics[].error_message", a_setting, a_setting, FIRST_WRONG),
+    Expected("update_features", "error_message", ..., ..., FIRST_FEATURE, several_features),
     Expected("alter_configs", MESSAGE, a_setting, a_setting, FIRST_WRONG),
     Expected("incremental_alter_configs", MESSAGE, a_setting, a_setting, FIRST_WRONG),
     Expected("incremental_alter_configs", "*", ..., ..., OPERATION, odd_operation),

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.api import encode_request, request_header
+from odradek_broker.wire.api import decode_request, encode_request, request_header
+from odradek_broker.wire.errors import DecodeError
 from odradek_broker.wire.kio_table import APIS
 from odradek_broker.wire.struct import Struct
 from odradek_e2e.diff.compare import Difference, compare
 from odradek_e2e.diff.engines import Engine, Outcome
 from odradek_e2e.diff.expected import reason_for
 from odradek_e2e.diff.generate import request
-from odradek_e2e.diff.malform import DAMAGES, huge_length, negative_length
+from odradek_e2e.diff.malform import DAMAGES, Damage, huge_length, negative_length
 from odradek_e2e.diff.names import learn_from
 from odradek_e2e.diff.values import PARTITIONS, Round, records
 
@@ -116,12 +117,28 @@ class Run:
         found = self._agree(api_key, ask)
         api = APIS[api_key][0]
         label = damage.__name__ if damage else ""
+        if damage is not None and found:
+            wanted = self._as_read(api_key, version, wanted, damage, seed)
         for one in found:
             reason = reason_for(f"malformed {label}", one) if label else None
             reason = reason or reason_for(api, one, wanted)
             self.tally.met.append(Met(api, version, label, one, repr(wanted), reason))
         if api_key in CHANGES:
             self._published()
+
+    def _as_read(
+        self, api_key: int, version: int, wanted: Struct, damage: Damage, seed: int
+    ) -> Struct:
+        """What a broker reads in the damaged request, if it is one at all."""
+        header = request_header(api_key, version, 1, CLIENT_ID)
+        frame = header + encode_request(api_key, version, self.ours.names.resolve(wanted))
+        damaged = damage(frame, len(header), random.Random(seed))
+        if damaged[: len(header)] != header:
+            return wanted
+        try:
+            return decode_request(api_key, version, damaged[len(header) :])
+        except DecodeError:
+            return wanted
 
     def _agree(self, api_key: int, ask: Callable[[Engine], Outcome]) -> list[Difference]:
         """What differs; for a read, once Apache Kafka has caught up with the write before it."""
