@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from lightkube.models.core_v1 import ContainerStatus
 from lightkube.resources.core_v1 import Pod
 
-from odradek_operator.observed import Phase
+from odradek_operator.observed import Ended, Phase
 
 CRASHES_MIN = 2  # a container that ended once may have been unlucky
+LINE_MAX = 500  # characters of what a container said last
+_PAUSE = re.compile(r"back-off (\S+) restarting")  # as a kubelet words it
 OVERDUE_S = 30.0  # a pod that is still there so long after its grace period is stuck
 
 
@@ -47,11 +50,37 @@ def _why_not_running(container: ContainerStatus) -> str:
     waiting = container.state.waiting if container.state else None
     if waiting is not None and (waiting.reason or "").startswith(("ErrImage", "ImagePull")):
         return waiting.message or waiting.reason or ""
-    ended = container.lastState.terminated if container.lastState else None
-    if container.restartCount >= CRASHES_MIN and ended is not None:
-        said = (ended.message or "").strip() or f"exit code {ended.exitCode}"
-        return f"it ended {container.restartCount} times, last with: {said}"
-    return ""
+    ended = _ended(container)
+    if ended is None:
+        return ""
+    # Whose storage failed was not unlucky: the first end says enough.
+    return ended.words if container.restartCount >= CRASHES_MIN or ended.for_storage else ""
+
+
+def ended_of(pod: Pod) -> Ended | None:
+    """How its container ended the last time, if it has not become ready since."""
+    conditions = (pod.status.conditions if pod.status else None) or ()
+    if any(c.type == "Ready" and c.status == "True" for c in conditions):
+        return None
+    for container in (pod.status.containerStatuses if pod.status else None) or ():
+        if found := _ended(container):
+            return found
+    return None
+
+
+def _ended(container: ContainerStatus) -> Ended | None:
+    now = container.state.terminated if container.state else None
+    ended = now or (container.lastState.terminated if container.lastState else None)
+    if ended is None:
+        return None
+    # The end of its log (terminationMessagePolicy): the last line says why.
+    lines = (ended.message or "").strip().splitlines()
+    said = f": {lines[-1].strip()[:LINE_MAX]}" if lines else ""
+    times = f"{container.restartCount} times, last " if container.restartCount > 1 else ""
+    waiting = container.state.waiting if container.state else None
+    pause = _PAUSE.search((waiting.message if waiting else None) or "")
+    again = f"; Kubernetes starts it again after a pause of {pause[1]}" if pause else ""
+    return Ended(ended.exitCode, f"it ended {times}with exit code {ended.exitCode}{said}{again}")
 
 
 def _seconds(when: datetime | None) -> float:

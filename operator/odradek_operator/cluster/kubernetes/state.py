@@ -27,7 +27,7 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import Rack
-from odradek_operator.cluster.kubernetes.pods import phase_of
+from odradek_operator.cluster.kubernetes.pods import ended_of, phase_of
 from odradek_operator.cluster.kubernetes.properties import read_properties, voters_of
 from odradek_operator.desired.placement import is_controller
 from odradek_operator.observed import ObservedBroker, Phase
@@ -135,6 +135,7 @@ class ClusterState:
                 node_rack=node_racks.get(node, "") if rack.name else "",
                 file_unseen=unseen and self._is_written_again(pod, rack),
                 wants_restart=self._half_grown(pod),
+                ended=ended_of(pod),
             )
 
     def _is_written_again(self, pod: Pod, rack: Rack) -> bool:
