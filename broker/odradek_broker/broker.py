@@ -7,18 +7,15 @@ metadata replayed, partitions hosted, clients accepted; then one JSON line on st
 
 import asyncio
 import gc
-import importlib
 import json
 import logging
-import socket
 import time
 from collections.abc import Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from odradek_broker.admin.state import Readiness
+from odradek_broker.admin_front import AdminFront, StartError
 from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationError
 from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.controller.seat import ControllerSeat
@@ -61,6 +58,7 @@ from odradek_broker.runtime.loop_lag import LoopLag
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import LoopThreads
+from odradek_broker.storage import StorageFailedError, StorageWatch, metadata_log_failed
 from odradek_broker.txn import verifier
 from odradek_broker.txn.channels import BrokerCalls
 from odradek_broker.txn.markers import MarkerSender
@@ -68,32 +66,26 @@ from odradek_broker.txn.service import TransactionCoordinator
 from odradek_broker.txn.verifier import TransactionVerifier
 from odradek_broker.wire.peer import Peer
 
-if TYPE_CHECKING:
-    from odradek_broker.admin.server import AdminServer
-
 logger = logging.getLogger(__name__)
 
 # After this long without being ready, /readyz goes up first, so that one can see why.
 SLOW_START_SECONDS = 0.5
 DRAIN_SECONDS = 5.0
+# Without a disk nothing more can be answered well; clients should look elsewhere soon.
+DRAIN_WITHOUT_DISK_SECONDS = 0.2
 HOUSEKEEPING_SECONDS = 1.0
-
-
-class StartError(Exception):
-    """The broker cannot start; the text is the one line that the user sees."""
 
 
 class Broker:
     """One running broker. `start` returns when clients are served; `stop` leaves clean logs."""
 
-    def __init__(self, settings: Settings, loop: PollerLoop) -> None:
+    def __init__(self, settings: Settings, loop: PollerLoop, front: AdminFront) -> None:
         self._settings = settings
         self._loop = loop
         self._started_at = time.monotonic()
         self._clock = SystemClock()
-        self._readiness = Readiness()
-        self._admin: AdminServer | None = None
-        self._admin_socket = _bind_admin(settings)
+        self._front = front
+        self._readiness = front.readiness
         self._disk = RealDisk()
         self._node_id = BrokerId(settings.node_id)
         self._rng = Random()
@@ -140,6 +132,7 @@ class Broker:
         handlers = build_handlers(self._metrics)
         self._server = Server(self._context, handlers, loop, loop.poller)
         session_timeout_ms = settings.int("broker.session.timeout.ms")
+        self._storage = self._build_storage()
         self._lag = LoopLag(loop, self._clock, self._metrics, session_timeout_ms)
         self._tasks: list[asyncio.Task[None]] = []
         self._registered = False
@@ -160,7 +153,7 @@ class Broker:
             loop=self._loop,
             threads=self._threads,
             rng=self._rng,
-            on_failure=self._failed,
+            on_failure=self._metadata_log_failed,
         )
 
     def _build_lifecycle(self) -> BrokerLifecycle:
@@ -177,6 +170,21 @@ class Broker:
             offline_directory_ids=lambda: [d.directory_id for d in logs.offline_dirs],
             applied_offset=lambda: self._quorum.applied_offset,
             on_failure=self._failed,
+        )
+
+    def _build_storage(self) -> StorageWatch:
+        return StorageWatch(
+            self._settings,
+            self._disk,
+            self._logs,
+            clock=self._clock,
+            rng=self._rng,
+            loop=self._loop,
+            partitions=self._partitions,
+            lifecycle=self._lifecycle,
+            quorum=self._quorum,
+            readiness=self._readiness,
+            on_end=self._failed,
         )
 
     def _build_replication(self) -> ReplicationService:
@@ -280,8 +288,15 @@ class Broker:
     def _failed(self, error: Exception) -> None:
         """Something without which this process must not go on."""
         if not self.failure.done():
-            self.failure.set_exception(StartError(str(error)))
+            known = isinstance(error, StorageFailedError)
+            self.failure.set_exception(error if known else StartError(str(error)))
             self.failure.exception()
+
+    def _metadata_log_failed(self, error: Exception) -> None:
+        error = metadata_log_failed(str(self._settings.metadata_log_dir), error)
+        if isinstance(error, StorageFailedError):
+            self._readiness.needs_restart("storage", str(error))
+        self._failed(error)
 
     async def start(self) -> None:
         ports = self._bind_listeners()
@@ -290,21 +305,34 @@ class Broker:
         await self._quorum.start(self._quorum_endpoints(advertised))
         broker_epoch = await self._register(advertised)
         await self._load_logs()
+        await self._storage.look()
         self._host_partitions(broker_epoch)
         self._context.serves_clients = True
-        await self._lifecycle.unfence()
+        # Before it serves: a broker that waits for space makes some, by retention.
+        self._tasks.append(asyncio.create_task(self._housekeeping()))
+        self._tasks.append(asyncio.create_task(self._storage.run()))
+        await self._unfence()
         self._lag.start()
         self._cleaner.start()
-        self._tasks.append(asyncio.create_task(self._housekeeping()))
         self._tasks.append(asyncio.create_task(self._context.log_ends.run()))
         self._readiness.done("start")
         self._announce(ports)
-        await self._start_admin()
-        if self._admin is not None:
-            self._admin.attach(self._context)
+        await self._front.start()
+        self._front.attach(self._context)
         # What is there by now stays: the collector need not look at it again, which would be a
         # pause of 20 ms and more.
         gc.freeze()
+
+    async def _unfence(self) -> None:
+        """Wait until the controller lets this broker in; if that takes long, say why."""
+        unfencing = asyncio.ensure_future(self._lifecycle.unfence())
+        try:
+            await asyncio.wait({unfencing}, timeout=SLOW_START_SECONDS)
+            if not unfencing.done():
+                await self._front.start()
+            await unfencing
+        finally:
+            unfencing.cancel()
 
     def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
         """Where other brokers reach this one; `controller.quorum.voters` must agree."""
@@ -328,7 +356,7 @@ class Broker:
                 if registering.done():
                     break
                 self._readiness.wait_for("quorum", self._quorum.waits_for)
-                await self._start_admin()
+                await self._front.start()
             broker_epoch = registering.result()
         except RegistrationError as error:
             raise StartError(str(error)) from error
@@ -355,13 +383,18 @@ class Broker:
 
     async def stop(self) -> None:
         self._readiness.wait_for("stop", "the broker is stopping")
-        if self._registered and not self.failure.done():
+        ended_by = self.failure.exception() if self.failure.done() else None
+        in_order = ended_by is None
+        if isinstance(ended_by, StorageFailedError):
+            in_order = ended_by.in_order
+        without_disk = ended_by is not None and not in_order
+        if self._registered and in_order:
             await self._hand_over()
         self._server.stop_accepting()
         self._lag.stop()
         self._partitions.release_fetches()
         self._groups.coordinator.close()
-        await self._server.drain(DRAIN_SECONDS)
+        await self._server.drain(DRAIN_WITHOUT_DISK_SECONDS if without_disk else DRAIN_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -378,8 +411,7 @@ class Broker:
             channel.close()
         await asyncio.to_thread(self._cleaner.stop)
         await asyncio.to_thread(self._logs.close, self._lifecycle.broker_epoch)
-        if self._admin is not None:
-            await self._admin.stop()
+        await self._front.stop()
         logger.info("stopped")
 
     async def _hand_over(self) -> None:
@@ -418,7 +450,7 @@ class Broker:
         try:
             await asyncio.wait({loading}, timeout=SLOW_START_SECONDS)
             if not loading.done():
-                await self._start_admin()
+                await self._front.start()
             await asyncio.shield(loading)
         finally:
             await asyncio.wait({loading})  # its threads cannot be stopped half-way
@@ -434,27 +466,17 @@ class Broker:
                 except LogDirError as error:
                     logger.error("%s", error)
 
-    async def _start_admin(self) -> None:
-        if self._admin_socket is None or self._admin is not None:
-            return
-        # In a thread, because the import takes longer than clients should wait for answers.
-        module = await asyncio.to_thread(importlib.import_module, "odradek_broker.admin.server")
-        admin: AdminServer = module.AdminServer(self._readiness)
-        self._admin = admin
-        await admin.start(self._admin_socket)
-
     def _announce(self, ports: dict[str, int]) -> None:
         hosts = {
             listener.name: f"{listener.host or '0.0.0.0'}:{ports[listener.name]}"
             for listener in self._settings.listeners.brokers
         }
-        admin = self._admin_socket and "{}:{}".format(*self._admin_socket.getsockname()[:2])
         line = {
             "event": "ready",
             "node_id": self._node_id,
             "cluster_id": self._context.cluster_id,
             "listeners": hosts,
-            "admin": admin,
+            "admin": self._front.address,
             "startup_ms": round((time.monotonic() - self._started_at) * 1000),
         }
         print(json.dumps(line), flush=True)
@@ -477,23 +499,3 @@ def _metadata_directory_id(settings: Settings, disk: Disk, cluster_id: str) -> U
     path = str(settings.metadata_log_dir)
     disk.make_dir(path)
     return claim_identity(disk, path, cluster_id, settings.node_id).directory_id
-
-
-def _bind_admin(settings: Settings) -> socket.socket | None:
-    address = settings.str("odradek.admin.listener")
-    if not address:
-        return None
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise StartError(f"odradek.admin.listener: {address!r} is not host:port")
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host.strip("[]"), int(port)))
-        sock.listen()
-    except OSError as error:
-        sock.close()
-        raise StartError(
-            f"odradek.admin.listener: cannot bind {address}: {error.strerror}"
-        ) from error
-    return sock

@@ -2,7 +2,12 @@
 
     python -m odradek_broker.main -c server.properties --override log.dirs=/data
 
-A failure that the user can mend is one line on stderr and exit code 1 (2 for bad settings).
+A failure that the user can mend is one line on stderr, the last one, and an exit code:
+
+    1   it cannot start, or cannot go on
+    2   bad settings
+    74  the last log directory failed: the device (EX_IOERR)
+    75  the last log directory is out of space; started again, it waits for room (EX_TEMPFAIL)
 """
 
 import argparse
@@ -12,23 +17,32 @@ import os
 import resource
 import signal
 import sys
+import threading
 from asyncio import FIRST_COMPLETED
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from odradek_broker.broker import Broker, StartError
+from odradek_broker.admin_front import AdminFront, StartError
+from odradek_broker.broker import Broker
+from odradek_broker.log.dir_failure import FailureKind
 from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.manager import NoLogDirError
 from odradek_broker.model.config_table import ConfigError
+from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.settings import Settings
+from odradek_broker.storage import EX_TEMPFAIL, StorageFailedError, waits_for_room
 
 logger = logging.getLogger(__name__)
 
 # A thread that compacts or recovers gives way to the event loop after this long; Python's own
 # 5 ms showed as a median loop lag of 5 ms during compaction, this as 1.3 ms.
 SWITCH_INTERVAL_SECONDS = 0.001
+# A disk that failed may block a thread for ever: the process ends after this long all the same.
+END_SECONDS = 3.0
+ROOM_POLL_SECONDS = 1.0
 
 
 def _raise_file_limit() -> None:
@@ -44,19 +58,57 @@ async def _serve(settings: Settings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    broker = Broker(settings, loop)
     stopping = loop.create_task(stop.wait())
+    front = AdminFront(settings)
+    await _wait_for_room(settings, front, stopping)
+    if stopping.done():
+        await front.stop()
+        return
+    broker = Broker(settings, loop, front)
     starting = loop.create_task(broker.start())
     ends: set[asyncio.Future[Any]] = {stopping, broker.failure}
     await asyncio.wait({starting, *ends}, return_when=FIRST_COMPLETED)
     if starting.done() and starting.exception() is None:
         await asyncio.wait(ends, return_when=FIRST_COMPLETED)
+    if broker.failure.done():
+        _end_soon(broker.failure.exception())
     starting.cancel()
     await asyncio.wait({starting})
     await broker.stop()
-    for ended in (starting, broker.failure):
+    for ended in (broker.failure, starting):
         if ended.done() and not ended.cancelled():
             ended.result()
+
+
+async def _wait_for_room(
+    settings: Settings, front: AdminFront, stopping: asyncio.Future[Any]
+) -> None:
+    """Not to start on a full disk; room on it is all that is needed to go on."""
+    disk = RealDisk()
+    said = False
+    while not stopping.done():
+        reason = await asyncio.to_thread(waits_for_room, settings, disk)
+        if reason is None:
+            break
+        if not said:
+            logger.warning("%s", reason)
+            said = True
+        front.readiness.wait_for("storage", reason)
+        await front.start()
+        await asyncio.wait({stopping}, timeout=ROOM_POLL_SECONDS)
+    front.readiness.done("storage")
+
+
+def _end_soon(error: BaseException | None) -> None:
+    if isinstance(error, StorageFailedError) and not error.in_order:
+
+        def end() -> None:
+            print(f"odradek: {error}", file=sys.stderr, flush=True)
+            os._exit(error.exit_code)
+
+        timer = threading.Timer(END_SECONDS, end)
+        timer.daemon = True
+        timer.start()
 
 
 def run_broker(settings: Settings) -> int:
@@ -68,9 +120,13 @@ def run_broker(settings: Settings) -> int:
     try:
         with asyncio.Runner(loop_factory=PollerLoop) as runner:
             runner.run(_serve(settings))
+    except StorageFailedError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return error.exit_code
     except (StartError, LogDirConfigError, LogDirError) as error:
         print(f"odradek: {error}", file=sys.stderr)
-        return 1
+        out_of_space = isinstance(error, NoLogDirError) and error.kind is FailureKind.OUT_OF_SPACE
+        return EX_TEMPFAIL if out_of_space else 1
     return 0
 
 

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from odradek_broker.admin.group_metrics import group_metrics
 from odradek_broker.admin.lag_metrics import lag_metrics
 from odradek_broker.admin.state import Readiness
+from odradek_broker.admin.storage_metrics import storage_metrics
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.runtime.metrics import PHASES, Histogram
 
@@ -47,6 +48,7 @@ class BrokerCollector(Collector):
         yield from self._partitions()
         yield from self._broker_state()
         yield from self._cleaner()
+        yield from storage_metrics(self._broker.logs.dirs)
         yield from group_metrics(self._broker.groups)
         yield from lag_metrics(self._broker.groups, self._broker.log_ends.end_of)
 

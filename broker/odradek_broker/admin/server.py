@@ -1,6 +1,6 @@
 """The admin HTTP server (aiohttp).
 
-    GET /healthz   200 while the event loop runs
+    GET /healthz   200 while the event loop runs, 503 with the reasons when only a restart helps
     GET /readyz    200 {"ready": true} when clients are served, else 503 with the reasons,
                    such as {"ready": false, "reasons": {"recovery": "12 of 400 logs loaded"}}
     GET /metrics   Prometheus
@@ -59,7 +59,11 @@ class AdminServer:
         self._registry.register(BrokerCollector(broker, self._readiness))
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return web.json_response({"healthy": True})
+        healthy = self._readiness.healthy
+        answer: dict[str, object] = {"healthy": healthy}
+        if not healthy:
+            answer["reasons"] = self._readiness.restart_reasons
+        return web.json_response(answer, status=200 if healthy else 503)
 
     async def _readyz(self, _: web.Request) -> web.Response:
         ready = self._readiness.ready

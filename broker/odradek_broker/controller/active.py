@@ -116,7 +116,8 @@ class ActiveController:
         image = self.latest
         broker = brokers.check_epoch(image, request.broker_id, request.broker_epoch)
         offset = request.current_metadata_offset
-        self.sessions.heard(broker.id, offset, now_ms)
+        failed = request.offline_log_dirs
+        self.sessions.heard(broker.id, offset, now_ms, failed)
         self.context.deletions.broker_at(broker.id, offset)
         if broker.in_controlled_shutdown:  # it may have begun under another controller
             self.sessions.shutting_down(broker.id, image.offset)
@@ -124,7 +125,7 @@ class ActiveController:
         stops = request.want_shut_down or broker.in_controlled_shutdown
         after = answer_to(
             before,
-            want_fence=request.want_fence,
+            want_fence=request.want_fence or directories.has_none_left(broker, failed),
             want_shut_down=request.want_shut_down,
             caught_up=offset >= broker.epoch,
             leads=stops and brokers.leads_any(image, broker.id),
@@ -142,9 +143,9 @@ class ActiveController:
                 image, broker.id, unclean_default=self._unclean
             )
             self.sessions.shutting_down(broker.id, next_offset + len(records) - 1)
-        if request.offline_log_dirs and not records:  # with the next heartbeat is soon enough
+        if failed and not records:  # with the next heartbeat is soon enough
             records += directories.directories_failed(
-                image, broker, request.offline_log_dirs, unclean_default=self._unclean
+                image, broker, failed, unclean_default=self._unclean
             )
         answer = Struct(
             error_code=ErrorCode.none,
@@ -162,7 +163,12 @@ class ActiveController:
     # -- partitions ----------------------------------------------------------------------------
 
     def alter_partition(self, request: Struct) -> Result[Struct]:
-        return alter_partition.alter_partition(self.latest, request, unclean_default=self._unclean)
+        return alter_partition.alter_partition(
+            self.latest,
+            request,
+            unclean_default=self._unclean,
+            offline_dirs=self.sessions.offline_dirs(),
+        )
 
     def assign_replicas_to_dirs(self, request: Struct) -> Result[Struct]:
         return directories.assign_replicas_to_dirs(

@@ -1,12 +1,15 @@
 """AlterPartition: the leader of a partition proposes another ISR; the controller decides.
 
 Only the leader of the current leader epoch, who knows the current partition epoch, may propose,
-and only replicas whose brokers are active and are still the incarnation that caught up. A
+and only replicas whose brokers are active and are still the incarnation that caught up, and
+whose directories are not reported as offline. A
 change of the ISR may complete a reassignment, and that may give the partition another leader:
 then the proposal is carried out and answered NEW_LEADER_ELECTED. Codes are Apache Kafka's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from uuid import UUID
 
 from odradek_broker.controller.brokers import check_epoch
 from odradek_broker.controller.partition_changes import (
@@ -18,16 +21,28 @@ from odradek_broker.controller.partition_changes import (
 )
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration
-from odradek_broker.metadata.records import NO_LEADER_CHANGE, PartitionChangeRecord
+from odradek_broker.metadata.records import (
+    NO_LEADER_CHANGE,
+    UNASSIGNED_DIRECTORY,
+    PartitionChangeRecord,
+)
 from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.wire.struct import Struct
 
 UNKNOWN_BROKER_EPOCH = -1  # the leader does not know which incarnation it is
 
+# Directories that failed, of each broker that has any, as the brokers' heartbeats list them.
+OfflineDirs = Mapping[BrokerId, Collection[UUID]]
+NONE_OFFLINE: OfflineDirs = MappingProxyType({})
+
 
 def alter_partition(
-    image: MetadataImage, request: Struct, *, unclean_default: bool
+    image: MetadataImage,
+    request: Struct,
+    *,
+    unclean_default: bool,
+    offline_dirs: OfflineDirs = NONE_OFFLINE,
 ) -> Result[Struct]:
     """Raises KafkaError (STALE_BROKER_EPOCH) for the request as a whole."""
     check_epoch(image, request.broker_id, request.broker_epoch)
@@ -44,7 +59,7 @@ def alter_partition(
                 answers.append(_refused(index, ErrorCode.unknown_topic_id))
                 continue
             before = topic.partitions.get(index)
-            error = _validate(image, request.broker_id, before, asked)
+            error = _validate(image, request.broker_id, before, asked, offline_dirs)
             if (topic.id, index) in seen:  # decided against the image, so only once
                 error = ErrorCode.invalid_request
             if error is not ErrorCode.none or before is None:
@@ -76,6 +91,7 @@ def _validate(
     broker_id: BrokerId,
     partition: PartitionRegistration | None,
     asked: Struct,
+    offline_dirs: OfflineDirs,
 ) -> ErrorCode:
     if partition is None:
         return ErrorCode.unknown_topic_or_partition
@@ -102,19 +118,45 @@ def _validate(
         or (recovering and partition.leader_recovery_state == RECOVERED)
     ):
         return ErrorCode.invalid_request
-    if not _eligible(image, isr, asked.new_isr_with_epochs):
+    if not _eligible(image, partition, isr, asked.new_isr_with_epochs, offline_dirs):
         return ErrorCode.ineligible_replica
     return ErrorCode.none
 
 
-def _eligible(image: MetadataImage, isr: Sequence[BrokerId], states: Sequence[Struct]) -> bool:
+def _eligible(
+    image: MetadataImage,
+    partition: PartitionRegistration,
+    isr: Sequence[BrokerId],
+    states: Sequence[Struct],
+    offline_dirs: OfflineDirs,
+) -> bool:
     brokers = [image.brokers.get(broker_id) for broker_id in isr]
     if not all(broker is not None and broker.active for broker in brokers):
         return False
-    return all(
+    if not all(
         state.broker_epoch in (UNKNOWN_BROKER_EPOCH, image.brokers[state.broker_id].epoch)
         for state in states
+    ):
+        return False
+    return all(
+        _has_directory(partition, replica, offline_dirs.get(replica, ()))
+        for replica in isr
+        if replica not in partition.isr
     )
+
+
+def _has_directory(
+    partition: PartitionRegistration, replica: BrokerId, offline: Collection[UUID]
+) -> bool:
+    """Whether a replica that joins may be in a directory that works.
+
+    Its leader may still count it as caught up from before the directory failed. A replica whose
+    directory is not assigned yet may be in any, so it waits while one of them is offline.
+    """
+    if not offline:
+        return True
+    directory = partition.directories[partition.replicas.index(replica)]
+    return directory != UNASSIGNED_DIRECTORY and directory not in offline
 
 
 def _answer(

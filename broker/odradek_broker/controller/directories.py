@@ -1,14 +1,15 @@
 """Directories of a broker: in which one a replica is, and those that failed.
 
 A broker with several directories says where it put a replica (AssignReplicasToDirs), and which
-directories failed (in its heartbeat). A replica in a failed directory is gone although its
-broker is there: it leaves the ISR, and others lead.
+directories failed (in each heartbeat). A replica in a failed directory is gone although its
+broker is there: it leaves the ISR, and others lead; it does not come back while the directory is
+offline (`alter_partition.py`). A broker without any directory left is fenced.
 """
 
 from collections.abc import Collection
 from uuid import UUID
 
-from odradek_broker.controller.brokers import check_epoch
+from odradek_broker.controller.brokers import check_epoch, fence
 from odradek_broker.controller.partition_changes import (
     PartitionChanges,
     active_brokers,
@@ -27,6 +28,11 @@ from odradek_broker.model.ids import TopicId
 from odradek_broker.wire.struct import Struct
 
 
+def has_none_left(broker: BrokerRegistration, failed: Collection[UUID]) -> bool:
+    """Whether all directories of the broker failed: then it can serve nothing."""
+    return bool(failed) and all(directory in failed for directory in broker.log_dirs)
+
+
 def directories_failed(
     image: MetadataImage,
     broker: BrokerRegistration,
@@ -35,9 +41,13 @@ def directories_failed(
     unclean_default: bool,
 ) -> list[MetadataRecord]:
     """Nothing if they are known to have failed."""
+    if has_none_left(broker, failed):
+        # It keeps its directories in the metadata: when it comes back with them, its replicas
+        # are there again.
+        return [] if broker.fenced else fence(image, [broker.id], unclean_default=unclean_default)
     gone = [directory for directory in broker.log_dirs if directory in failed]
     left = tuple(directory for directory in broker.log_dirs if directory not in failed)
-    if not gone or not left:  # without any directory a broker stops by itself
+    if not gone:
         return []
     live = active_brokers(image)
     if broker.id in live:

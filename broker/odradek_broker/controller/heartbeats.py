@@ -17,9 +17,10 @@ What a heartbeat leads to is decided by `answer_to` (the table is Kafka's):
     in controlled shutdown, leads nothing, and the others know of the moves → fenced, may stop
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from uuid import UUID
 
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage
 from odradek_broker.model.ids import BrokerId, Offset
@@ -42,6 +43,8 @@ class _Session:
     metadata_offset: Offset = -1
     # From this offset of the metadata on everybody else knows that the broker leads nothing.
     shutdown_offset: Offset | None = None
+    # Directories that failed, as its last heartbeat listed them.
+    offline_dirs: frozenset[UUID] = frozenset()
 
 
 class BrokerSessions:
@@ -56,11 +59,27 @@ class BrokerSessions:
     def end(self, broker_id: BrokerId) -> None:
         self._sessions.pop(broker_id, None)
 
-    def heard(self, broker_id: BrokerId, offset: Offset, now_ms: float) -> None:
+    def heard(
+        self,
+        broker_id: BrokerId,
+        offset: Offset,
+        now_ms: float,
+        offline_dirs: Collection[UUID] = (),
+    ) -> None:
         session = self._sessions.setdefault(broker_id, _Session(now_ms))
         session.heard_ms = max(session.heard_ms, now_ms)
         session.suspect_until_ms = NEVER
         session.metadata_offset = offset
+        session.offline_dirs = frozenset(offline_dirs)
+
+    def offline_dirs(self) -> Mapping[BrokerId, Collection[UUID]]:
+        """Of each broker that has any. A controller that takes over learns them within an
+        interval of heartbeats."""
+        return {
+            broker_id: session.offline_dirs
+            for broker_id, session in self._sessions.items()
+            if session.offline_dirs
+        }
 
     def suspect(self, broker_id: BrokerId, until_ms: float) -> None:
         """Its connection broke: the session ends sooner, if nothing is heard of it.

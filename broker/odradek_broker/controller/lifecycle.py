@@ -90,7 +90,9 @@ class BrokerLifecycle:
         self._listeners: Sequence[Listener] = ()
         self._unheard_ms = 0.0  # no controller has answered for this long
         self._ready = False
+        self._aside = False
         self._wants_shut_down = False
+        self._fenced = asyncio.Event()  # the last heartbeat was answered so
         self._may_shut_down = asyncio.Event()
         self._changed = asyncio.Event()  # the metadata of this broker
         self._wake = asyncio.Event()  # the next heartbeat should not wait
@@ -114,6 +116,27 @@ class BrokerLifecycle:
         self._ready = True
         self._wake.set()
         await self._until(lambda own: own is not None and not own.fenced)
+
+    def step_aside(self, wanted: bool) -> None:
+        """Ask to be fenced, so that others lead, or to be let in again; may be said often."""
+        if wanted is not self._aside:
+            self._aside = wanted
+            self._fenced.clear()
+            self._wake.set()
+
+    def beat_now(self) -> None:
+        """Something has changed that the controller should not hear of only in a while."""
+        self._wake.set()
+
+    async def fence(self, timeout_ms: float) -> bool:
+        """Whether the controller has fenced this broker within that time."""
+        self.step_aside(True)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._fenced.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def shut_down(self, timeout_ms: float) -> None:
         """Lets others lead what this broker leads, for as long as that may take."""
@@ -214,7 +237,7 @@ class BrokerLifecycle:
             broker_id=self.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._applied_offset() - 1,
-            want_fence=not self._ready,
+            want_fence=not self._ready or self._aside,
             want_shut_down=self._wants_shut_down,
             offline_log_dirs=list(self._offline_directory_ids()),
         )
@@ -235,8 +258,11 @@ class BrokerLifecycle:
             self.broker_epoch = await self._register()
         elif code is not ErrorCode.none:
             logger.warning("heartbeat refused: %s", code.name)
-        elif answer.should_shut_down:
-            self._may_shut_down.set()
+        else:
+            if answer.is_fenced and request.want_fence:
+                self._fenced.set()
+            if answer.should_shut_down:
+                self._may_shut_down.set()
 
     def _unheard(self, timeout_ms: float) -> None:
         """Nobody is there to take over: the last of a cluster that stops need not wait long."""

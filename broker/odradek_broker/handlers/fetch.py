@@ -29,7 +29,7 @@ from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId, Offset
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.read_replica import RACK_AWARE, preferred_read_replica
-from odradek_broker.partition.replica_state import FollowerFetched
+from odradek_broker.partition.replica_state import FollowerFetched, FollowerStopped
 from odradek_broker.partition.waiting import ProgressListener, Ticket
 from odradek_broker.wire.fetch import (
     TOPIC_ID_FROM,
@@ -85,6 +85,8 @@ def _session_of(
     uses_topic_ids = ctx.api_version >= TOPIC_ID_FROM
     if request.session_epoch not in (fetch_session.INITIAL_EPOCH, fetch_session.FINAL_EPOCH):
         session = sessions.resume(request, uses_topic_ids, now_ms)
+        if request.forgotten_topics and request.replica_id >= 0:
+            _note_stopped(ctx, request)
         if not session.partitions:
             sessions.close(session.id)
             return None, {}
@@ -92,6 +94,20 @@ def _session_of(
     if request.session_id:
         sessions.close(request.session_id)
     return None, fetch_session.partitions_of(request)
+
+
+def _note_stopped(ctx: RequestContext, request: FetchRequest) -> None:
+    """Partitions that a follower does not fetch any more: it must not join their ISRs."""
+    partitions = ctx.broker.partitions
+    stopped = FollowerStopped(BrokerId(request.replica_id))
+    for name, topic_id, indexes in request.forgotten_topics:
+        for index in indexes:
+            if name is not None:
+                partition = partitions.by_name.get((name, index))
+            else:
+                partition = partitions.by_id.get((topic_id or b"", index))
+            if partition is not None:
+                partitions.step(partition, stopped)
 
 
 class FetchCall(Ticket):

@@ -38,6 +38,7 @@ def flush_held(log: "Log", now_ms: int | None) -> None:
             log.dir_synced = True
             _sync_names(log)
     except OSError as error:
+        log.dir_synced = False
         if log.removed:
             return  # its directory was renamed under our feet
         raise log.log_dir.fail(error) from error
@@ -76,7 +77,11 @@ def save_epochs(log: "Log", *, sync: bool = True) -> None:
         if log.epochs.dirty:
             log.epochs.dirty = False
             path = f"{log.dir}/{LEADER_EPOCH_CHECKPOINT}"
-            log.log_dir.disk.write(path, log.epochs.encode(), sync=sync)
+            try:
+                log.log_dir.disk.write(path, log.epochs.encode(), sync=sync)
+            except OSError:
+                log.epochs.dirty = True
+                raise
 
 
 def finish(log: "Log", *, sync: bool) -> None:

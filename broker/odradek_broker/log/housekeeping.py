@@ -36,6 +36,7 @@ class LogSettings:
     high_watermark_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_id_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_id_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
+    reserve_bytes: int = 0  # odradek.log.dir.reserve.bytes; 0: none
     open_files_max: int = 4096  # segment files kept open, if `ulimit -n` is twice that
 
     @staticmethod
@@ -52,6 +53,7 @@ class LogSettings:
                 "replica.high.watermark.checkpoint.interval.ms"
             ),
             producer_id_expiration_ms=settings.int("producer.id.expiration.ms"),
+            reserve_bytes=settings.int("odradek.log.dir.reserve.bytes"),
         )
 
 

@@ -19,6 +19,7 @@ one read; a cold one is about 10 reads of 8 bytes and one of 4,096; the next one
 from struct import Struct
 from typing import ClassVar, Final
 
+from odradek_broker.log.dir_failure import is_of_the_process
 from odradek_broker.runtime.disk import Disk, File
 
 WARM_BYTES: Final = 8192
@@ -72,7 +73,11 @@ class IndexFile:
     def _append(self, first: int, second: int) -> None:
         self._tail += self.ENTRY.pack(first, second)
         if len(self._tail) >= TAIL_BYTES:
-            self.save()
+            try:
+                self.save()
+            except OSError as error:
+                if not is_of_the_process(error):  # without a descriptor it stays in memory
+                    raise
 
     def save(self) -> None:
         """Write what is only in memory; the file exists afterwards, be it empty."""

@@ -12,6 +12,7 @@ Offsets may have gaps (compaction, replication of a compacted log); a read of an
 gap begins with the next batch.
 """
 
+import errno
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from typing import Final
 from uuid import UUID
 
 from odradek_broker.log.control import build_marker, parse_marker
+from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_names import CLEANED, FUTURE_DIR
 from odradek_broker.log.flushing import finish, flush, publishing
 from odradek_broker.log.leader_epochs import LeaderEpochs
@@ -30,6 +32,7 @@ from odradek_broker.log.producer_snapshot import encode_snapshot
 from odradek_broker.log.producer_state import EndTxnMarker, ProducerState
 from odradek_broker.log.reading import find_range, segment_index
 from odradek_broker.log.rolling import must_roll
+from odradek_broker.log.room import Room
 from odradek_broker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from odradek_broker.log.trimming import (
     delete_old_segments,
@@ -88,6 +91,7 @@ class Log:
         "producers",
         "recovery_point",
         "removed",
+        "room",
         "segments",
         "topic_id",
         "topic_partition",
@@ -112,6 +116,7 @@ class Log:
         directory: str = "",
     ) -> None:
         self.log_dir = log_dir
+        self.room: Room = log_dir.room
         self.topic_partition = topic_partition
         self.dir = directory or f"{log_dir.path}/{topic_partition}"
         self.topic_id = topic_id
@@ -186,6 +191,7 @@ class Log:
         """Validate, assign offsets, queue.
 
         With `from_client=False` (coordinators, controller) sequence numbers are not checked.
+        NoRoomError if the directory's free space is to be kept for others (`room.py`).
         """
         if self.log_dir.failure is not None:
             self.log_dir.check()
@@ -200,6 +206,7 @@ class Log:
                     return AppendInfo(
                         original.first_offset, original.last_offset, original.timestamp, True
                     )
+        self.room.admit(len(records), from_client)
         first_offset = self.log_end_offset
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, first_offset)
@@ -220,6 +227,7 @@ class Log:
                 f"{self.topic_partition}: the leader sent offset {headers[0].base_offset}, "
                 f"expected {self.log_end_offset} or more",
             )
+        self.room.admit(len(records), False)
         for header in headers:
             if header.partition_leader_epoch > self.epochs.latest:
                 self.epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -294,7 +302,8 @@ class Log:
                     base, last, header.max_timestamp, batch_size, config.index_interval_bytes
                 )
             except OSError as error:  # of the index; earlier batches of these may be queued
-                raise self.log_dir.fail(error) from error
+                failed = self._fail_for_good(error) if at else self.log_dir.fail(error)
+                raise failed from error
             if header.producer_id >= 0:
                 if header.attributes & CONTROL_BIT:
                     self._end_transaction(header, _part(records, at, batch_size), base)
@@ -309,6 +318,7 @@ class Log:
             at += batch_size
         if not isinstance(records, ByteRange):
             self._pending.append(records)
+        self.room.queued += size
         self.log_end_offset = self.producers.end_offset = base
         self.changed = True
 
@@ -321,26 +331,41 @@ class Log:
             self._aborted.append(AbortedTxn.of(completed))
 
     def write_pending(self) -> None:
-        """Hand everything queued to the kernel: one writev. LogDirError if the disk fails."""
+        """Hand everything queued to the kernel: one writev. LogDirError if the disk fails.
+
+        Without a descriptor for the file (`LogDirError.offline` is False) all stays queued, to
+        be written by a later call.
+        """
         pending = self._pending
         if not pending:
             return
         segment = self.segments[-1]
+        size = segment.size - segment.written
         try:
             self.log_dir.check()
+            aborted = self._aborted
+            while aborted:  # first, so that a second try of the write finds them written
+                segment.txn_index.append(aborted[0])
+                del aborted[0]
             segment.write(pending)
-            for aborted in self._aborted:
-                segment.txn_index.append(aborted)
         except (OSError, KafkaError) as error:
-            # Some of it may be in the file: nobody may append behind it or believe in it.
-            self.log_end_offset = self.written_offset
-            if isinstance(error, OSError):
-                raise self.log_dir.fail(error) from error
-            raise
-        finally:
-            pending.clear()
-            self._aborted.clear()
+            failed = self.log_dir.fail(error) if isinstance(error, OSError) else error
+            if not isinstance(failed, LogDirError) or failed.offline:
+                # Some of it may be in the file: nobody may append behind it or believe in it.
+                self.log_end_offset = self.written_offset
+                pending.clear()
+                self._aborted.clear()
+            raise failed from error
+        pending.clear()
+        self.room.queued -= size
         self.written_offset = self.log_end_offset
+
+    def _fail_for_good(self, error: OSError) -> LogDirError:
+        """After an error that left memory and files in disagreement, whatever its reason was."""
+        failed = self.log_dir.fail(error)
+        if failed.offline:
+            return failed
+        return self.log_dir.fail(OSError(errno.EIO, f"{self.topic_partition}: {error}", self.dir))
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty."""
@@ -352,19 +377,28 @@ class Log:
         self.write_pending()
         old = self.segments[-1]
         kept = self.segments
+        sealed = False
         try:
             if old.size == 0:  # an offset too far from its base, and nothing in it
                 kept = kept[:-1]
                 old.remove()
             else:
                 old.seal()
+                sealed = True
                 self.take_snapshot()
             if len(kept) > 1:
                 kept[-2].recent = None
             new = LogSegment(self.log_dir.files, self.dir, base_offset, created_ms=now_ms)
             new.create()
         except OSError as error:
-            raise self.log_dir.fail(error) from error
+            failed = self.log_dir.fail(error)
+            if not failed.offline:
+                # No descriptor. The segment goes on as the active one, the next append tries
+                # again; unless it was empty and is removed.
+                if not sealed and kept is not self.segments:
+                    failed = self._fail_for_good(error)
+                old.sealed = False
+            raise failed from error
         with publishing:
             # The indexes of the old segment are not synced yet: recovery must look at it.
             self.recovery_point = min(self.recovery_point, base_offset - 1)
@@ -409,7 +443,7 @@ class Log:
                 self.segments, self.written_offset, offset, max_bytes, upper_bound, min_one_batch
             )
         except OSError as error:
-            raise self.log_dir.fail_read(error) from error
+            raise self.log_dir.fail(error) from error
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -503,7 +537,7 @@ class Log:
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._using_files():
+        with self._using_files(changing=True):
             truncate(self, offset)
             if self.log_end_offset < self.log_start_offset:
                 truncate_fully(self, self.log_start_offset, 0)
@@ -512,7 +546,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int = 0) -> None:
         """Drop everything and go on, empty, at this offset (a follower too far behind)."""
         self.write_pending()
-        with self._using_files():
+        with self._using_files(changing=True):
             truncate_fully(self, offset, now_ms)
         self._after_truncation()
 
@@ -546,16 +580,18 @@ class Log:
 
         Only renames files; the cleaner's thread then makes that durable (`sync_dir`).
         """
-        with self._using_files():
+        with self._using_files(changing=True):
             return replace(self, old, new, now_ms)
 
     @contextmanager
-    def _using_files(self) -> Iterator[None]:
+    def _using_files(self, *, changing: bool = False) -> Iterator[None]:
+        """`changing`: what is done in several steps may have stopped between two of them."""
         self.log_dir.check()
         try:
             yield
         except OSError as error:
-            raise self.log_dir.fail(error) from error
+            failed = self._fail_for_good(error) if changing else self.log_dir.fail(error)
+            raise failed from error
 
     # Flushing
 

@@ -1,11 +1,13 @@
 """One entry of `log.dirs`: what its logs share, its checkpoints, and whether it still works.
 
-A directory that fails once (any OSError while writing, reading or syncing) is offline until
-the broker restarts; its logs answer KAFKA_STORAGE_ERROR, those of other directories go on.
+A directory that fails once (an OSError while writing, reading or syncing, see `dir_failure.py`)
+is offline until the broker restarts; its logs answer KAFKA_STORAGE_ERROR, those of other
+directories go on. `probe` finds out about one that nobody writes to.
 """
 
 import errno
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -14,8 +16,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from odradek_broker.log import checkpoints
+from odradek_broker.log.dir_failure import FailureKind, is_of_the_process, kind_of
 from odradek_broker.log.dir_identity import (
     LOCK,
+    META_PROPERTIES,
     LogDirConfigError,
     claim_identity,
     put_clean_shutdown_mark,
@@ -25,8 +29,9 @@ from odradek_broker.log.dir_identity import (
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_cache import FileCache
 from odradek_broker.log.file_names import DELETE_DIR
+from odradek_broker.log.room import Room
 from odradek_broker.model.ids import ZERO_UUID, Offset, TopicPartition
-from odradek_broker.runtime.disk import Disk, Lock
+from odradek_broker.runtime.disk import Disk, DiskUsage, Lock
 
 if TYPE_CHECKING:
     from odradek_broker.log.log import Log
@@ -37,18 +42,22 @@ logger = logging.getLogger(__name__)
 class LogDir:
     """Invariant: `failure` is set at most once and never cleared."""
 
-    def __init__(self, path: str, disk: Disk, files: FileCache) -> None:
+    def __init__(self, path: str, disk: Disk, files: FileCache, reserve_bytes: int = 0) -> None:
         self.path = path
         self.disk = disk
         self.files = files
+        self.room = Room(path, self._measure, reserve_bytes)
         self.directory_id: UUID = ZERO_UUID
         self.failure: OSError | None = None
+        # Called once, in the thread that found it, when the directory has failed.
+        self.on_failure: Callable[[LogDir], None] = lambda _: None
         self.clean = False  # the last shutdown was
         self.previous_broker_epoch = -1  # of a clean shutdown
         self.logs: set[Log] = set()
         # Renamed to `.deleted` (or `-delete`) and to be removed at this time, oldest first.
         self.doomed: deque[tuple[int, str]] = deque()
         self._lock: Lock | None = None
+        self._inode: tuple[int, int] | None = None  # as the first probe found it
         self._writing = threading.Lock()
         self._versions: dict[str, int] = {}  # of each checkpoint: the newest one made …
         self._written: dict[str, int] = {}  # … and the newest one written
@@ -58,20 +67,47 @@ class LogDir:
         return f"LogDir({self.path}{', offline' if self.failure else ''})"
 
     def fail(self, cause: OSError) -> LogDirError:
-        """Take the directory offline; the caller raises what comes back."""
+        """Take the directory offline, if it is to blame; the caller raises what comes back."""
+        if is_of_the_process(cause):
+            return LogDirError(self.path, cause, offline=False)
         if self.failure is None:
             self.failure = cause
             logger.error("log directory %s is offline: %s", self.path, cause)
+            self.on_failure(self)
         return LogDirError(self.path, cause)
 
-    def fail_read(self, cause: OSError) -> LogDirError:
-        """As `fail`, but a lack of descriptors or memory is not the disk's fault.
+    @property
+    def failure_kind(self) -> FailureKind | None:
+        return None if self.failure is None else kind_of(self.failure)
 
-        A write that fails so leaves the log in an unknown state; a read does not.
+    def _measure(self, path: str) -> DiskUsage:
+        try:
+            return self.disk.usage(path)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def probe(self) -> DiskUsage | None:
+        """In a thread: whether the directory is still there and writable; its free space.
+
+        Writing to a file that was deleted works, and nobody may write for hours, so this finds
+        a directory that was deleted, replaced or mounted read-only under the broker.
         """
-        if cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            return LogDirError(self.path, cause)
-        return self.fail(cause)
+        if self.failure is not None:
+            return None
+        try:
+            found = self.disk.probe(self.path)
+            if self._inode is None:
+                self._inode = found.inode
+            if found.inode != self._inode or not self.disk.exists(f"{self.path}/{META_PROPERTIES}"):
+                raise FileNotFoundError(
+                    errno.ENOENT, "the directory was deleted or replaced", self.path
+                )
+            if found.read_only:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path)
+        except OSError as error:
+            self.fail(error)
+            return None
+        return found.usage
 
     def check(self) -> None:
         if self.failure is not None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from odradek_broker.log import checkpoints
+from odradek_broker.log.dir_failure import FailureKind
 from odradek_broker.log.dir_identity import LogDirConfigError, new_directory_id, uuid_to_text
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_cache import FileCache
@@ -48,6 +49,14 @@ logger = logging.getLogger(__name__)
 # With more logs than this to close, one sync of the file system is faster than an fsync of
 # each file (measured: 10,000 logs in 3 s instead of 68 s).
 FSYNCS_MAX = 50
+
+
+class NoLogDirError(LogDirConfigError):
+    """None of the directories can be used."""
+
+    def __init__(self, text: str, kind: FailureKind) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class DirDescription(NamedTuple):
@@ -81,7 +90,10 @@ class LogManager:
         # At least half of the descriptors are left to sockets.
         files_max = min(self.settings.open_files_max, disk.open_files_limit() // 2)
         files = FileCache(disk, files_max)
-        self.dirs = [LogDir(path.rstrip("/") or "/", disk, files) for path in dirs]
+        self.dirs = [
+            LogDir(path.rstrip("/") or "/", disk, files, self.settings.reserve_bytes)
+            for path in dirs
+        ]
         self.logs: dict[TopicPartition, Log] = {}
         self.futures = FutureLogs(disk, clock)
         self._preferred: dict[TopicPartition, LogDir] = {}  # where a new replica is to be
@@ -122,8 +134,8 @@ class LogManager:
             futures, deleted_ids, self._found, all_online=all_online
         )
         if not self._online():
-            reasons = "; ".join(f"{log_dir.path}: {log_dir.failure}" for log_dir in self.dirs)
-            raise LogDirConfigError(f"log.dirs: no directory can be used: {reasons}")
+            text = f"log.dirs: no directory can be used: {self.failures()}"
+            raise NoLogDirError(text, self.failure_kind)
         return cluster_id
 
     def _survey(
@@ -229,7 +241,9 @@ class LogManager:
             log.cleaned_offset = known.cleaner_offsets.get(topic_partition, -1)
             log_dir.logs.add(log)
         except OSError as error:
-            log_dir.fail(error)
+            failed = log_dir.fail(error)
+            if not failed.offline:
+                raise failed from error  # `ulimit -n` is too low to start with
             return None
         except LogDirError:
             return None
@@ -279,7 +293,9 @@ class LogManager:
     def _create(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
         online = self._online()
         if not online:
-            raise KafkaError(ErrorCode.kafka_storage_error, "all log directories are offline")
+            raise KafkaError(
+                ErrorCode.kafka_storage_error, f"no log directory can be used: {self.failures()}"
+            )
         log_dir = self._preferred.pop(topic_partition, None)
         if log_dir is None or log_dir.failure is not None:
             log_dir = min(online, key=lambda candidate: len(candidate.logs))
@@ -409,6 +425,17 @@ class LogManager:
     @property
     def offline_dirs(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs if log_dir.failure is not None]
+
+    def failures(self) -> str:
+        """Which directories failed, and why."""
+        return "; ".join(f"{log_dir.path}: {log_dir.failure}" for log_dir in self.offline_dirs)
+
+    @property
+    def failure_kind(self) -> FailureKind:
+        """Out of space, if that is all that is wrong with the directories that failed."""
+        kinds = {log_dir.failure_kind for log_dir in self.offline_dirs}
+        only_space = kinds == {FailureKind.OUT_OF_SPACE}
+        return FailureKind.OUT_OF_SPACE if only_space else FailureKind.DEVICE
 
     def tick(self, now_ms: int) -> list[Job]:
         """Do what is due; gives the part that may block (fsync, unlink), to run in a thread.

@@ -404,6 +404,7 @@ BROKER_CONFIGS_TEXT = """
 + odradek.cluster.id     string null        nonempty ro
 + odradek.controlled.shutdown.timeout.ms int 30000 0.. ro
 + odradek.leader.imbalance.per.broker.percentage int 0 0..100 ro
++ odradek.log.dir.reserve.bytes long 67108864 0.. ro
 + odradek.quorum.auto.join.enable boolean true - cluster
 """  # noqa: E501
 

@@ -131,6 +131,7 @@ odradek.admin.listener | host:port of the HTTP server for health and metrics; em
 odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
 odradek.controlled.shutdown.timeout.ms | How long a broker that stops waits for others to take over.
 odradek.leader.imbalance.per.broker.percentage | Share of leaders elsewhere before they move back.
+odradek.log.dir.reserve.bytes | Free bytes of a log directory below which producers are refused.
 odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter by itself.
 offset.metadata.max.bytes | Longest text that a client may store with an offset.
 offsets.commit.timeout.ms | How long a commit may wait for the in-sync replicas.

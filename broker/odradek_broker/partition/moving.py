@@ -171,7 +171,7 @@ class ReplicaMover:
             self._busy = False
             taken = 0
             if isinstance(error, OSError):
-                self._on_failure(move.source.log_dir.fail_read(error))
+                self._on_failure(move.source.log_dir.fail(error))
             elif move in self._moves:
                 assert error is None, error
                 unchanged = (move.copy.log_end_offset, move.source.truncations)

@@ -149,6 +149,11 @@ class Partition:
                 registration.leader, registration.leader_epoch, backoff_max_ms
             )
 
+    def take_no_role(self, registration: PartitionRegistration) -> None:
+        """The log cannot be used; clients are told who leads instead."""
+        self.leading = self.following = None
+        self._take(registration)
+
     def _leave_role(self) -> None:
         self.log.write_pending()
         self.leading = self.following = None

@@ -21,7 +21,8 @@ simulation:
    none, so the high watermark waits until each in-sync follower has fetched in it.
 2. A shrink is in force only when the controller has accepted it; an expansion counts at once.
 3. A replica is proposed only when it has reached the high watermark and the offset at which
-   this leader's epoch began, and only in the incarnation (broker epoch) that fetched.
+   this leader's epoch began, only in the incarnation (broker epoch) that fetched, and only while
+   it fetches.
 4. The high watermark never goes back, and stays while the ISR is below min.insync.replicas.
 """
 
@@ -87,6 +88,13 @@ class FollowerFetched:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowerStopped:
+    """A follower took the partition out of its fetch session: it pauses, or its disk failed."""
+
+    replica_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
 class CheckIsr:
     """Time has passed, or a broker came or went: who fell behind, who may join?"""
 
@@ -126,6 +134,7 @@ class ProposalLost:
 Event: TypeAlias = (
     Written
     | FollowerFetched
+    | FollowerStopped
     | CheckIsr
     | PartitionChanged
     | MinIsrChanged
@@ -165,6 +174,7 @@ class Follower:
         "fetched_ms",
         "log_end_offset",
         "log_start_offset",
+        "stopped",
     )
 
     def __init__(self, caught_up_ms: float) -> None:
@@ -174,6 +184,7 @@ class Follower:
         self.caught_up_ms = caught_up_ms  # when it last had all that there was
         self.fetched_ms = NEVER_MS
         self.fetched_leader_end = UNKNOWN_OFFSET  # the leader's end at `fetched_ms`
+        self.stopped = False  # it does not fetch this partition at the moment
 
     def caught_up(self, leader_end_offset: Offset, now_ms: float, lag_max_ms: float) -> bool:
         return self.log_end_offset >= leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
@@ -322,11 +333,19 @@ def _fetched(state: ReplicaState, event: FollowerFetched, now_ms: float) -> Inst
     follower.log_end_offset = offset
     follower.log_start_offset = event.log_start_offset
     follower.fetched_ms = now_ms
+    follower.stopped = False
     follower.fetched_leader_end = max(follower.fetched_leader_end, event.leader_end_offset)
     proposed: Instructions = ()
     if state.pending is None and event.replica_id not in state.maximal_isr:
         proposed = _maybe_expand(state, now_ms)
     return proposed + _advance(state, now_ms) if moved else proposed
+
+
+def _stopped(state: ReplicaState, event: FollowerStopped, _: float) -> Instructions:
+    follower = state.followers.get(event.replica_id)
+    if follower is not None:
+        follower.stopped = True
+    return ()
 
 
 def _advance(state: ReplicaState, now_ms: float) -> Instructions:
@@ -357,9 +376,17 @@ def _about_to_join(
 
 
 def _eligible(state: ReplicaState, replica: BrokerId, follower: Follower) -> bool:
-    """Alive, and the incarnation that is registered is the one that fetched."""
+    """Alive, fetching, and the incarnation that is registered is the one that fetched.
+
+    One that stopped fetching may have had everything until a moment ago, and would hold up every
+    commit until it is found to lag.
+    """
     peers = state.peers
-    return replica in peers.eligible and peers.registered.get(replica) == follower.broker_epoch
+    return (
+        replica in peers.eligible
+        and not follower.stopped
+        and peers.registered.get(replica) == follower.broker_epoch
+    )
 
 
 # ---------------------------------------------------------------- the ISR
@@ -488,6 +515,7 @@ def _lost(state: ReplicaState, event: ProposalLost, now_ms: float) -> Instructio
 _STEP: dict[type, Callable[[ReplicaState, Any, float], Instructions]] = {
     Written: _written,
     FollowerFetched: _fetched,
+    FollowerStopped: _stopped,
     CheckIsr: _check_isr,
     PartitionChanged: _partition_changed,
     MinIsrChanged: _min_isr_changed,

@@ -11,7 +11,8 @@ What needs the network is the business of `replication/`, which attaches itself 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 from uuid import UUID
@@ -43,6 +44,7 @@ from odradek_broker.partition.replica_state import Peers
 from odradek_broker.partition.throttle import Direction, ReplicationThrottle
 from odradek_broker.partition.waiting import Deadlines, ProgressListener, Purgatory
 from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.log_limit import LogLimit
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Scheduler, Threads
 
@@ -50,6 +52,10 @@ logger = logging.getLogger(__name__)
 
 # How soon a failed log directory is noticed that nobody wrote to.
 CHECK_SECONDS = 1.0
+# What failed for want of a descriptor is tried again after this long.
+RETRY_SECONDS = 0.2
+# The same trouble of one directory is logged once in so long, however many partitions it has.
+LOG_SECONDS = 10.0
 
 
 class Replication(Protocol):
@@ -107,6 +113,8 @@ class PartitionService:
         self._dirty: dict[Partition, None] = {}
         self._append_time_ms = -1  # unknown in this loop pass
         self._unopened: set[tuple[str, int]] = set()  # to be hosted here, but their log fails
+        self._full_dirs: frozenset[str] = frozenset()  # nothing is fetched into these
+        self._log_limit = LogLimit(clock, LOG_SECONDS)
         self._mover = ReplicaMover(
             logs,
             settings,
@@ -125,8 +133,7 @@ class PartitionService:
         self._replication = replication
         replication.update_metadata(self.image)
         for partition in self.by_name.values():
-            if partition.following is not None:
-                replication.follow(partition)
+            self._fetch_if_room(partition)
             self._check_directory(partition)
 
     def watch_roles(self, topic: str, watcher: Callable[[Partition], None]) -> None:
@@ -200,13 +207,34 @@ class PartitionService:
         for command in commands:
             try:
                 self.execute(command)
-            except LogDirError as error:
-                self.directory_failed(error)
             except KafkaError as error:
-                logger.error("%s: %s", type(command).__name__, error)
+                self._not_carried_out(command, error)
             except Exception:
                 # One partition's trouble must not keep the others from their roles.
                 logger.exception("%s failed; this is a bug in Odradek", type(command).__name__)
+
+    def _not_carried_out(self, command: Command, error: KafkaError) -> None:
+        what = type(command).__name__
+        if not isinstance(command, UpdateMetadata):
+            what += f" of {command.topic_partition}"
+        key = error.path if isinstance(error, LogDirError) else type(command).__name__
+        self._log_limit.log(logger, logging.ERROR, key, "%s: %s", what, error)
+        if isinstance(error, LogDirError):
+            self.directory_failed(error)
+            if not error.offline and isinstance(command, LeaderAndIsr):
+                self._scheduler.call_later(RETRY_SECONDS, self._retry, command)
+
+    def _retry(self, command: LeaderAndIsr) -> None:
+        """What the metadata says by now; the partition may have moved or be deleted."""
+        name, index = command.topic_partition
+        topic = self.image.topics.get(name)
+        if topic is None or topic.id != command.topic_id:
+            return
+        registration = topic.partitions.get(index)
+        if registration is not None and self._node_id in registration.replicas:
+            epoch = max(command.controller_epoch, self._controller_epoch)
+            again = replace(command, controller_epoch=epoch, registration=registration)
+            self._carry_out([again])
 
     def execute(self, command: Command) -> None:
         """Carry out one command, unless a newer controller has spoken already."""
@@ -251,7 +279,9 @@ class PartitionService:
             partition.partition_epoch,
         ):
             return  # overtaken by the controller's answer to a proposal of ours
-        if registration.leader_epoch > partition.leader_epoch:
+        if partition.log.log_dir.failure is not None:
+            partition.take_no_role(registration)  # until the broker starts again
+        elif registration.leader_epoch > partition.leader_epoch:
             self._take_role(partition, registration)
         else:
             partition.registration = registration
@@ -275,11 +305,18 @@ class PartitionService:
             self._dirty.pop(partition, None)
             backoff_max_ms = float(self._settings.int("replica.fetch.backoff.ms"))
             partition.follow(registration, backoff_max_ms)
-            if replication is not None and partition.following is not None:
-                replication.follow(partition)
+            self._fetch_if_room(partition)
         for listener in waiting:
             listener.on_progress((partition,))
         self._tell_role(partition)
+
+    def _fetch_if_room(self, partition: Partition) -> None:
+        if (
+            self._replication is not None
+            and partition.following is not None
+            and partition.log.log_dir.path not in self._full_dirs
+        ):
+            self._replication.follow(partition)
 
     def _check_directory(self, partition: Partition) -> None:
         """The controller has to know where the replica is, in case that the directory fails."""
@@ -472,6 +509,8 @@ class PartitionService:
                 self._write_and_settle(partition, now_ms)
             except LogDirError as error:
                 self.directory_failed(error)
+                if not error.offline:  # all is queued as before
+                    self._scheduler.call_later(RETRY_SECONDS, self._write_again, partition)
             except Exception:
                 # One partition's trouble must not keep those who wait for others waiting.
                 logger.exception("%s; this is a bug in Odradek", partition.topic_partition)
@@ -480,6 +519,10 @@ class PartitionService:
         if progressed:
             # After the acknowledgements that were given above have left.
             self._scheduler.call_soon(partial(self._tell_progress, progressed))
+
+    def _write_again(self, partition: Partition) -> None:
+        if self.by_name.get(partition.topic_partition) is partition:
+            self.mark_dirty(partition)
 
     def _tell_progress(self, progressed: "dict[ProgressListener, list[Partition]]") -> None:
         for listener, partitions in progressed.items():
@@ -514,6 +557,8 @@ class PartitionService:
             partition.flushing = False
             if isinstance(error, LogDirError):
                 self.directory_failed(error)
+                if not error.offline:
+                    self._scheduler.call_later(RETRY_SECONDS, self._write_again, partition)
                 return
             assert error is None, error
             if partition.leading is leading:
@@ -546,7 +591,7 @@ class PartitionService:
     def _check(self) -> None:
         """Once a second: directories that failed without a write, leaders left behind."""
         for log_dir in self.logs.offline_dirs:
-            self._leave_directory(log_dir.path)
+            self.leave_directory(log_dir.path)
         if self.cut_off():
             for partition in self.by_name.values():
                 if self.leads_in_vain(partition):
@@ -556,10 +601,29 @@ class PartitionService:
     # --- directories that fail ----------------------------------------------------------------
 
     def directory_failed(self, error: LogDirError) -> None:
-        logger.error("%s", error)
-        self._leave_directory(error.path)
+        if error.offline:
+            self.leave_directory(error.path)
+        else:
+            self._log_limit.log(logger, logging.WARNING, error.path, "%s", error)
 
-    def _leave_directory(self, path: str) -> None:
+    def fetch_unless_full(self, full_dirs: Collection[str]) -> None:
+        """Nothing is fetched into these directories, and again into those that have room.
+
+        The leaders note that their follower has stopped, and do not take it into an ISR.
+        """
+        before, self._full_dirs = self._full_dirs, frozenset(full_dirs)
+        changed = before ^ self._full_dirs
+        if not changed or self._replication is None:
+            return
+        for partition in self.by_name.values():
+            if partition.following is None or partition.log.log_dir.path not in changed:
+                continue
+            if partition.log.log_dir.path in self._full_dirs:
+                self._replication.unfollow(partition)
+            else:
+                self._replication.follow(partition)
+
+    def leave_directory(self, path: str) -> None:
         """Its partitions are neither led nor followed here until the broker starts again.
 
         The controller hears of it with the next heartbeat and elects others.

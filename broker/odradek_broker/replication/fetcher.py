@@ -25,17 +25,18 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.errors import LogDirError, NoRoomError
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition import follower_state
 from odradek_broker.partition.follower_state import FetchPosition, Status
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.service import PartitionService
+from odradek_broker.partition.service import LOG_SECONDS, RETRY_SECONDS, PartitionService
 from odradek_broker.replication.applying import carry_out
 from odradek_broker.replication.batches import whole_batches
 from odradek_broker.replication.session import FollowerSession, Key, SessionRequest
 from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.log_limit import LogLimit
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Threads
 from odradek_broker.wire.errors import DecodeError
@@ -127,6 +128,7 @@ class LeaderFetcher:
         self._throttled: dict[Key, None] = {}  # left out until the alarm rings
         self._lookups: set[asyncio.Task[None]] = set()
         self._reachable = True
+        self._log_limit = LogLimit(context.clock, LOG_SECONDS)
         self._task = self._loop.create_task(self._run())
 
     def __len__(self) -> int:
@@ -402,14 +404,18 @@ class LeaderFetcher:
     def _failed(self, entry: _Entry, position: FetchPosition, error: KafkaError) -> None:
         partition = entry.partition
         following = partition.following
-        logger.error("%s: %s", partition.topic_partition, error)
+        name, path = partition.topic_partition, partition.log.log_dir.path
+        self._log_limit.log(logger, logging.ERROR, path, "%s: %s", name, error)
+        code = error.code
         if isinstance(error, LogDirError):
             self._context.partitions.directory_failed(error)
+        if isinstance(error, NoRoomError) or (isinstance(error, LogDirError) and not error.offline):
+            code = ErrorCode.throttling_quota_exceeded  # passes: asked again after a pause
         if following is not None:
             now_ms = self._context.clock.monotonic_ms()
             for event in (
                 follower_state.FetchUnanswered(position, failed=False),
-                follower_state.ApplyFailed(error.code, str(error)),
+                follower_state.ApplyFailed(code, str(error)),
             ):
                 follower_state.step(following, event, partition.log, now_ms)
 
@@ -422,6 +428,10 @@ class LeaderFetcher:
             entry.flushing = False
             if isinstance(error, LogDirError):
                 self._context.partitions.directory_failed(error)
+                if not error.offline and self._entries.get(key) is entry:
+                    entry.flushing = True
+                    self._loop.call_later(RETRY_SECONDS, self._flush, entry)
+                    return
             elif error is not None:
                 raise error
             if self._entries.get(key) is entry:

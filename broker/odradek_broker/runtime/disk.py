@@ -37,6 +37,14 @@ class DiskUsage(NamedTuple):
     usable_bytes: int
 
 
+class DirProbe(NamedTuple):
+    """What a look at a directory tells, without reading or writing anything in it."""
+
+    inode: tuple[int, int]  # device and number: another one after it was deleted and made anew
+    read_only: bool
+    usage: DiskUsage
+
+
 class File(Protocol):
     def fileno(self) -> int:
         """The descriptor for sendfile; only the real disk has one."""
@@ -96,6 +104,8 @@ class Disk(Protocol):
         """
 
     def usage(self, path: str) -> DiskUsage: ...
+
+    def probe(self, path: str) -> DirProbe: ...
 
     def open_files_limit(self) -> int:
         """How many files (and sockets) this process may have open."""
@@ -166,6 +176,10 @@ class RealFile:
 
     def fsync(self) -> None:
         os.fsync(self._fd)
+
+
+def _usage(stat: os.statvfs_result) -> DiskUsage:
+    return DiskUsage(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
 
 class RealLock:
@@ -271,8 +285,12 @@ class RealDisk:
             os.close(fd)
 
     def usage(self, path: str) -> DiskUsage:
-        stat = os.statvfs(path)
-        return DiskUsage(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+        return _usage(os.statvfs(path))
+
+    def probe(self, path: str) -> DirProbe:
+        stat, file_system = os.stat(path), os.statvfs(path)
+        read_only = bool(file_system.f_flag & os.ST_RDONLY)
+        return DirProbe((stat.st_dev, stat.st_ino), read_only, _usage(file_system))
 
     def open_files_limit(self) -> int:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from random import Random
 
-from odradek_broker.runtime.disk import Buffer, DiskUsage, FileInfo
+from odradek_broker.runtime.disk import Buffer, DirProbe, DiskUsage, FileInfo
 
 
 class _Inode:
@@ -236,6 +236,11 @@ class SimDisk:
     def usage(self, path: str) -> DiskUsage:
         self.check(path)
         return DiskUsage(self.capacity_bytes, max(0, self.room_for(0)))
+
+    def probe(self, path: str) -> DirProbe:
+        if path not in self._dirs:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return DirProbe((0, 0), False, self.usage(path))
 
     def open_files_limit(self) -> int:
         return 1 << 20

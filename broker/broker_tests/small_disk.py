@@ -1,0 +1,67 @@
+"""A file system of a few megabytes for tests that fill it: a tmpfs, which root may mount.
+
+with SmallDisk(tmp_path / "data", megabytes=40) as disk:
+    disk.fill()            # all of it, by a file of somebody else
+    disk.make_room()       # that file is gone
+    disk.resize(200)       # while brokers run on it
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+MEGABYTE = 1024 * 1024
+
+
+class SmallDisk:
+    def __init__(self, path: Path, megabytes: int) -> None:
+        self.path = path
+        self._megabytes = megabytes
+        self._ballast = path / "ballast-of-somebody-else"
+
+    def __enter__(self) -> Self:
+        self.path.mkdir(parents=True, exist_ok=True)
+        options = f"size={self._megabytes}m"
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Lazily: a broker that the test ends after this may still hold files.
+        subprocess.run(["umount", "-l", str(self.path)], check=True)
+
+    def free_bytes(self) -> int:
+        stat = os.statvfs(self.path)
+        return stat.f_bavail * stat.f_frsize
+
+    def fill(self, leave_bytes: int = 0) -> None:
+        with open(self._ballast, "ab", buffering=0) as ballast:
+            while (more := self.free_bytes() - leave_bytes) > 0:
+                try:
+                    ballast.write(bytes(min(more, MEGABYTE)))
+                except OSError:  # somebody else was faster
+                    return
+
+    def make_room(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+    def resize(self, megabytes: int) -> None:
+        options = f"remount,size={megabytes}m"
+        subprocess.run(["mount", "-o", options, str(self.path)], check=True)

@@ -1,0 +1,285 @@
+"""What this broker does when its log directories fail or fill up. Made and started by `broker.py`.
+
+    one of several fails    its replicas are offline, and the controller hears of it at once
+    the last one fails      /readyz and /healthz are false; the broker asks to be fenced, so that
+                            others lead and it leaves every ISR; within about a second the process
+                            ends, with a code and a last line that name directory and error
+    space gets low or out   `controller/stepping_aside.py` decides whether others lead meanwhile
+
+A directory that ran out of space among others needs a restart too, because a write stopped half
+way: once there has been room for a while the broker stops in order, to be started again.
+
+Exit codes (sysexits.h): 74 (EX_IOERR) the device failed, 75 (EX_TEMPFAIL) out of space.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+
+from odradek_broker.admin.state import Readiness
+from odradek_broker.controller.lifecycle import BrokerLifecycle
+from odradek_broker.controller.stepping_aside import Level, SteppingAside
+from odradek_broker.log.dir_failure import FailureKind, is_of_the_process, kind_of
+from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.file_cache import FileCache
+from odradek_broker.log.log_dir import LogDir
+from odradek_broker.log.manager import LogManager
+from odradek_broker.log.room import RESERVE_MAX_SHARE
+from odradek_broker.model.ids import BrokerId
+from odradek_broker.partition.service import PartitionService
+from odradek_broker.raft.service import QuorumService
+from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.disk import Disk, DiskUsage
+from odradek_broker.runtime.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+EX_IOERR, EX_TEMPFAIL = 74, 75
+RESERVE = "odradek.log.dir.reserve.bytes"
+
+PROBE_SECONDS = 1.0
+# The controller has so long to fence a broker that lost its last directory.
+FENCE_MS = 1000.0
+# A controller that lost its last directory has so long to hand the quorum over.
+RESIGN_MS = 500
+# A directory that ran out of space must have had room for so long before a restart is worth it.
+ROOM_SECONDS = 10.0
+
+
+class StorageFailedError(Exception):
+    """The process ends because of its disks; the text is its last line.
+
+    `in_order`: it serves until others lead, as at any other stop.
+    """
+
+    def __init__(self, text: str, kind: FailureKind, *, in_order: bool = False) -> None:
+        super().__init__(text)
+        self.in_order = in_order
+        self.exit_code = EX_TEMPFAIL if kind is FailureKind.OUT_OF_SPACE else EX_IOERR
+
+
+def storage_failed(what: str, kind: FailureKind) -> StorageFailedError:
+    """`what` names directories and errors, such as "/data: [Errno 5] Input/output error"."""
+    advice = (
+        "free some space or enlarge the volume; once started again, the broker waits for room"
+        if kind is FailureKind.OUT_OF_SPACE
+        else "repair, replace or remount the disk, and start the broker again"
+    )
+    return StorageFailedError(f"no log directory is left ({kind.value}): {what}: {advice}", kind)
+
+
+def metadata_log_failed(path: str, error: Exception) -> Exception:
+    """What ends a broker whose metadata log cannot be written."""
+    cause = error.cause if isinstance(error, LogDirError) else error
+    if not isinstance(cause, OSError) or is_of_the_process(cause):
+        return error
+    return storage_failed(f"metadata log in {path}: {cause}", kind_of(cause))
+
+
+class StorageWatch:
+    def __init__(
+        self,
+        settings: Settings,
+        disk: Disk,
+        logs: LogManager,
+        *,
+        clock: Clock,
+        rng: Random,
+        loop: asyncio.AbstractEventLoop,
+        partitions: PartitionService,
+        lifecycle: BrokerLifecycle,
+        quorum: QuorumService,
+        readiness: Readiness,
+        on_end: Callable[[Exception], None],
+    ) -> None:
+        self._settings = settings
+        self._logs = logs
+        self._clock = clock
+        self._loop = loop
+        self._partitions = partitions
+        self._lifecycle = lifecycle
+        self._quorum = quorum
+        self._readiness = readiness
+        self._on_end = on_end
+        self._stepping = SteppingAside(BrokerId(settings.node_id), rng)
+        self._ending: asyncio.Task[None] | None = None
+        self._room_since_ms: float | None = None
+        self._levels: dict[str, Level] = {}
+        self._watched = list(logs.dirs)
+        path = str(settings.metadata_log_dir)
+        if path not in {log_dir.path for log_dir in logs.dirs}:
+            self._watched.append(LogDir(path, disk, FileCache(disk, 1)))
+        for log_dir in self._watched:
+            log_dir.on_failure = self._note_failure
+            if log_dir.failure is not None:  # before anybody watched
+                loop.call_soon(self._failed, log_dir)
+
+    async def run(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(PROBE_SECONDS)
+
+    async def look(self) -> None:
+        """Probe all directories, in a thread, and act on what was found."""
+        for log_dir in self._watched:
+            usage = await asyncio.to_thread(log_dir.probe)
+            if usage is not None:
+                log_dir.room.update(usage)
+        if self._ending is not None:
+            return
+        self._step_aside()
+        await self._look_for_room()
+
+    # -- directories that fail -----------------------------------------------------------------
+
+    def _note_failure(self, log_dir: LogDir) -> None:
+        """In the thread that found it."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._failed, log_dir)
+
+    def _failed(self, log_dir: LogDir) -> None:
+        if self._ending is not None:
+            return
+        self._lifecycle.beat_now()
+        if log_dir in self._logs.dirs:
+            self._partitions.leave_directory(log_dir.path)
+            if len(self._logs.offline_dirs) < len(self._logs.dirs):
+                logger.error(
+                    "replicas in these directories are offline until the broker starts again: %s",
+                    self._logs.failures(),
+                )
+                return
+            end = storage_failed(self._logs.failures(), self._logs.failure_kind)
+        else:
+            assert log_dir.failure is not None
+            what = f"metadata log in {log_dir.path}: {log_dir.failure}"
+            end = storage_failed(what, kind_of(log_dir.failure))
+        self._ending = self._loop.create_task(self._end(end))
+
+    async def _end(self, error: StorageFailedError) -> None:
+        """Leave all leaderships and ISRs, then end; without a controller, just end."""
+        self._readiness.needs_restart("storage", str(error))
+        began_ms = self._clock.monotonic_ms()
+        fenced = await self._lifecycle.fence(FENCE_MS)
+        logger.error(
+            "%s after %d ms: this broker ends",
+            "fenced" if fenced else "the controller has not answered",
+            self._clock.monotonic_ms() - began_ms,
+        )
+        await self._quorum.resign(RESIGN_MS)
+        self._on_end(error)
+
+    # -- space ---------------------------------------------------------------------------------
+
+    def _step_aside(self) -> None:
+        online = [log_dir for log_dir in self._logs.dirs if log_dir.failure is None]
+        levels = {log_dir.path: _level(log_dir) for log_dir in online}
+        self._log_changes(online, levels)
+        self._partitions.fetch_unless_full(
+            [path for path, level in levels.items() if level is Level.FULL]
+        )
+        image = self._partitions.image
+        aside = self._stepping.decide(
+            list(levels.values()), image, self._min_isr, self._clock.monotonic_ms()
+        )
+        self._lifecycle.step_aside(aside)
+        if aside:
+            self._readiness.wait_for(
+                "storage",
+                f"other brokers lead while space is low: {'; '.join(map(_described, online))}",
+            )
+        else:
+            self._readiness.done("storage")
+
+    def _log_changes(self, online: list[LogDir], levels: dict[str, Level]) -> None:
+        for log_dir in online:
+            before = self._levels.get(log_dir.path, Level.ENOUGH)
+            level = levels[log_dir.path]
+            if level is before:
+                continue
+            if level is Level.ENOUGH:
+                logger.info("log directory %s: room again", _described(log_dir))
+            else:
+                logger.warning(
+                    "log directory %s: %s (%s): free some space or enlarge the volume",
+                    _described(log_dir),
+                    "producers are refused"
+                    if level is Level.LOW
+                    else "nothing more is written or replicated there",
+                    RESERVE,
+                )
+        self._levels = levels
+
+    def _min_isr(self, topic: str) -> int:
+        config = self._settings.log_config(self._partitions.image.topic_config(topic))
+        return config.min_insync_replicas
+
+    async def _look_for_room(self) -> None:
+        """Whether a restart would bring the directories back that ran out of space."""
+        offline = self._logs.offline_dirs
+        reserve = self._settings.int(RESERVE)
+        full = [one for one in offline if one.failure_kind is FailureKind.OUT_OF_SPACE]
+        usages = [await asyncio.to_thread(_usage, one) for one in full]
+        now_ms = self._clock.monotonic_ms()
+        if not full or not all(usage and has_room(usage, reserve) for usage in usages):
+            self._room_since_ms = None
+        elif self._room_since_ms is None:
+            self._room_since_ms = now_ms
+        elif now_ms - self._room_since_ms >= ROOM_SECONDS * 1000 and self._ending is None:
+            paths = ", ".join(log_dir.path for log_dir in full)
+            text = f"{paths} was out of space and has room again: start the broker again to use it"
+            self._on_end(StorageFailedError(text, FailureKind.OUT_OF_SPACE, in_order=True))
+
+
+def _level(log_dir: LogDir) -> Level:
+    room = log_dir.room
+    return Level.FULL if room.full else Level.LOW if room.low else Level.ENOUGH
+
+
+def _described(log_dir: LogDir) -> str:
+    room = log_dir.room
+    return f"{log_dir.path} has {room.free_bytes / 1e6:.1f} MB free of {room.total_bytes / 1e6:.0f}"
+
+
+def _usage(log_dir: LogDir) -> DiskUsage | None:
+    try:
+        return log_dir.disk.usage(log_dir.path)
+    except OSError:
+        return None
+
+
+def needed_bytes(usage: DiskUsage, reserve_bytes: int) -> int:
+    """What must be free for a broker to start: half of the reserve, see `log/room.py`."""
+    return min(reserve_bytes, int(usage.total_bytes * RESERVE_MAX_SHARE)) // 2
+
+
+def has_room(usage: DiskUsage, reserve_bytes: int) -> bool:
+    return usage.usable_bytes >= max(needed_bytes(usage, reserve_bytes), 1)
+
+
+def waits_for_room(settings: Settings, disk: Disk) -> str | None:
+    """Why a start would be in vain at the moment: no space for the metadata log or any log.
+
+    Recovery writes indexes, and a start checkpoints; without room that would fail half way.
+    Directories that cannot be looked at are for the start itself to complain about.
+    """
+    reserve = settings.int(RESERVE)
+
+    def lacks(path: str) -> str | None:
+        try:
+            usage = disk.usage(path)
+        except OSError:
+            return None
+        if has_room(usage, reserve):
+            return None
+        needed = needed_bytes(usage, reserve)
+        free = usage.usable_bytes / 1e6
+        return f"{path} has {free:.1f} MB free, and a start needs {needed / 1e6:.1f} MB"
+
+    lacking = [lacks(str(path)) for path in settings.log_dirs]
+    metadata = lacks(str(settings.metadata_log_dir))
+    if all(lacking) or metadata is not None:
+        reasons = dict.fromkeys(reason for reason in (*lacking, metadata) if reason is not None)
+        return f"{'; '.join(reasons)}: waiting for room"
+    return None
