@@ -36,14 +36,16 @@ def disk_statuses(
     for broker in sorted({*desired.brokers, *observed.brokers}):
         old = [one for one in before if one.broker == broker]
         found, dirs = observed.brokers.get(broker), answers.get(broker)
+        if found and found.phase in (Phase.CRASHED, Phase.STOPPED):
+            dirs = None  # an answer from before its end
         ended = found.ended if found and found.phase is not Phase.READY else None
+        # A start after that may fail with another code.
+        for_storage = ended and (ended.for_storage or any(one.state == ENDED for one in old))
         if dirs is not None:
             own = [w for d in dirs for w in _of_directory(desired, broker, d, old, now)]
-        elif ended is not None and ended.for_storage:
-            own = []
         else:
-            own = old  # nothing is concluded from silence
-        if ended is not None and ended.for_storage and not own:
+            own = [] if for_storage else old  # nothing is concluded from silence
+        if ended is not None and for_storage and not own:
             own = [_status(broker, "", ENDED, old, now, f"broker {broker}: {ended.words}")]
         made += own
     return made
@@ -130,8 +132,8 @@ def _remedy(desired: DesiredCluster) -> str:
     if desired.spec.engine == "apache":
         return f"If it is full, {MORE_ROOM}; then restart the broker, which tries it again"
     return (
-        f"If it is full, {MORE_ROOM}: the broker uses it again by itself. After an error of the "
-        "device, replace it and restart the broker"
+        f"If it is full, {MORE_ROOM}: some seconds later the broker restarts by itself and uses it "
+        "again. After an error of the device, replace it and restart the broker"
     )
 
 

@@ -102,6 +102,27 @@ def test_a_broker_that_ends_is_started_again_later_and_later(ending: LocalBroker
     assert f"next start after {pauses[-1]} s, at " in seen.detail
 
 
+def test_how_it_ended_is_said_until_it_is_ready_again(
+    ending: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending.start({})
+    until_it_ended(ending, time.time())
+    monkeypatch.setattr(processes, "command", lambda *_: ["sleep", "60"])
+    ending.start({})
+    try:
+        monkeypatch.setattr(processes, "readiness", lambda _: (False, "waiting for room"))
+        seen = ending.look(time.time())
+        assert (seen.phase, seen.detail) == (Phase.STARTING, "waiting for room")
+        assert seen.ended is not None
+        assert seen.ended.words.endswith(f"{FULL}; started again: waiting for room")
+        monkeypatch.setattr(processes, "readiness", lambda _: (True, ""))
+        seen = ending.look(time.time())
+        assert (seen.phase, seen.ended) == (Phase.READY, None)
+    finally:
+        ending.kill()
+        ending.wait()
+
+
 def test_a_broker_that_ran_for_a_while_begins_with_the_shortest_pause(ending: LocalBroker) -> None:
     for _ in range(3):
         ending.start({})

@@ -18,7 +18,9 @@ PAUSE = "back-off 20s restarting failed container=broker pod=main-a-0"
 WAITING = {"waiting": {"reason": "CrashLoopBackOff", "message": PAUSE}}
 
 
-def pod(*, ready: bool = False, restarts: int = 1, code: int = 75, **state: Any) -> Pod:
+def pod(
+    *, ready: bool = False, since: str = "", restarts: int = 1, code: int = 75, **state: Any
+) -> Pod:
     ended = {"terminated": {"exitCode": code, "message": LOG, "reason": "Error"}}
     return Pod.from_dict(
         {
@@ -27,7 +29,10 @@ def pod(*, ready: bool = False, restarts: int = 1, code: int = 75, **state: Any)
                 "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             },
             "status": {
-                "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+                "conditions": [
+                    {"type": "Ready", "status": "True" if ready else "False",
+                     "lastTransitionTime": since or None},
+                ],
                 "containerStatuses": [
                     {
                         "name": "broker", "image": "i", "imageID": "i", "ready": ready,
@@ -60,6 +65,12 @@ def test_another_end_may_have_been_bad_luck_once(restarts: int, expected: Phase)
     assert not ended.for_storage
 
 
+def test_one_that_waits_for_room_after_its_start_says_so() -> None:
+    phase, _, detail = phase_of(pod(running={"startedAt": "2026-11-18T00:00:00Z"}), 0)
+    assert phase is Phase.CRASHED
+    assert detail.endswith("no space left on device; started again, and not ready yet")
+
+
 def test_several_ends_are_counted() -> None:
     assert phase_of(pod(restarts=5, **WAITING), 0)[2].startswith(
         "it ended 5 times, last with exit code 75: odradek: log directory"
@@ -69,3 +80,10 @@ def test_several_ends_are_counted() -> None:
 def test_one_that_is_ready_again_has_recovered() -> None:
     assert phase_of(pod(ready=True), 0)[0] is Phase.READY
     assert ended_of(pod(ready=True)) is None
+
+
+def test_one_that_was_ready_after_that_end_has_another_trouble() -> None:
+    """It stepped aside because space is low, for example: the end of last week is not the reason."""
+    found = pod(running={"startedAt": "2026-11-18T00:00:00Z"}, since="2026-11-18T05:00:00Z")
+    assert phase_of(found, 0)[0] is Phase.STARTING
+    assert ended_of(found) is None

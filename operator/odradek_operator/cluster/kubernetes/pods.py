@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from lightkube.models.core_v1 import ContainerStatus
+from lightkube.models.core_v1 import ContainerStatus, PodCondition
 from lightkube.resources.core_v1 import Pod
 
 from odradek_operator.observed import Ended, Phase
@@ -30,7 +30,7 @@ def phase_of(pod: Pod, now: float) -> tuple[Phase, float, str]:
     if scheduled is not None and scheduled.status == "False":
         return Phase.CRASHED, _seconds(scheduled.lastTransitionTime), scheduled.message or ""
     for container in (pod.status.containerStatuses if pod.status else None) or ():
-        if why := _why_not_running(container):
+        if why := _why_not_running(container, ready):
             return Phase.CRASHED, created, why
     return Phase.STARTING, created, ""
 
@@ -46,11 +46,11 @@ def _ending(pod: Pod, deadline: float, now: float) -> tuple[Phase, float, str]:
     return Phase.CRASHED, deadline, say
 
 
-def _why_not_running(container: ContainerStatus) -> str:
+def _why_not_running(container: ContainerStatus, ready: PodCondition | None) -> str:
     waiting = container.state.waiting if container.state else None
     if waiting is not None and (waiting.reason or "").startswith(("ErrImage", "ImagePull")):
         return waiting.message or waiting.reason or ""
-    ended = _ended(container)
+    ended = _ended(container, ready)
     if ended is None:
         return ""
     # Whose storage failed was not unlucky: the first end says enough.
@@ -58,17 +58,21 @@ def _why_not_running(container: ContainerStatus) -> str:
 
 
 def ended_of(pod: Pod) -> Ended | None:
-    """How its container ended the last time, if it has not become ready since."""
-    conditions = (pod.status.conditions if pod.status else None) or ()
-    if any(c.type == "Ready" and c.status == "True" for c in conditions):
-        return None
+    """How its container ended the last time, if it has not been ready since."""
+    conditions = {c.type: c for c in (pod.status.conditions if pod.status else None) or ()}
+    ready = conditions.get("Ready")
     for container in (pod.status.containerStatuses if pod.status else None) or ():
-        if found := _ended(container):
+        if found := _ended(container, ready):
             return found
     return None
 
 
-def _ended(container: ContainerStatus) -> Ended | None:
+def _ended(container: ContainerStatus, ready: PodCondition | None) -> Ended | None:
+    if ready is not None and ready.status == "True":
+        return None
+    running = container.state.running if container.state else None
+    if running and ready and _seconds(ready.lastTransitionTime) > _seconds(running.startedAt) > 0:
+        return None  # it was ready after its last start, and is not any more: another story
     now = container.state.terminated if container.state else None
     ended = now or (container.lastState.terminated if container.lastState else None)
     if ended is None:
@@ -77,9 +81,12 @@ def _ended(container: ContainerStatus) -> Ended | None:
     lines = (ended.message or "").strip().splitlines()
     said = f": {lines[-1].strip()[:LINE_MAX]}" if lines else ""
     times = f"{container.restartCount} times, last " if container.restartCount > 1 else ""
-    waiting = container.state.waiting if container.state else None
-    pause = _PAUSE.search((waiting.message if waiting else None) or "")
-    again = f"; Kubernetes starts it again after a pause of {pause[1]}" if pause else ""
+    again = ""
+    if running:
+        again = "; started again, and not ready yet"
+    elif container.state and container.state.waiting:
+        pause = _PAUSE.search(container.state.waiting.message or "")
+        again = f"; Kubernetes starts it again after a pause of {pause[1]}" if pause else ""
     return Ended(ended.exitCode, f"it ended {times}with exit code {ended.exitCode}{said}{again}")
 
 

@@ -147,6 +147,8 @@ class ClusterState:
     def _half_grown(self, pod: Pod) -> str:
         """Some volumes get their larger file system only when the pod comes anew."""
         assert pod.metadata is not None
+        if pod.metadata.deletionTimestamp is not None:
+            return ""  # it comes anew
         for name, claim in self.claims.items():
             for c in (claim.status.conditions if claim.status else None) or ():
                 pending = c.type == "FileSystemResizePending" and c.status == "True"

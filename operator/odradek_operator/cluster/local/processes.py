@@ -82,7 +82,7 @@ class LocalBroker:
         self._restart_with: Mapping[str, str] | None = None
         self._ends = 0  # by itself, one soon after the other
         self._ended: Ended | None = None  # the last of them, until it is ready again
-        self._next_start = 0.0
+        self._next_start = self._pause = 0.0
 
     # -- what is seen ------------------------------------------------------------------------------
 
@@ -111,8 +111,9 @@ class LocalBroker:
             if now - self._running.started_at > STEADY_S:
                 self._ends = 0
         phase = self._phase(now)
-        if phase is Phase.CRASHED and self._ended is not None:
-            detail = self._ended.words
+        ended = self._what_became_of_it(phase, detail)
+        if phase is Phase.CRASHED and ended is not None:
+            detail = ended.words
         return ObservedBroker(
             self.id,
             self.rack,
@@ -121,8 +122,18 @@ class LocalBroker:
             self.settings,
             detail,
             self.address,
-            ended=self._ended,
+            ended=ended,
         )
+
+    def _what_became_of_it(self, phase: Phase, detail: str) -> Ended | None:
+        """How it ended, and what follows; None if it is ready again."""
+        if self._ended is None:
+            return None
+        then = "started again" + (f": {detail}" if detail else "")
+        if phase is Phase.CRASHED:
+            when = time.strftime("%H:%M:%S UTC", time.gmtime(self._next_start))
+            then = f"next start after {self._pause:.0f} s, at {when}"
+        return Ended(self._ended.exit_code, f"{self._ended.words}; {then}")
 
     def _answers(self) -> tuple[bool, str]:
         if is_apache(self.settings):
@@ -217,12 +228,10 @@ class LocalBroker:
         self._stopping_since, self._since = None, now
         self._ended = None
         if not asked and code is not None:
-            pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(self._ends, 10))
+            self._pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(self._ends, 10))
+            self._next_start = now + self._pause
             self._ends += 1
-            self._next_start = now + pause
-            when = time.strftime("%H:%M:%S UTC", time.gmtime(self._next_start))
-            how = _how(code, self.last_words())
-            self._ended = Ended(code, f"{how}; next start after {pause:.0f} s, at {when}")
+            self._ended = Ended(code, _how(code, self.last_words()))
         if wanted is not None:
             self.start(wanted)
 
