@@ -83,7 +83,7 @@ def test_one_that_is_ready_again_has_recovered() -> None:
 
 
 def test_one_that_was_ready_after_that_end_has_another_trouble() -> None:
-    """It stepped aside because space is low, for example: the end of last week is not the reason."""
+    """It stepped aside because space is low, for example: the old end is not the reason."""
     found = pod(running={"startedAt": "2026-11-18T00:00:00Z"}, since="2026-11-18T05:00:00Z")
     assert phase_of(found, 0)[0] is Phase.STARTING
     assert ended_of(found) is None
