@@ -25,6 +25,7 @@ SMALL = {
 FILL = f"""
 import os
 found = os.statvfs({LOG_DIR!r})
+assert found.f_blocks * found.f_frsize <= {SIZE_MB} << 20, "not the small disk: nothing is filled"
 with open({LOG_DIR!r} + "/filler", "wb") as file:
     os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - {LOW_BYTES})
 """
