@@ -180,6 +180,7 @@ class Broker:
             clock=self._clock,
             rng=self._rng,
             loop=self._loop,
+            metadata=self._metadata,
             partitions=self._partitions,
             lifecycle=self._lifecycle,
             quorum=self._quorum,
@@ -464,7 +465,18 @@ class Broker:
                 try:
                     await asyncio.to_thread(job)
                 except LogDirError as error:
-                    logger.error("%s", error)
+                    if not error.offline:  # else it was logged when it failed
+                        logger.warning("%s", error)
+            self._look_at_contact()
+
+    def _look_at_contact(self) -> None:
+        """A broker that no controller answers does not know who leads by now."""
+        if self._lifecycle.cut_off:
+            silent_s = self._lifecycle.unheard_ms / 1000
+            reason = f"no controller has answered this broker for {silent_s:.0f} s"
+            self._readiness.wait_for("isolated", reason)
+        else:
+            self._readiness.done("isolated")
 
     def _announce(self, ports: dict[str, int]) -> None:
         hosts = {

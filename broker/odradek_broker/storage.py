@@ -26,6 +26,7 @@ from odradek_broker.log.file_cache import FileCache
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.room import RESERVE_MAX_SHARE
+from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.raft.service import QuorumService
@@ -87,6 +88,7 @@ class StorageWatch:
         clock: Clock,
         rng: Random,
         loop: asyncio.AbstractEventLoop,
+        metadata: MetadataPublisher,
         partitions: PartitionService,
         lifecycle: BrokerLifecycle,
         quorum: QuorumService,
@@ -97,6 +99,7 @@ class StorageWatch:
         self._logs = logs
         self._clock = clock
         self._loop = loop
+        self._metadata = metadata
         self._partitions = partitions
         self._lifecycle = lifecycle
         self._quorum = quorum
@@ -179,9 +182,8 @@ class StorageWatch:
         self._partitions.fetch_unless_full(
             [path for path, level in levels.items() if level is Level.FULL]
         )
-        image = self._partitions.image
         aside = self._stepping.decide(
-            list(levels.values()), image, self._min_isr, self._clock.monotonic_ms()
+            list(levels.values()), self._metadata.image, self._min_isr, self._clock.monotonic_ms()
         )
         self._lifecycle.step_aside(aside)
         if aside:
@@ -212,7 +214,7 @@ class StorageWatch:
         self._levels = levels
 
     def _min_isr(self, topic: str) -> int:
-        config = self._settings.log_config(self._partitions.image.topic_config(topic))
+        config = self._settings.log_config(self._metadata.image.topic_config(topic))
         return config.min_insync_replicas
 
     async def _look_for_room(self) -> None:

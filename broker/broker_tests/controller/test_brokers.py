@@ -7,8 +7,9 @@ import pytest
 from broker_tests.controller.active_support import CLUSTER_ID, World, directory
 from odradek_broker.controller import brokers
 from odradek_broker.controller.heartbeats import BrokerState, answer_to
+from odradek_broker.controller.result import Result
 from odradek_broker.controller.voters import may_join, remember_removal
-from odradek_broker.metadata.records import RegisterBrokerRecord
+from odradek_broker.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
 from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.wire.struct import Struct
@@ -387,6 +388,48 @@ class TestDirectories:
         offset = world.image.offset
         world.heartbeat(3, offline=[directory(3, 1)])
         assert world.image.offset == offset, "said again, nothing changes"
+
+    def test_without_any_directory_it_is_fenced(self):
+        world = self.two_disks()
+        world.heartbeat(3, offline=[directory(3, 1)])
+        answer = world.heartbeat(3, offline=[directory(3, 0), directory(3, 1)])
+        assert answer.is_fenced
+        assert world.image.brokers[3].fenced
+        assert world.show() == "leader 1 epoch 1 isr 1"
+        offset = world.image.offset
+        answer = world.heartbeat(3, offline=[directory(3, 0), directory(3, 1)])
+        assert answer.is_fenced, "it is not let in again"
+        assert world.image.offset == offset
+
+    def test_it_does_not_rejoin_while_its_directory_is_offline(self):
+        """1. its leader still counts the replica as caught up, and proposes it; 2. whatever it
+        tries, nothing is written to the metadata log."""
+        world = self.two_disks()
+        world.heartbeat(3, offline=[directory(3, 1)])
+        assert world.partition().isr == (1,)
+        offset = world.image.offset
+        for _ in range(3):
+            assert world.alter_isr([1, 3]).error_code is ErrorCode.ineligible_replica
+            world.decide(world.active.assign_replicas_to_dirs(self.assign(world, disk=1)))
+            world.heartbeat(3, offline=[directory(3, 1)])
+        assert world.image.offset == offset
+        world.start(3, disks=[0, 1])
+        assert world.alter_isr([1, 3]).error_code is ErrorCode.none
+
+    def test_an_unassigned_replica_waits_while_a_directory_is_offline(self):
+        world = self.two_disks()
+        unassigned = PartitionChangeRecord(
+            0,
+            world.image.topics["t"].id,
+            leader=1,
+            isr=(1,),
+            directories=(UUID(int=0), directory(1)),
+        )
+        world.decide(Result([unassigned], Struct()))
+        world.heartbeat(3, offline=[directory(3, 1)])
+        assert world.alter_isr([1, 3]).error_code is ErrorCode.ineligible_replica
+        world.decide(world.active.assign_replicas_to_dirs(self.assign(world, disk=0)))
+        assert world.alter_isr([1, 3]).error_code is ErrorCode.none
 
     def test_a_new_replica_is_not_taken_for_the_lost_one(self):
         """1. broker 3 is alone in sync; 2. it comes back without that disk, makes the replica

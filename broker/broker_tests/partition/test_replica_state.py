@@ -9,6 +9,7 @@ from odradek_broker.partition.replica_state import (
     AdvanceHighWatermark,
     CheckIsr,
     FollowerFetched,
+    FollowerStopped,
     Instructions,
     MinIsrChanged,
     PartitionChanged,
@@ -276,3 +277,20 @@ def test_alone_the_low_watermark_is_the_leaders() -> None:
     state = leader((ONE,))
     state.peers.eligible = frozenset({ONE})
     assert state.low_watermark(6) == 6
+
+
+def test_who_stopped_fetching_is_not_taken_back() -> None:
+    """1. the follower's disk fails, so it stops; 2. the controller takes it out of the ISR; 3. it
+    still has all that there is, but joins only when it fetches again."""
+    state = leader()
+    fetched(state, TWO, 10)
+    fetched(state, THREE, 10)
+    step(state, FollowerStopped(TWO), 0)
+    assert step(state, PartitionChanged(8, ALL, (ONE, THREE)), 1) == ()
+    assert step(state, CheckIsr(), 2) == ()
+    assert step(state, Written(12), 2) == ()
+    assert fetched(state, THREE, 12, 2) == (AdvanceHighWatermark(12),), "nobody waits for it"
+    assert fetched(state, TWO, 10, 3) == ()
+    (proposed,) = fetched(state, TWO, 12, 3)
+    assert isinstance(proposed, Propose)
+    assert proposed.proposal.isr_ids == (ONE, THREE, TWO)

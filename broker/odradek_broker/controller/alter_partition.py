@@ -59,7 +59,9 @@ def alter_partition(
                 answers.append(_refused(index, ErrorCode.unknown_topic_id))
                 continue
             before = topic.partitions.get(index)
-            error = _validate(image, request.broker_id, before, asked, offline_dirs)
+            error = _validate(image, request.broker_id, before, asked)
+            if error is ErrorCode.none and not joins_from_working_dirs(before, asked, offline_dirs):
+                error = ErrorCode.ineligible_replica
             if (topic.id, index) in seen:  # decided against the image, so only once
                 error = ErrorCode.invalid_request
             if error is not ErrorCode.none or before is None:
@@ -91,7 +93,6 @@ def _validate(
     broker_id: BrokerId,
     partition: PartitionRegistration | None,
     asked: Struct,
-    offline_dirs: OfflineDirs,
 ) -> ErrorCode:
     if partition is None:
         return ErrorCode.unknown_topic_or_partition
@@ -118,29 +119,30 @@ def _validate(
         or (recovering and partition.leader_recovery_state == RECOVERED)
     ):
         return ErrorCode.invalid_request
-    if not _eligible(image, partition, isr, asked.new_isr_with_epochs, offline_dirs):
+    if not _eligible(image, isr, asked.new_isr_with_epochs):
         return ErrorCode.ineligible_replica
     return ErrorCode.none
 
 
-def _eligible(
-    image: MetadataImage,
-    partition: PartitionRegistration,
-    isr: Sequence[BrokerId],
-    states: Sequence[Struct],
-    offline_dirs: OfflineDirs,
-) -> bool:
+def _eligible(image: MetadataImage, isr: Sequence[BrokerId], states: Sequence[Struct]) -> bool:
     brokers = [image.brokers.get(broker_id) for broker_id in isr]
     if not all(broker is not None and broker.active for broker in brokers):
         return False
-    if not all(
+    return all(
         state.broker_epoch in (UNKNOWN_BROKER_EPOCH, image.brokers[state.broker_id].epoch)
         for state in states
-    ):
-        return False
+    )
+
+
+def joins_from_working_dirs(
+    partition: PartitionRegistration | None, asked: Struct, offline_dirs: OfflineDirs
+) -> bool:
+    """Whether all replicas that join are in directories that work."""
+    if partition is None or not offline_dirs:
+        return True
     return all(
         _has_directory(partition, replica, offline_dirs.get(replica, ()))
-        for replica in isr
+        for replica in _proposed(asked)
         if replica not in partition.isr
     )
 
@@ -148,7 +150,7 @@ def _eligible(
 def _has_directory(
     partition: PartitionRegistration, replica: BrokerId, offline: Collection[UUID]
 ) -> bool:
-    """Whether a replica that joins may be in a directory that works.
+    """Whether a replica may be in a directory that works.
 
     Its leader may still count it as caught up from before the directory failed. A replica whose
     directory is not assigned yet may be in any, so it waits while one of them is offline.

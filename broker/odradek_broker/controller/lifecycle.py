@@ -88,7 +88,7 @@ class BrokerLifecycle:
         self._applied_offset = applied_offset
         self._on_failure = on_failure
         self._listeners: Sequence[Listener] = ()
-        self._unheard_ms = 0.0  # no controller has answered for this long
+        self.unheard_ms = 0.0  # no controller has answered for this long
         self._ready = False
         self._aside = False
         self._wants_shut_down = False
@@ -156,7 +156,7 @@ class BrokerLifecycle:
     @property
     def cut_off(self) -> bool:
         """No controller has answered for a session: others may lead what this broker leads."""
-        return self._unheard_ms >= self._settings.int("broker.session.timeout.ms")
+        return self.unheard_ms >= self._settings.int("broker.session.timeout.ms")
 
     # -- registration -----------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class BrokerLifecycle:
             logger.info("heartbeat: %s", error)
             self._unheard(timeout_ms)
             return
-        self._unheard_ms = 0.0
+        self.unheard_ms = 0.0
         code = ErrorCode(answer.error_code)
         if code in _UNKNOWN_BROKER:
             logger.warning("the controller does not know this broker (%s): registering", code.name)
@@ -266,10 +266,10 @@ class BrokerLifecycle:
 
     def _unheard(self, timeout_ms: float) -> None:
         """Nobody is there to take over: the last of a cluster that stops need not wait long."""
-        self._unheard_ms += timeout_ms
+        self.unheard_ms += timeout_ms
         limit_ms = self._settings.int("controller.quorum.fetch.timeout.ms")
         limit_ms += 2 * self._settings.int("controller.quorum.election.timeout.ms")
-        if self._wants_shut_down and self._unheard_ms > limit_ms:
+        if self._wants_shut_down and self.unheard_ms > limit_ms:
             logger.warning("there is no controller that could let others take over: stopping")
             self._may_shut_down.set()
 

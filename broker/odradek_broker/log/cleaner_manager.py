@@ -245,6 +245,7 @@ class CleanerManager:
                 or len(log.segments) == 1
                 or log in self._in_progress
                 or log.log_dir.failure is not None
+                or not log.log_dir.room.fits(log.size_bytes)
                 or self._is_uncleanable(log)
             ):
                 continue

@@ -298,7 +298,7 @@ class LogManager:
             )
         log_dir = self._preferred.pop(topic_partition, None)
         if log_dir is None or log_dir.failure is not None:
-            log_dir = min(online, key=lambda candidate: len(candidate.logs))
+            log_dir = min(online, key=lambda one: (one.room.low, len(one.logs)))
         directory = f"{log_dir.path}/{topic_partition}"
         log = self.logs[topic_partition] = self._make(
             log_dir, directory, topic_partition, topic_id, config

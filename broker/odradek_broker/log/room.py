@@ -80,6 +80,10 @@ class Room:
             self.left = max(self.left, size)
         self.left -= size
 
+    def fits(self, size: int) -> bool:
+        """Whether so much may be written for a while by who frees space with it: the cleaner."""
+        return not self.low or size <= self.free_bytes - self.queued - self.floor_bytes
+
     def look(self) -> None:
         """Measure the free space; about once a second, and when `left` is used up."""
         if self.setting:

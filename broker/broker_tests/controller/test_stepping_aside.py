@@ -1,0 +1,100 @@
+"""A broker that runs out of space lets others lead, where there are others."""
+
+from random import Random
+
+import pytest
+
+from broker_tests.controller.active_support import World
+from odradek_broker.controller.stepping_aside import (
+    PAUSE_MS,
+    Level,
+    SteppingAside,
+    can_step_aside,
+    shares_any,
+)
+from odradek_broker.model.ids import BrokerId
+
+ONE = BrokerId(1)
+ENOUGH, LOW, FULL = Level.ENOUGH, Level.LOW, Level.FULL
+
+
+def two(_: str) -> int:
+    return 2
+
+
+def one(_: str) -> int:
+    return 1
+
+
+def world(replicas: list[int] | None = None) -> World:
+    found = World(3)
+    found.topic("t", [replicas or [1, 2, 3]])
+    return found
+
+
+def test_others_must_suffice() -> None:
+    w = world()
+    assert can_step_aside(w.image, ONE, two)
+    w.alter_isr([1, 2])
+    assert not can_step_aside(w.image, ONE, two), "one other, and two are needed"
+    assert can_step_aside(w.image, ONE, one)
+    w.fence(2)
+    assert not can_step_aside(w.image, ONE, one), "nobody else is in sync"
+
+
+def test_one_replica() -> None:
+    w = world([1])
+    assert not can_step_aside(w.image, ONE, one)
+    assert not shares_any(w.image, ONE)
+    assert can_step_aside(w.image, BrokerId(2), two), "it hosts nothing"
+
+
+@pytest.mark.parametrize(
+    ("levels", "aside"),
+    [([LOW], True), ([LOW, ENOUGH], False), ([LOW, LOW], True), ([ENOUGH], False), ([], False)],
+)
+def test_all_directories_must_be_low(levels: list[Level], aside: bool) -> None:
+    assert SteppingAside(ONE, Random(1)).decide(levels, world().image, two, 0) is aside
+
+
+def test_it_comes_back_with_room_and_when_others_are_missing() -> None:
+    w = world()
+    stepping = SteppingAside(ONE, Random(1))
+    assert stepping.decide([LOW], w.image, two, 0)
+    w.fence(1)
+    assert stepping.decide([LOW], w.image, two, 1_000), "still, though it is in no ISR now"
+    w.fence(2)
+    assert not stepping.decide([LOW], w.image, two, 2_000)
+    w.heartbeat(2)
+    assert not stepping.decide([LOW], w.image, two, 2_001)
+    assert not stepping.decide([ENOUGH], w.image, two, 3_000)
+
+
+def test_two_that_stepped_aside_together_do_not_go_on_so() -> None:
+    w = world()
+    stepping = SteppingAside(ONE, Random(1))
+    assert stepping.decide([LOW], w.image, two, 0)
+    alone = world()
+    alone.fence(2)
+    assert not stepping.decide([LOW], alone.image, two, 1_000)
+    assert not stepping.decide([LOW], w.image, two, 1_000 + PAUSE_MS / 2)
+    assert stepping.decide([LOW], w.image, two, 1_000 + 2 * PAUSE_MS)
+
+
+def test_full_leaves_every_isr_once() -> None:
+    """1. one of its directories is full; 2. the broker is fenced; 3. and let in again, because it
+    has others that work."""
+    w = world()
+    stepping = SteppingAside(ONE, Random(1))
+    assert stepping.decide([FULL, ENOUGH], w.image, two, 0)
+    w.fence(1)
+    assert not stepping.decide([FULL, ENOUGH], w.image, two, 1_000)
+    w.heartbeat(1)
+    assert not stepping.decide([FULL, ENOUGH], w.image, two, 2_000), "once"
+    assert not stepping.decide([ENOUGH, ENOUGH], w.image, two, 3_000)
+    assert stepping.decide([FULL, ENOUGH], w.image, two, 4_000) is shares_any(w.image, ONE)
+
+
+def test_full_where_nobody_else_is() -> None:
+    stepping = SteppingAside(ONE, Random(1))
+    assert not stepping.decide([FULL], world([1]).image, one, 0), "readers are served"

@@ -1,0 +1,102 @@
+"""The reserve of a log directory: who may write how much, and when that ends."""
+
+import pytest
+
+from odradek_broker.log.errors import NoRoomError
+from odradek_broker.log.room import ALLOWANCE_BYTES, Room
+from odradek_broker.runtime.disk import DiskUsage
+
+MB = 1_000_000
+TOTAL = 10_000 * MB
+RESERVE = 64 * MB
+
+
+class FileSystem:
+    def __init__(self, free: int, total: int = TOTAL) -> None:
+        self.free, self.total, self.looks = free, total, 0
+
+    def usage(self, _: str) -> DiskUsage:
+        self.looks += 1
+        return DiskUsage(self.total, self.free)
+
+
+def room_of(files: FileSystem, setting: int = RESERVE) -> Room:
+    return Room("/data", files.usage, setting)
+
+
+def test_with_much_space_the_file_system_is_looked_at_once_per_allowance() -> None:
+    files = FileSystem(5_000 * MB)
+    room = room_of(files)
+    for _ in range(1000):
+        room.admit(ALLOWANCE_BYTES // 100, True)
+        files.free -= ALLOWANCE_BYTES // 100
+    assert 10 <= files.looks <= 12
+    assert not room.low
+
+
+def test_a_request_larger_than_the_allowance() -> None:
+    room = room_of(FileSystem(5_000 * MB))
+    room.admit(100 * MB, True)
+
+
+@pytest.mark.parametrize(
+    ("free", "producers", "own"),
+    [(RESERVE + 2 * MB, True, True), (RESERVE - 1, False, True), (RESERVE // 2 - 1, False, False)],
+)
+def test_who_may_write(free: int, producers: bool, own: bool) -> None:
+    for from_client, allowed in ((True, producers), (False, own)):
+        room = room_of(FileSystem(free))
+        if allowed:
+            room.admit(MB, from_client)
+        else:
+            with pytest.raises(NoRoomError, match=r"odradek\.log\.dir\.reserve\.bytes"):
+                room.admit(MB, from_client)
+            assert room.refused == from_client
+
+
+def test_what_is_queued_counts() -> None:
+    """Requests of one loop pass, none of which is in a file yet."""
+    files = FileSystem(RESERVE + 10 * MB)
+    room = room_of(files)
+    for _ in range(3):
+        room.admit(3 * MB, True)
+        room.queued += 3 * MB
+    with pytest.raises(NoRoomError):
+        room.admit(3 * MB, True)
+
+
+def test_it_does_not_flap() -> None:
+    room = room_of(FileSystem(0))
+    seen = []
+    for free in (80, 63, 65, 79, 80, 70, 31, 40, 47, 48, 79, 81):
+        room.update(DiskUsage(TOTAL, free * MB))
+        seen.append("full" if room.full else "low" if room.low else "ok")
+    assert seen == [
+        *("ok", "low", "low", "low", "ok", "ok"),
+        *("full", "full", "full", "low", "low", "ok"),
+    ]
+
+
+def test_a_batch_that_does_not_fit_makes_others_lead_until_it_does() -> None:
+    files = FileSystem(RESERVE + 30 * MB)
+    room = room_of(files)
+    with pytest.raises(NoRoomError):
+        room.admit(40 * MB, True)
+    room.look()
+    assert room.low
+    files.free = RESERVE + 41 * MB
+    room.admit(40 * MB, True)
+    assert not room.low
+
+
+def test_a_small_file_system_is_not_all_reserve() -> None:
+    room = room_of(FileSystem(30 * MB, total=40 * MB))
+    room.look()
+    assert (room.reserve_bytes, room.floor_bytes) == (2 * MB, MB)
+
+
+def test_without_a_reserve_nobody_looks() -> None:
+    files = FileSystem(0)
+    room = room_of(files, 0)
+    room.admit(100 * MB, True)
+    assert files.looks == 0
