@@ -40,6 +40,7 @@ EX_IOERR, EX_TEMPFAIL = 74, 75
 RESERVE = "odradek.log.dir.reserve.bytes"
 
 PROBE_SECONDS = 1.0
+LEAVING_SECONDS = 0.05
 # The controller has so long to fence a broker that lost its last directory.
 FENCE_MS = 1000.0
 # A controller that lost its last directory has so long to hand the quorum over.
@@ -121,7 +122,8 @@ class StorageWatch:
     async def run(self) -> None:
         while True:
             await self.look()
-            await asyncio.sleep(PROBE_SECONDS)
+            # While it is fenced only to let others lead, nobody leads what only it can lead.
+            await asyncio.sleep(LEAVING_SECONDS if self._stepping.leaving else PROBE_SECONDS)
 
     async def look(self) -> None:
         """Probe all directories, in a thread, and act on what was found."""
@@ -183,7 +185,11 @@ class StorageWatch:
             [path for path, level in levels.items() if level is Level.FULL]
         )
         aside = self._stepping.decide(
-            list(levels.values()), self._metadata.image, self._min_isr, self._clock.monotonic_ms()
+            list(levels.values()),
+            self._metadata.image,
+            self._min_isr,
+            self._clock.monotonic_ms(),
+            [one.directory_id for one in online if levels[one.path] is not Level.ENOUGH],
         )
         self._lifecycle.step_aside(aside)
         if aside:
