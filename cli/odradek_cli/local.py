@@ -308,7 +308,8 @@ def _lines(key: str, cluster: ClusterReport) -> list[str]:
     head = f"{key}: {ready[0].message}" if ready else key
     if ready and ready[0].status == "True":
         head += f"; clients reach it at {cluster.status.bootstrap_servers}"
-    return [head, *(f"{key}: {line}" for line in (*cluster.plan, *cluster.failures))]
+    disks = [disk.message for disk in cluster.status.disks]
+    return [head, *(f"{key}: {line}" for line in (*disks, *cluster.plan, *cluster.failures))]
 
 
 def _table(report: Report, lines: list[str]) -> Any:
@@ -339,7 +340,7 @@ def _rows(cluster: ClusterReport) -> list[list[str]]:
         pid = cluster.pids.get(b.id)
         rows.append([
             f"{b.id}{role}", b.rack, str(pid or ""), "yes" if b.ready else "no", str(b.leaders),
-            str(b.preferred_leaders), str(b.under_replicated), b.pending,
+            str(b.preferred_leaders), str(b.under_replicated), b.pending or b.not_ready,
         ])  # fmt: skip
     return rows
 

@@ -12,6 +12,9 @@ from enum import Enum
 from typing import NamedTuple
 
 NO_LEADER = -1
+# Exit codes of our broker: its last log directory failed (sysexits.h: EX_IOERR), or has no room
+# left (EX_TEMPFAIL).
+EX_IOERR, EX_TEMPFAIL = 74, 75
 
 
 class Phase(Enum):
@@ -30,17 +33,30 @@ class TopicPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """How the process of a broker ended by itself. Forgotten when it is ready again."""
+
+    exit_code: int  # -9: by SIGKILL
+    words: str  # "it ended with exit code 75: …; next start after 4 s, at 12:00:04 UTC"
+
+    @property
+    def for_storage(self) -> bool:
+        return self.exit_code in (EX_IOERR, EX_TEMPFAIL)
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedBroker:
     id: int
     rack: str
     phase: Phase
     since: float = 0.0  # unix seconds: when it came into this phase
     started_with: Mapping[str, str] = field(default_factory=dict)  # as DesiredBroker.settings
-    detail: str = ""  # last words of one that crashed
+    detail: str = ""  # why it is not ready, as far as anybody knows
     address: str = ""
     node_rack: str = ""  # the rack that its node is in now; empty: nobody knows
     file_unseen: bool = False  # of `started_with` only the @-settings are known just now
     wants_restart: str = ""  # why the platform needs a restart of it, whatever its settings
+    ended: Ended | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +103,16 @@ class BrokerSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class LogDir:
+    """A log directory as its broker describes it (DescribeLogDirs); -1: it does not say."""
+
+    path: str
+    offline: bool = False
+    total_bytes: int = -1  # of its file system
+    usable_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class Kafka:
     cluster_id: str = ""
     controller: int = -1
@@ -97,6 +123,8 @@ class Kafka:
     partitions: tuple[Partition, ...] = ()
     topics: Mapping[str, ObservedTopic] = field(default_factory=dict)
     settings: Mapping[int, Mapping[str, BrokerSetting]] = field(default_factory=dict)
+    # Of the brokers that answered, also fenced ones.
+    log_dirs: Mapping[int, tuple[LogDir, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from odradek_operator.desired.build import (
 from odradek_operator.observed import (
     BrokerSetting,
     Kafka,
+    LogDir,
     Observed,
     ObservedBroker,
     ObservedTopic,
@@ -34,6 +35,7 @@ from odradek_operator.observed import (
 
 NOW = 1_800_000_000.0
 RACKS = ("a", "b", "c")
+GB = 1 << 30
 
 
 class TestSite:
@@ -113,6 +115,12 @@ def running(desired: DesiredCluster, *partitions: Partition, **kafka: Any) -> Ob
         "partitions": tuple(partitions),
         "topics": {t: ObservedTopic(t, f"id-{t}", partitions=n) for t, n in counts.items()},
         "settings": settings,
+        "log_dirs": {
+            b.id: tuple(
+                LogDir(d, False, 10 * GB, 5 * GB) for d in b.settings["log.dirs"].split(",")
+            )
+            for b in desired.brokers.values()
+        },
     }
     controllers = {
         c.id: ObservedBroker(c.id, c.rack, Phase.READY, NOW - 100, c.settings)

@@ -31,6 +31,7 @@ ORDER = (
     "test_rolls",
     "test_apache",
     "test_faults",
+    "test_disk",
     "test_scale_and_storage",
     "test_spark",
 )

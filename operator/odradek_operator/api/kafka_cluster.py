@@ -362,6 +362,17 @@ class BrokerStatus(Status, frozen=True, kw_only=True):
     preferred_leaders: int = 0
     under_replicated: int = 0
     pending: str = ""  # why it will be restarted, drained or removed
+    not_ready: str = ""  # why it is not ready, as far as it is known
+
+
+class DiskStatus(Status, frozen=True, kw_only=True):
+    """A log directory that is short of room or failed."""
+
+    broker: int
+    directory: str = ""  # empty: the broker ended; its message names the directory
+    state: str  # Low, Offline, Ended
+    since: str = ""
+    message: str = ""
 
 
 class ControllerStatus(Status, frozen=True, kw_only=True):
@@ -400,6 +411,7 @@ class KafkaClusterStatus(Status, frozen=True, kw_only=True):
     formation: list[int] = field(default_factory=list)  # the brokers that formed the cluster
     dynamic_config: list[str] = field(default_factory=list)  # settings that the operator altered
     rolling: RollingStatus | None = None
+    disks: list[DiskStatus] = field(default_factory=list)  # only those that need attention
     topics: int = 0
     partitions: int = 0
     preferred_leaders_percent: int = -1

@@ -55,6 +55,7 @@ KINDS = {
                 Column("Brokers", "integer", ".spec.brokers"),
                 Column("ReadyBrokers", "integer", ".status.readyBrokers"),
                 Column("Ready", "string", condition("Ready")),
+                Column("DiskPressure", "string", condition("DiskPressure")),
                 Column("Rolling", "string", ".status.rolling.reason"),
                 Column("RackAware", "string", condition("RackAware"), 1),
                 Column("Preferred%", "integer", ".status.preferredLeadersPercent", 1),

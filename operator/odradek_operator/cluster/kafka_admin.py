@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
@@ -33,9 +34,11 @@ from odradek_operator.cluster.kafka_requests import (
     RemoveRaftVoterRequest,
     UnregisterBrokerRequest,
 )
+from odradek_operator.cluster.log_dirs import ask_log_dirs
 from odradek_operator.observed import (
     BrokerSetting,
     Kafka,
+    LogDir,
     ObservedTopic,
     Partition,
     TopicPartition,
@@ -47,6 +50,7 @@ CONNECT_TIMEOUT_S = 2.0
 RECONNECT_MAX_MS = 1_000  # a broker that restarts is back within seconds: do not hold back longer
 DESCRIBE_MAX = 500  # topics whose settings are asked for in one request
 VOTER_LAG_MAX_MS = 10_000  # a voter that was not caught up for longer is not counted upon
+LOG_DIRS_EVERY_S = 2.0  # passes may follow one another faster than disks fill
 PREFERRED = 0  # ElectLeaders: the preferred replica, never an unclean one
 SET, DELETE = 0, 1  # IncrementalAlterConfigs
 MIN_ISR = "min.insync.replicas"
@@ -69,6 +73,8 @@ class KafkaAdmin:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._client: Any = None
+        self._log_dirs: dict[int, tuple[LogDir, ...]] = {}
+        self._log_dirs_until = 0.0  # time.monotonic(): when they are asked for again
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +132,19 @@ class KafkaAdmin:
                 partitions=tuple(_partitions(described, moves, configs)),
                 topics={t["name"]: _topic(t, configs[t["name"]]) for t in described},
                 settings=self._broker_settings(client, live, settings),
+                log_dirs=self._ask_log_dirs(brokers),
             )
+
+    def _ask_log_dirs(
+        self, brokers: Mapping[int, Mapping[str, Any]]
+    ) -> dict[int, tuple[LogDir, ...]]:
+        """Not through the client: it knows no fenced broker, and waits long for a slow one."""
+        now = time.monotonic()
+        if now >= self._log_dirs_until:
+            addresses = {b: (found["host"], found["port"]) for b, found in brokers.items()}
+            self._log_dirs = ask_log_dirs(addresses)
+            self._log_dirs_until = time.monotonic() + LOG_DIRS_EVERY_S
+        return self._log_dirs
 
     def _topic_configs(
         self, client: Any, topics: Sequence[str], names: set[str]

@@ -112,7 +112,7 @@ def roll_view(desired: DesiredCluster, observed: Observed) -> RollView:
     rolling = desired.spec.rolling
     return RollView(
         now=observed.now,
-        brokers=_to_roll(observed.brokers, desired.brokers, kafka.settings),
+        brokers=_to_roll(observed.brokers, desired.brokers, kafka.settings, kafka.live),
         partitions=kafka.partitions,
         controller=kafka.controller,
         voters=kafka.voters,
@@ -128,6 +128,7 @@ def _to_roll(
     seen: Mapping[int, ObservedBroker],
     wanted: Mapping[int, DesiredBroker],
     settings: Mapping[int, Mapping[str, BrokerSetting]],
+    live: Collection[int] | None = None,
 ) -> dict[int, RollBroker]:
     nodes = {}
     for node, found in seen.items():
@@ -137,7 +138,11 @@ def _to_roll(
         pending = restart_reason(should, found, settings.get(node, {})) if should else None
         if found.phase is Phase.STOPPED:
             pending = None  # it will be started as it should be
-        nodes[node] = RollBroker(node, found.rack, found.phase, pending, found.since)
+        phase = found.phase
+        if phase is Phase.STARTING and found.wants_restart and live and node not in live:
+            # Fenced: it serves nobody, perhaps because it waits for the room that a restart gives.
+            phase = Phase.CRASHED
+        nodes[node] = RollBroker(node, found.rack, phase, pending, found.since)
     return nodes
 
 

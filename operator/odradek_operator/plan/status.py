@@ -15,6 +15,7 @@ from odradek_operator.api.base import Condition
 from odradek_operator.api.kafka_cluster import (
     BrokerStatus,
     ControllerStatus,
+    DiskStatus,
     KafkaClusterStatus,
     RollingStatus,
 )
@@ -29,6 +30,7 @@ from odradek_operator.observed import (
     TopicPartition,
 )
 from odradek_operator.plan.actions import (
+    NAMES_MAX,
     Elect,
     Plan,
     Reason,
@@ -38,6 +40,7 @@ from odradek_operator.plan.actions import (
     listed,
     named,
 )
+from odradek_operator.plan.disks import disk_pressure, disk_statuses
 from odradek_operator.plan.make_plan import controllers_view, roll_view
 from odradek_operator.plan.replicas import shares_rack
 from odradek_operator.plan.roll import not_preferred
@@ -52,14 +55,16 @@ def cluster_status(
     before: KafkaClusterStatus | None = None,
 ) -> KafkaClusterStatus:
     kafka = observed.kafka
+    disks = disk_statuses(desired, observed, before.disks if before else [], instant(observed.now))
     found = (
-        _ready(desired, observed),
+        _ready(desired, observed, disks),
         _progressing(plan),
         _degraded(observed, plan),
         _rack_aware(desired, observed),
         _preferred_leaders(observed),
+        disk_pressure(disks, observed),
     )
-    brokers = _brokers(desired, observed)
+    brokers = _brokers(desired, observed, disks)
     partitions = kafka.partitions if kafka else ()
     led = sum(p.leader == p.replicas[0] for p in partitions)
     return KafkaClusterStatus(
@@ -78,6 +83,7 @@ def cluster_status(
         formation=list(desired.formation),
         dynamic_config=sorted(observed.dynamic_config),
         rolling=_rolling(desired, observed, plan, before.rolling if before else None),
+        disks=disks,
         topics=len(kafka.topics) if kafka else 0,
         partitions=len(partitions),
         preferred_leaders_percent=round(100 * led / len(partitions)) if partitions else 100,
@@ -162,12 +168,15 @@ def instant(seconds: float) -> str:
 # -- the conditions --------------------------------------------------------------------------------
 
 
-def _ready(desired: DesiredCluster, observed: Observed) -> Found:
+def _ready(desired: DesiredCluster, observed: Observed, disks: Sequence[DiskStatus]) -> Found:
     ready = {b for b, found in observed.brokers.items() if found.phase is Phase.READY}
     missing = sorted(desired.brokers.keys() - ready)
     if missing:
         say = f"{len(desired.brokers) - len(missing)} of {len(desired.brokers)} brokers are ready; "
-        return "Ready", "False", Reason("BrokersNotReady", f"{say}missing {listed(missing)}")
+        say += f"missing {listed(missing)}"
+        known = {b: _why_not_ready(observed, disks, b) for b in missing[:NAMES_MAX]}
+        why = [f"broker {b}: {text}" for b, text in known.items() if text]
+        return "Ready", "False", Reason("BrokersNotReady", "; ".join([say, *why]))
     controllers = {c for c, seen in observed.controllers.items() if seen.phase is Phase.READY}
     if away := sorted(desired.controllers.keys() - controllers):
         say = f"{named(away)} of {len(desired.controllers)} {'are' if len(away) > 1 else 'is'}"
@@ -270,7 +279,9 @@ def _topic_ready(
 # -- brokers and the roll --------------------------------------------------------------------------
 
 
-def _brokers(desired: DesiredCluster, observed: Observed) -> list[BrokerStatus]:
+def _brokers(
+    desired: DesiredCluster, observed: Observed, disks: Sequence[DiskStatus]
+) -> list[BrokerStatus]:
     leaders: Counter[int] = Counter()
     preferred: Counter[int] = Counter()
     behind: Counter[int] = Counter()
@@ -292,9 +303,19 @@ def _brokers(desired: DesiredCluster, observed: Observed) -> list[BrokerStatus]:
                 preferred_leaders=preferred[broker],
                 under_replicated=behind[broker],
                 pending="leaving" if wanted is None else (reason.message if reason else ""),
+                not_ready=_why_not_ready(observed, disks, broker),
             )
         )
     return made
+
+
+def _why_not_ready(observed: Observed, disks: Sequence[DiskStatus], broker: int) -> str:
+    found = observed.brokers.get(broker)
+    if found is None or found.phase is Phase.READY:
+        return ""
+    if not found.detail and any(disk.broker == broker for disk in disks):
+        return "see DiskPressure"
+    return found.detail
 
 
 def _controllers(desired: DesiredCluster, observed: Observed) -> list[ControllerStatus]:

@@ -28,6 +28,7 @@ from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.platform import KubernetesPlatform
 from odradek_operator.desired.build import accepts, build_topic
 from odradek_operator.plan.actions import Reason, Refuse, Wait
+from odradek_operator.plan.disks import news
 from odradek_operator.plan.explain import explain
 from odradek_operator.plan.status import cluster_status, conditions, topic_statuses
 from odradek_operator.process.events import Events
@@ -131,7 +132,7 @@ class ClusterWorker:
         seen = look(resource, wanted, racks, platform, record_of(before, usable), self._admin)
         self.broker_count = len(seen.desired.brokers)
         self._hold(usable, seen)
-        self._say(document, usable, seen, before, platform.bootstrap())
+        status = self._say(document, usable, seen, before, platform.bootstrap())
         self._release(usable, seen)
         if spec.pause:
             return Outcome.IDLE
@@ -152,7 +153,8 @@ class ClusterWorker:
             self._events.say(document, "Failed", failure, warning=True)
         doing = [action for action in seen.plan if not isinstance(action, Refuse)]
         if not doing:
-            return Outcome.IDLE
+            # Nobody else says when a disk has room again.
+            return Outcome.WAITING if status.disks else Outcome.IDLE
         waiting = self.failures or awaited or all(isinstance(action, Wait) for action in doing)
         return Outcome.WAITING if waiting else Outcome.BUSY
 
@@ -187,13 +189,16 @@ class ClusterWorker:
         seen: Seen,
         before: KafkaClusterStatus,
         bootstrap: str,
-    ) -> None:
+    ) -> KafkaClusterStatus:
         status = msgspec.structs.replace(
             cluster_status(seen.desired, seen.observed, seen.plan, before),
             bootstrap_servers=bootstrap,
             dynamic_config=sorted(seen.record.dynamic_config),
         )
         write_status(self._tools.client, document, status)
+        for reason, warning in news(before.disks, status.disks):
+            log.log(logging.WARNING if warning else logging.INFO, "%s: %s", self.key, reason)
+            self._events.say(document, reason.code, reason.message, warning=warning)
         by_key = {topic.key: topic for topic in topics if not topic.deleting}
         said = topic_statuses(
             [t for t in seen.topics if t.owner in by_key],
@@ -208,6 +213,7 @@ class ClusterWorker:
             full = msgspec.structs.replace(found, dynamic_config=ours if found.managed else [])
             document = (self._tools.topics.get(key) or by_key[key]).document
             self._put(write_status(self._tools.client, document, full))
+        return status
 
     def _announce(self, document: Document, topics: list[TopicObject], seen: Seen) -> None:
         by_key = {topic.key: topic for topic in topics}

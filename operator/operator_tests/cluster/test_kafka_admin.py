@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from broker_tests.cluster.harness import Cluster
 from broker_tests.harness import RunningApacheKafka, free_port
 from odradek_operator.cluster.kafka_admin import AdminError, KafkaAdmin
+from odradek_operator.cluster.log_dirs import ask_log_dirs
 from odradek_operator.observed import Kafka, TopicPartition
 
 DEADLINE_S = 30.0
@@ -124,6 +126,20 @@ def test_a_broker_leaves_for_good(cluster: Cluster, admin: KafkaAdmin) -> None:
 def test_log_directories(admin: KafkaAdmin) -> None:
     found = admin.log_dir_bytes()
     assert all(dirs for dirs in found.values())
+    kafka = admin.observe()
+    assert kafka.log_dirs.keys() == kafka.registered.keys()
+    for (directory,) in kafka.log_dirs.values():
+        assert not directory.offline
+        assert 0 < directory.usable_bytes <= directory.total_bytes
+
+
+def test_a_broker_that_hangs_is_left_out_and_the_others_are_not() -> None:
+    """One accepts and never answers, one is gone: neither fails the question nor takes long."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        nobody = {0: deaf.getsockname()[:2], 1: ("127.0.0.1", free_port())}
+        began = time.monotonic()
+        assert ask_log_dirs(nobody) == {}
+        assert time.monotonic() - began < DEADLINE_S
 
 
 def test_nobody_answers() -> None:
@@ -155,5 +171,8 @@ def test_on_apache_kafka(tmp_path: Path) -> None:
         assert admin.alter_broker_configs({"log.cleaner.threads": "2"}) == {}
         assert admin.unregister(8) == {}
         assert admin.log_dir_bytes()[1]
+        (directory,) = kafka.log_dirs[1]
+        assert not directory.offline
+        assert 0 < directory.usable_bytes <= directory.total_bytes
         assert admin.delete_topics(["t"]) == {}
         until(admin, lambda k: not k.partitions)

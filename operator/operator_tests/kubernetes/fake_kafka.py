@@ -14,11 +14,13 @@ from odradek_operator.cluster.kafka_admin import AdminError
 from odradek_operator.observed import (
     BrokerSetting,
     Kafka,
+    LogDir,
     ObservedTopic,
     Partition,
     TopicPartition,
 )
 
+DISK_BYTES = 10 << 30
 DYNAMIC = ("log.cleaner.threads", "log.retention.ms")
 
 
@@ -34,6 +36,7 @@ class FakeKafka:
         self.dynamic: dict[str, str] = {}
         self.topics: dict[str, dict[str, str]] = {}
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.usable_bytes: dict[int, int] = {}  # of brokers whose disks fill up
         self.calls: list[str] = []
         self.away_max = 0  # replicas of one partition that were away at a time
 
@@ -106,6 +109,10 @@ class FakeKafka:
                 for name, config in self.topics.items()
             },
             settings={b: self._settings(started, settings) for b, started in self.up.items()},
+            log_dirs={
+                b: (LogDir("/data", False, DISK_BYTES, self.usable_bytes.get(b, DISK_BYTES)),)
+                for b in self.up
+            },
         )
 
     def _settings(

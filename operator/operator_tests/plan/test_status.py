@@ -34,6 +34,7 @@ def test_all_is_well() -> None:
         "Degraded": "False AllReplicasInSync",
         "RackAware": "True RacksApart",
         "PreferredLeaders": "True AllPreferred",
+        "DiskPressure": "False EnoughSpace",
     }
     assert (found.ready_brokers, found.broker_count, found.preferred_leaders_percent) == (6, 6, 100)
     assert found.rolling is None

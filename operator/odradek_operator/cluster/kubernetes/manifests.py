@@ -246,6 +246,8 @@ def _container(spec: KafkaClusterSpec, rack: Rack, image: str) -> Object:
         "startupProbe": _probe("/healthz", period=2, failures=30),
         "livenessProbe": _probe("/healthz", period=10, failures=6),
         "readinessProbe": _probe("/readyz", period=2, failures=2),
+        # Why a broker ended is the last line of its log; the status of the pod shows it then.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

@@ -27,7 +27,7 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from odradek_operator.cluster.kubernetes import names
 from odradek_operator.cluster.kubernetes.manifests import Rack
-from odradek_operator.cluster.kubernetes.pods import phase_of
+from odradek_operator.cluster.kubernetes.pods import ended_of, phase_of
 from odradek_operator.cluster.kubernetes.properties import read_properties, voters_of
 from odradek_operator.desired.placement import is_controller
 from odradek_operator.observed import ObservedBroker, Phase
@@ -135,6 +135,7 @@ class ClusterState:
                 node_rack=node_racks.get(node, "") if rack.name else "",
                 file_unseen=unseen and self._is_written_again(pod, rack),
                 wants_restart=self._half_grown(pod),
+                ended=ended_of(pod),
             )
 
     def _is_written_again(self, pod: Pod, rack: Rack) -> bool:
@@ -146,6 +147,8 @@ class ClusterState:
     def _half_grown(self, pod: Pod) -> str:
         """Some volumes get their larger file system only when the pod comes anew."""
         assert pod.metadata is not None
+        if pod.metadata.deletionTimestamp is not None:
+            return ""  # it comes anew
         for name, claim in self.claims.items():
             for c in (claim.status.conditions if claim.status else None) or ():
                 pending = c.type == "FileSystemResizePending" and c.status == "True"

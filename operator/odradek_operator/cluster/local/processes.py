@@ -4,12 +4,16 @@ Each broker has a directory:
 
     broker-0/server.properties      its settings
     broker-0/process.json           pid, when that process was born, and what it was started with
-    broker-0/server.out             what it printed; the last line is the reason of a crash
+    broker-0/server.out             what it printed; its last line says why it ended
     broker-0/data-0 …               its log directories
 
 A process is the one that was started if both pid and birth (field 22 of /proc/PID/stat) are the
 same. So a runtime that died and comes back finds its brokers at work and leaves them there, and
 never signals a stranger that got an old pid.
+
+A broker that ends by itself is started again after a pause: 1 s, 2 s, 4 s … 60 s, from 1 s again
+after it ran for a minute. It is CRASHED during the pause and STOPPED after it, and then the plan
+starts it; new settings are tried at once.
 """
 
 from __future__ import annotations
@@ -38,12 +42,12 @@ from odradek_operator.desired.apache import (
     METRICS_AGENT,
     METRICS_RULES,
 )
-from odradek_operator.observed import ObservedBroker, Phase
+from odradek_operator.observed import Ended, ObservedBroker, Phase
 
 READY_TIMEOUT_S = 1.0  # of one question to /readyz
-FAST_S = 10.0  # a process that ends sooner than this did not really run
-FAST_MAX = 3  # that often in a row: it crashes
-BACKOFF_MAX_S = 30.0
+REASONS_BYTES_MAX = 4096  # of its answer
+BACKOFF_S, BACKOFF_MAX_S = 1.0, 60.0  # before a broker that ended by itself is started again
+STEADY_S = 60.0  # a broker that ran for so long has nothing to do with the ends before
 STOP_DEADLINE_S = 60.0  # after SIGTERM: leaderships are handed over, logs flushed
 JARS = "ODRADEK_KAFKA_JARS"  # environment: the directory with Apache Kafka's jars
 JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -55,6 +59,10 @@ class ProcessFile(msgspec.Struct, rename="camel"):
     born: int  # clock ticks since boot
     started_at: float
     settings: dict[str, str]
+
+
+class Readiness(msgspec.Struct):
+    reasons: dict[str, str] = {}
 
 
 class LocalBroker:
@@ -72,7 +80,9 @@ class LocalBroker:
         self._since = self._running.started_at if self._running else time.time()
         self._stopping_since: float | None = None
         self._restart_with: Mapping[str, str] | None = None
-        self._fast_ends = 0
+        self._ends = 0  # by itself, one soon after the other
+        self._ended: Ended | None = None  # the last of them, until it is ready again
+        self._next_start = self._pause = 0.0
 
     # -- what is seen ------------------------------------------------------------------------------
 
@@ -89,32 +99,52 @@ class LocalBroker:
     def look(self, now: float) -> ObservedBroker:
         """Notices ends and readiness, and carries restarts on; called in every pass."""
         if self._running and not self._alive():
-            self._ended(now)
+            self._note_end(now)
+        detail = ""
         if self._running:
             self._hurry(now)
-            ready = self._stopping_since is None and self._answers()
+            ready, detail = (False, "") if self._stopping_since is not None else self._answers()
             if ready != self._ready:
                 self._ready, self._since = ready, now
-            if ready and now - self._running.started_at > FAST_S:
-                self._fast_ends = 0
+            if ready:
+                self._ended = None
+            if now - self._running.started_at > STEADY_S:
+                self._ends = 0
         phase = self._phase(now)
-        detail = self.last_words() if phase is Phase.CRASHED else ""
+        ended = self._what_became_of_it(phase, detail)
+        if phase is Phase.CRASHED and ended is not None:
+            detail = ended.words
         return ObservedBroker(
-            self.id, self.rack, phase, self._since, self.settings, detail, self.address
+            self.id,
+            self.rack,
+            phase,
+            self._since,
+            self.settings,
+            detail,
+            self.address,
+            ended=ended,
         )
 
-    def _answers(self) -> bool:
+    def _what_became_of_it(self, phase: Phase, detail: str) -> Ended | None:
+        """How it ended, and what follows; None if it is ready again."""
+        if self._ended is None:
+            return None
+        then = "started again" + (f": {detail}" if detail else "")
+        if phase is Phase.CRASHED:
+            when = time.strftime("%H:%M:%S UTC", time.gmtime(self._next_start))
+            then = f"next start after {self._pause:.0f} s, at {when}"
+        return Ended(self._ended.exit_code, f"{self._ended.words}; {then}")
+
+    def _answers(self) -> tuple[bool, str]:
         if is_apache(self.settings):
-            return answers_api_versions(self.address)
-        return is_ready(self.admin)
+            return answers_api_versions(self.address), ""
+        return readiness(self.admin)
 
     def _phase(self, now: float) -> Phase:
         if self._running:
             return Phase.READY if self._ready else Phase.STARTING
-        if self._fast_ends >= FAST_MAX:
-            pause = min(BACKOFF_MAX_S, 2.0 ** (self._fast_ends - FAST_MAX))
-            if now - self._since < pause:
-                return Phase.CRASHED
+        if self._ended is not None and now < self._next_start:
+            return Phase.CRASHED
         return Phase.STOPPED
 
     def last_words(self) -> str:
@@ -153,7 +183,7 @@ class LocalBroker:
 
     def restart(self, settings: Mapping[str, str]) -> None:
         """SIGTERM now; the start follows when it has ended (in `look`)."""
-        self._fast_ends = 0
+        self._ends = 0
         if self._running is None:
             self.start(settings)
             return
@@ -186,15 +216,22 @@ class LocalBroker:
 
     # -- processes ---------------------------------------------------------------------------------
 
-    def _ended(self, now: float) -> None:
+    def _note_end(self, now: float) -> None:
         assert self._running is not None
-        ran_s = now - self._running.started_at
+        if now - self._running.started_at > STEADY_S:
+            self._ends = 0
         wanted, self._restart_with = self._restart_with, None
         asked = self._stopping_since is not None
+        # None: an earlier runtime started it, and may have asked it to end.
+        code = self._child.poll() if self._child is not None else None
         self._running, self._child, self._ready = None, None, False
         self._stopping_since, self._since = None, now
-        if not asked:
-            self._fast_ends = self._fast_ends + 1 if ran_s < FAST_S else 0
+        self._ended = None
+        if not asked and code is not None:
+            self._pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(self._ends, 10))
+            self._next_start = now + self._pause
+            self._ends += 1
+            self._ended = Ended(code, _how(code, self.last_words()))
         if wanted is not None:
             self.start(wanted)
 
@@ -269,16 +306,43 @@ def answers_api_versions(address: str) -> bool:
 
 
 def is_ready(admin: str) -> bool:
-    """Whether the broker says that it is registered, caught up and unfenced."""
+    return readiness(admin)[0]
+
+
+def readiness(admin: str) -> tuple[bool, str]:
+    """Whether the broker serves its clients, as /readyz says; and if it does not, why."""
     host, _, port = admin.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=READY_TIMEOUT_S)
     try:
         connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
+        answer = connection.getresponse()
+        return answer.status == 200, _reasons(answer.read(REASONS_BYTES_MAX))
     except (OSError, http.client.HTTPException):
-        return False
+        return False, ""
     finally:
         connection.close()
+
+
+def _reasons(body: bytes) -> str:
+    """Of {"ready": false, "reasons": {"storage": "…"}}."""
+    try:
+        reasons = msgspec.json.decode(body, type=Readiness).reasons
+    except msgspec.DecodeError:
+        return ""
+    return "; ".join(reasons.values())
+
+
+def _how(code: int, last_words: str) -> str:
+    if code < 0:  # one that is killed has no time for last words: what is there is older
+        return f"it was ended by {_signal_name(-code)}"
+    return f"it ended with exit code {code}" + (f": {last_words}" if last_words else "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _born(pid: int) -> int | None:

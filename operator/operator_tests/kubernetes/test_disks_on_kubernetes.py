@@ -1,0 +1,96 @@
+"""Disks that fill up, as a user of Kubernetes sees them: conditions, events, nobody restarted."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from lightkube.resources.core_v1 import Pod
+from lightkube.types import PatchType
+
+from odradek_e2e.control_plane import ControlPlane
+from odradek_operator.process.worker import Outcome
+from operator_tests.kubernetes.test_worker import uids
+from operator_tests.kubernetes.world import World
+
+LAST_LINES = "ERROR: write failed\nodradek: log directory /data: no space left on device\n"
+
+
+@pytest.fixture
+def world(kubernetes: ControlPlane, namespace: str) -> Iterator[World]:
+    made = World(kubernetes, namespace)
+    made.cluster(brokers=3)
+    made.settle()
+    yield made
+    made.close()
+
+
+def message(world: World, condition: str) -> str:
+    (found,) = [c for c in world.status()["conditions"] if c["type"] == condition]
+    return str(found["message"])
+
+
+def events(world: World, reason: str) -> list[str]:
+    path = "jsonpath={range .items[*]}{.type}: {.message}{'\\n'}{end}"
+    select = f"--field-selector=reason={reason}"
+    said = world.kubernetes.kubectl("get", "events", "-n", world.namespace, select, "-o", path)
+    return said.splitlines()
+
+
+def container_ended(world: World, pod: str) -> None:
+    """As a kubelet reports a container that ended and waits for its next start."""
+    container = {
+        "name": "broker", "image": "odradek/broker:test", "imageID": "", "ready": False,
+        "restartCount": 1,
+        "lastState": {"terminated": {"exitCode": 75, "reason": "Error", "message": LAST_LINES}},
+        "state": {"waiting": {"reason": "CrashLoopBackOff",
+                              "message": "back-off 10s restarting failed container=broker"}},
+    }  # fmt: skip
+    ready: dict[str, Any] = {"type": "Ready", "status": "False"}
+    status = {"conditions": [ready], "containerStatuses": [container]}
+    world.own.patch(Pod.Status, pod, {"status": status}, namespace=world.namespace,
+                    patch_type=PatchType.STRATEGIC)  # fmt: skip
+
+
+def test_a_disk_fills_up_and_gets_room(world: World) -> None:
+    assert world.condition("DiskPressure") == "False EnoughSpace"
+    before = uids(world)
+    world.kafka.usable_bytes[1] = 12 << 20
+    assert world.one_pass() is Outcome.WAITING, "it looks again soon: nobody tells it of the end"
+    assert world.condition("DiskPressure") == "True LowSpace"
+    assert message(world, "DiskPressure").startswith("broker 1: /data has 12 MiB free of 10 GiB")
+    (disk,) = world.status()["disks"]
+    assert (disk["broker"], disk["directory"], disk["state"]) == (1, "/data", "Low")
+    columns = world.kubernetes.kubectl("get", "kc", "-n", world.namespace)
+    assert "DISKPRESSURE" in columns
+    written = len(world.wire.writes)
+    world.one_pass()
+    assert world.wire.writes[written:] == [], "the same again is neither status nor event"
+    (event,) = events(world, "LowSpace")
+    assert event.startswith("Warning: broker 1: /data has 12 MiB free")
+    world.kafka.usable_bytes.clear()
+    assert world.one_pass() is Outcome.IDLE
+    assert world.condition("DiskPressure") == "False EnoughSpace"
+    assert "disks" not in world.status()
+    assert events(world, "DiskPressureOver") == ["Normal: broker 1: /data has room again"]
+    assert uids(world) == before
+
+
+def test_a_broker_that_ended_for_want_of_room_is_left_to_the_kubelet(world: World) -> None:
+    before = uids(world)
+    container_ended(world, "main-zone-b-0")
+    del world.kafka.up[1]
+    assert world.one_pass() is Outcome.WAITING
+    assert world.condition("DiskPressure") == "True BrokerEnded"
+    said = message(world, "DiskPressure")
+    assert said == (
+        "broker 1: it ended with exit code 75: odradek: log directory /data: no space left on "
+        "device; Kubernetes starts it again after a pause of 10s"
+    )
+    assert said.removeprefix("broker 1: ") in message(world, "Degraded")
+    assert said in message(world, "Ready")
+    assert events(world, "BrokerEnded") == [f"Warning: {said}"]
+    assert uids(world) == before, "a restart by the operator would help nobody"
+    world.settle()  # the kubelet that is played makes it ready
+    assert world.condition("DiskPressure") == "False EnoughSpace"
+    assert events(world, "DiskPressureOver") == ["Normal: broker 1 runs again"]
+    assert uids(world) == before
