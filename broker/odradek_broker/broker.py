@@ -287,6 +287,7 @@ class Broker:
             self.failure.exception()
 
     async def start(self) -> None:
+        self._collector.install()
         ports = self._bind_listeners()
         advertised = self._settings.listeners.advertise(ports)
         self._server.start_accepting()  # only for other brokers, until clients can be served
@@ -306,7 +307,7 @@ class Broker:
         await self._start_admin()
         if self._admin is not None:
             self._admin.attach(self._context)
-        self._collector.install()
+        self._collector.set_aside()
 
     def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
         """Where other brokers reach this one; `controller.quorum.voters` must agree."""

@@ -27,6 +27,13 @@ from odradek_broker.model.ids import TopicId
 from odradek_broker.wire.struct import Struct
 
 
+def has_failed(broker: BrokerRegistration, failed: Collection[UUID]) -> bool:
+    """Whether `directories_failed` has something to say."""
+    return any(d in failed for d in broker.log_dirs) and any(
+        d not in failed for d in broker.log_dirs
+    )
+
+
 def directories_failed(
     image: MetadataImage,
     broker: BrokerRegistration,

@@ -187,7 +187,7 @@ class PartitionService:
         commands = commands_of_image(self.image, self._node_id, self._controller_epoch)
         self._slices.add(self._take_roles(commands))
 
-    def _take_roles(self, commands: Iterable[Command]) -> Iterator[None]:
+    def _take_roles(self, commands: Iterable[Command | None]) -> Iterator[None]:
         yield from self._carry_out(commands)
         self.clear_strays()
 
@@ -225,9 +225,11 @@ class PartitionService:
             except LogDirError as error:
                 self.directory_failed(error)
 
-    def _carry_out(self, commands: Iterable[Command]) -> Iterator[None]:
+    def _carry_out(self, commands: Iterable[Command | None]) -> Iterator[None]:
         for command in commands:
-            if isinstance(command, UpdateMetadata):
+            if command is None:
+                pass
+            elif isinstance(command, UpdateMetadata):
                 if self._may_carry_out(command):
                     yield from self._update_metadata(command)
             else:
