@@ -197,8 +197,16 @@ class PartitionService:
         return self._slices.idle and self._opening.idle
 
     def is_opening(self, topic: str) -> bool:
-        """Whether partitions of the topic, which this broker knows, are not open yet."""
-        return self._opening.waits(topic) or not self._slices.idle
+        """Whether partitions of a topic that is to be hosted here are not open yet."""
+        if self._opening.waits(topic):
+            return True
+        known = self.image.topics.get(topic)
+        if known is None or self._slices.idle:
+            return False
+        return any(
+            self._node_id in partition.replicas and (topic, index) not in self.by_name
+            for index, partition in known.partitions.items()
+        )
 
     def stop_commands(self) -> None:
         """The broker stops: what is not carried out by now is done at its next start."""
