@@ -332,6 +332,7 @@ class Broker:
 
     async def start(self) -> None:
         self._log_limits()
+        self._collector.install()
         ports = self._bind_listeners()
         advertised = self._settings.listeners.advertise(ports)
         self._server.start_accepting()  # only for other brokers, until clients can be served
@@ -353,7 +354,7 @@ class Broker:
         self._announce(ports)
         await self._front.start()
         self._front.attach(self._context)
-        self._collector.install()
+        self._collector.set_aside()
 
     async def _unfence(self) -> None:
         """Wait until the controller lets this broker in; if that takes long, say why."""

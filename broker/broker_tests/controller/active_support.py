@@ -94,7 +94,7 @@ class World:
         self.image.validate()
 
     def decide(self, result: Result[T]) -> T:
-        self.append(result.records)
+        self.append(result.all_records())
         return result.response
 
     # -- brokers -----------------------------------------------------------------------------
@@ -183,8 +183,8 @@ class World:
 
     def tick(self, ms: float = 0) -> None:
         self.now_ms += ms
-        for records in self.active.tick(self.now_ms):
-            self.append(records)
+        for decision in self.active.tick(self.now_ms):
+            self.append(decision() if callable(decision) else decision)
 
     def live(self) -> list[int]:
         return sorted(b.id for b in self.image.brokers.values() if not b.fenced)

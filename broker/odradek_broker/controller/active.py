@@ -14,6 +14,7 @@ the periodic work is next due. `now_ms` is monotonic.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 
 from odradek_broker.controller import (
@@ -37,7 +38,7 @@ from odradek_broker.controller.heartbeats import (
     state_of,
 )
 from odradek_broker.controller.partition_changes import active_brokers
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import Result, Sweep
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import MetadataRecord
@@ -50,6 +51,8 @@ logger = logging.getLogger(__name__)
 
 # A broker whose connection broke should be heard of at once; one heartbeat may get lost.
 HEARTBEATS_OF_GRACE = 2
+# A decision about each of more partitions than this takes longer than 20 ms.
+SWEEP_MAX = 1000
 
 
 def delta_of(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataDelta:
@@ -118,7 +121,9 @@ class ActiveController:
         )
         self.sessions.begin(request.broker_id, now_ms)
         answer = Struct(error_code=ErrorCode.none, broker_epoch=result.response)
-        return Result(result.records, answer)
+        if result.sweep is None or self.has_many_partitions:
+            return Result(result.records, answer, result.sweep)
+        return Result(result.all_records(), answer)
 
     def heartbeat(self, request: Struct, next_offset: Offset, now_ms: float) -> Result[Struct]:
         """BrokerHeartbeat. `next_offset` is that which the first record will have."""
@@ -140,21 +145,22 @@ class ActiveController:
             leads=stops and brokers.leads_any(image, broker.id),
             may_stop=self.sessions.may_stop(image, broker.id),
         )
-        records: list[MetadataRecord] = []
+        sweep: Sweep | None = None
+        unclean = self._unclean
         if after is not before and not (after is BrokerState.SHUTDOWN_NOW and broker.fenced):
             logger.info("broker %d is %s, was %s", broker.id, after.value, before.value)
         if after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW) and not broker.fenced:
-            records += brokers.fence(image, [broker.id], unclean_default=self._unclean)
+            sweep = partial(brokers.fence, image, [broker.id], unclean_default=unclean)
         elif after is BrokerState.UNFENCED and broker.fenced:
-            records += brokers.unfence(image, broker.id, unclean_default=self._unclean)
+            sweep = partial(brokers.unfence, image, broker.id, unclean_default=unclean)
         elif after is BrokerState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
-            records += brokers.start_controlled_shutdown(
-                image, broker.id, unclean_default=self._unclean
+            sweep = partial(
+                brokers.start_controlled_shutdown, image, broker.id, unclean_default=unclean
             )
-            self.sessions.shutting_down(broker.id, next_offset + len(records) - 1)
-        if failed and not records:  # with the next heartbeat is soon enough
-            records += directories.directories_failed(
-                image, broker, failed, unclean_default=self._unclean
+        elif directories.has_failed(broker, failed):
+            # After all else: with the next heartbeat is soon enough.
+            sweep = partial(
+                directories.directories_failed, image, broker, failed, unclean_default=unclean
             )
         answer = Struct(
             error_code=ErrorCode.none,
@@ -162,7 +168,17 @@ class ActiveController:
             is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
             should_shut_down=after is BrokerState.SHUTDOWN_NOW,
         )
+        if sweep is None or self.has_many_partitions:
+            return Result([], answer, sweep)
+        records = sweep()
+        if after is BrokerState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
+            self.sessions.shutting_down(broker.id, next_offset + len(records) - 1)
         return Result(records, answer)
+
+    @property
+    def has_many_partitions(self) -> bool:
+        """Whether to look at each of them would keep the loop."""
+        return sum(len(topic.partitions) for topic in self.latest.topics.values()) > SWEEP_MAX
 
     def unregister_broker(self, request: Struct) -> Result[Struct]:
         result = brokers.unregister(self.latest, request.broker_id, unclean_default=self._unclean)
@@ -232,16 +248,17 @@ class ActiveController:
 
     # -- periodic work -----------------------------------------------------------------------------
 
-    def tick(self, now_ms: float) -> Iterator[Sequence[MetadataRecord]]:
+    def tick(self, now_ms: float) -> Iterator[Sequence[MetadataRecord] | Sweep]:
         """Decisions that are due, one after another: each must be appended and replayed before
-        the next is asked for."""
+        the next is asked for. A sweep only where there are many partitions."""
         expired = self.sessions.expired(self.latest, now_ms)
         if expired:
             for broker_id in expired:
                 silent_ms = self.sessions.silent_ms(broker_id, now_ms)
                 logger.warning("broker %d is fenced: silent for %d ms", broker_id, silent_ms or 0)
             # All at once: otherwise one that is dead would be elected after another.
-            yield brokers.fence(self.latest, expired, unclean_default=self._unclean)
+            fence = partial(brokers.fence, self.latest, expired, unclean_default=self._unclean)
+            yield fence if self.has_many_partitions else fence()
         if now_ms >= self._balance_at_ms:
             self._balance_at_ms = now_ms + self._balance_interval_ms
             if self._settings.bool("auto.leader.rebalance.enable"):
@@ -249,8 +266,13 @@ class ActiveController:
         if now_ms >= self._unclean_at_ms:
             interval_ms = self._settings.int("unclean.leader.election.interval.ms")
             self._unclean_at_ms = now_ms + interval_ms
-            live = active_brokers(self.latest)
-            yield brokers.elect_where_leaderless(self.latest, live, unclean_default=self._unclean)
+            elect = partial(
+                brokers.elect_where_leaderless,
+                self.latest,
+                active_brokers(self.latest),
+                unclean_default=self._unclean,
+            )
+            yield elect if self.has_many_partitions else elect()
 
     def next_tick_ms(self) -> float:
         """When `tick` has something to do at the earliest."""

@@ -181,16 +181,19 @@ def register(
         in_controlled_shutdown=existing is not None and again and existing.in_controlled_shutdown,
         log_dirs=tuple(request.log_dirs),
     )
-    records: list[MetadataRecord] = [record]
-    if not again:
-        records += _end_incarnation(
-            _after(image, records),
+
+    def end_the_last_one() -> Sequence[MetadataRecord]:
+        if again:
+            return []
+        return _end_incarnation(
+            _after(image, [record]),
             record.broker_id,
             clean=existing is not None and request.previous_broker_epoch == existing.epoch,
             one_disk=max(len(record.log_dirs), len(existing.log_dirs) if existing else 1) == 1,
             unclean_default=unclean_default,
         )
-    return Result(records, record.broker_epoch)
+
+    return Result([record], record.broker_epoch, end_the_last_one)
 
 
 def _check_directories(image: MetadataImage, request: Struct) -> None:

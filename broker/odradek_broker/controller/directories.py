@@ -33,6 +33,13 @@ def has_none_left(broker: BrokerRegistration, failed: Collection[UUID]) -> bool:
     return bool(failed) and all(directory in failed for directory in broker.log_dirs)
 
 
+def has_failed(broker: BrokerRegistration, failed: Collection[UUID]) -> bool:
+    """Whether some of its directories failed, and not all."""
+    return any(d in failed for d in broker.log_dirs) and any(
+        d not in failed for d in broker.log_dirs
+    )
+
+
 def directories_failed(
     image: MetadataImage,
     broker: BrokerRegistration,

@@ -17,7 +17,7 @@ loses its epoch, whatever was appended and not committed is of unknown outcome: 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -28,7 +28,7 @@ from odradek_broker.controller import voters as voters_rules
 from odradek_broker.controller.active import ActiveController, delta_of
 from odradek_broker.controller.context import ControllerContext
 from odradek_broker.controller.metadata_log import MetadataLog
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import Result, Sweep
 from odradek_broker.controller.topics import partitions_asked_for
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
@@ -54,8 +54,11 @@ RECORDS_PER_BATCH_MAX = 25_000
 # A request for more partitions than this is decided in a thread: it would keep the loop for longer
 # than 50 ms.
 LARGE_PARTITIONS = 200
-# After so many that others were faster than, it is decided at once, however long that takes.
-LARGE_TRIES = 5
+
+
+def with_sweep(result: Result[T]) -> Callable[[], Result[T]]:
+    """The whole of a decision that is not worked out yet."""
+    return lambda: Result(result.all_records(), result.response)
 
 
 class ControllerService:
@@ -83,6 +86,10 @@ class ControllerService:
         # Set by whoever calls `tick`: it has to be called earlier than was said.
         self.on_due_earlier: Callable[[], None] = lambda: None
         self._last_append: asyncio.Future[None] | None = None
+        # While a thread works on a decision, nobody else decides: done when it is appended.
+        self._sweeping: asyncio.Future[None] | None = None
+        self._ticking: Iterator[Sequence[MetadataRecord] | Sweep] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()
         metadata.subscribe(self._committed)
@@ -129,6 +136,8 @@ class ControllerService:
     def resign(self) -> None:
         """Another node leads, or nobody does."""
         self._active = None
+        self._ticking = None
+        self._sweeping = None
 
     def _committed(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
         if self._active is not None:
@@ -139,14 +148,33 @@ class ControllerService:
     def tick(self) -> None:
         """Sessions that ended, leaders to move back, …; at least every `next_tick_ms`."""
         active = self._active
-        if active is None:
+        if active is None or self._sweeping is not None:
             return
+        if self._ticking is None:
+            self._ticking = active.tick(self._clock.monotonic_ms())
         try:
-            for records in active.tick(self._clock.monotonic_ms()):
-                if records:
-                    self._append(active, records)
+            for decision in self._ticking:
+                if callable(decision):
+                    self._sweep_in_background(active, decision)
+                    return
+                if decision:
+                    self._append(active, decision)
         except KafkaError as error:  # the quorum has another leader, and will say so
             logger.info("periodic work of the controller stops: %s", error)
+        self._ticking = None
+
+    def _sweep_in_background(self, active: ActiveController, sweep: Sweep) -> None:
+        async def run() -> None:
+            try:
+                await self._in_thread(active, lambda: Result(sweep(), None))
+            except KafkaError as error:
+                logger.info("periodic work of the controller stops: %s", error)
+                self._ticking = None
+            self.on_due_earlier()
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def was_away(self, pause_ms: float) -> None:
         """This process read no requests for so long: nobody is to be fenced for that."""
@@ -161,7 +189,9 @@ class ControllerService:
 
     def next_tick_ms(self) -> float:
         """When `tick` has something to do, in monotonic time; never while this is not active."""
-        return self._active.next_tick_ms() if self._active else float("inf")
+        if self._active is None or self._sweeping is not None:
+            return float("inf")
+        return 0.0 if self._ticking is not None else self._active.next_tick_ms()
 
     def voter_change(
         self, voters: Collection[ReplicaKey], observers: Collection[ReplicaKey]
@@ -174,11 +204,11 @@ class ControllerService:
 
     async def remember_voter_removal(self, node_id: int) -> None:
         """Before an operator's RemoveRaftVoter: the node is not to be taken in again."""
-        active = self._decider()
+        active = await self._turn()
         await self._commit(active, voters_rules.remember_removal(active.latest, node_id))
 
     async def forget_voter_removal(self, node_id: int) -> None:
-        active = self._decider()
+        active = await self._turn()
         await self._commit(active, voters_rules.forget_removal(active.latest, node_id))
 
     # -- this broker --------------------------------------------------------------------------
@@ -187,7 +217,7 @@ class ControllerService:
         self, listeners: Sequence[Listener], log_dirs: Sequence[UUID], *, clean_shutdown: bool
     ) -> int:
         """This node becomes a live broker with these advertised listeners; its broker epoch."""
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(
             active,
             brokers.register_broker(
@@ -212,7 +242,7 @@ class ControllerService:
         return producer_id
 
     async def _allocate_producer_ids(self) -> range:
-        active = self._decider()
+        active = await self._turn()
         broker = active.latest.brokers.get(self.node_id)
         epoch = broker.epoch if broker else -1
         block = producer_ids.allocate_block(active.latest, self.node_id, epoch)
@@ -221,15 +251,21 @@ class ControllerService:
     # -- requests of brokers: decoded in, response out ------------------------------------------
 
     async def broker_registration(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         now_ms = self._clock.monotonic_ms()
         result = active.register_broker(request, self._log.next_offset, now_ms)
+        if result.sweep is not None:
+            return await self._in_thread(active, with_sweep(result))
         return await self._commit(active, result)
 
     async def broker_heartbeat(self, request: Struct) -> Struct:
         active = self._decider()
-        now_ms = self._clock.monotonic_ms()
-        result = active.heartbeat(request, self._log.next_offset, now_ms)
+        result = active.heartbeat(request, self._log.next_offset, self._clock.monotonic_ms())
+        if result.sweep is not None and self._sweeping is not None:
+            active = await self._turn()
+            result = active.heartbeat(request, self._log.next_offset, self._clock.monotonic_ms())
+        if result.sweep is not None:
+            return await self._in_thread(active, with_sweep(result))
         if not result.records and not result.response.should_shut_down:
             # Nothing depends on it but that the broker knows that it was heard: a heartbeat must
             # not wait until ten thousand new partitions are committed.
@@ -237,62 +273,68 @@ class ControllerService:
         return await self._commit(active, result)
 
     async def alter_partition(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.alter_partition(request))
 
     async def assign_replicas_to_dirs(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.assign_replicas_to_dirs(request))
 
     async def allocate_producer_ids(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.allocate_producer_ids(request))
 
     # -- requests of operators ------------------------------------------------------------------
 
     async def create_topics(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         decide = partial(topics.create_topics, settings=self._settings, rng=self._rng)
         if partitions_asked_for(request.topics, self._settings) > LARGE_PARTITIONS:
-            return await self._commit_large(active, request, decide)
+            return await self._in_thread(active, partial(decide, active.latest, request))
         return await self._commit(active, decide(active.latest, request))
 
     async def delete_topics(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.delete_topics(request))
 
     async def create_partitions(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         decide = partial(topics.create_partitions, rng=self._rng)
         if sum(topic.count for topic in request.topics) > LARGE_PARTITIONS:
-            return await self._commit_large(active, request, decide)
+            return await self._in_thread(active, partial(decide, active.latest, request))
         return await self._commit(active, decide(active.latest, request))
 
     async def incremental_alter_configs(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.incremental_alter_configs(request))
 
     async def alter_configs(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.alter_configs(request))
 
     async def alter_partition_reassignments(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.alter_partition_reassignments(request))
 
     async def elect_leaders(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.elect_leaders(request))
 
     async def unregister_broker(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.unregister_broker(request))
 
     async def update_features(self, request: Struct) -> Struct:
-        active = self._decider()
+        active = await self._turn()
         return await self._commit(active, active.update_features(request))
 
     # -- append, replay, answer ----------------------------------------------------------------
+
+    async def _turn(self) -> ActiveController:
+        """The active controller, as soon as nobody else is about to decide."""
+        while self._sweeping is not None:
+            await asyncio.shield(self._sweeping)
+        return self._decider()
 
     def _decider(self) -> ActiveController:
         if self._active is None:
@@ -312,36 +354,34 @@ class ControllerService:
             await asyncio.shield(self._last_append)
         return result.response
 
-    async def _commit_large(
-        self,
-        active: ActiveController,
-        request: Struct,
-        decide: Callable[[MetadataImage, Struct], Result[Struct]],
-    ) -> Struct:
-        """A decision about thousands of new partitions: made and encoded in a thread, which may,
-        because it is pure, and taken over if nothing changed meanwhile that it depends on."""
-        for _ in range(LARGE_TRIES):
-            image = active.latest
-            result, data, delta = await asyncio.to_thread(self._prepare, decide, image, request)
-            if self._active is not active:
+    async def _in_thread(self, active: ActiveController, decide: Callable[[], Result[T]]) -> T:
+        """A decision about thousands of partitions: made and encoded in a thread, which may,
+        because it is pure. Other decisions wait until it is appended."""
+        done = self._sweeping = asyncio.get_running_loop().create_future()
+        try:
+            response, batches = await asyncio.to_thread(self._prepare, active.latest, decide)
+            if self._active is not active or self._log.epoch != active.epoch:
                 raise KafkaError(ErrorCode.not_controller, "another controller was elected")
-            if not result.records or len(result.records) > RECORDS_PER_BATCH_MAX:
-                break
-            if topics.still_holds(image, active.latest):
-                if active.latest is not image:
-                    delta = delta_of(active.latest, result.records)
-                await self._append_batch(active, result.records, data, delta)
-                return result.response
-        return await self._commit(active, decide(active.latest, request))
+            for records, data, delta in batches:
+                delta.rebase(active.latest)
+                self._append_batch(active, records, data, delta)
+        finally:
+            if self._sweeping is done:
+                self._sweeping = None
+            done.set_result(None)
+        return await self._commit(active, Result([], response))
 
     def _prepare(
-        self,
-        decide: Callable[[MetadataImage, Struct], Result[Struct]],
-        image: MetadataImage,
-        request: Struct,
-    ) -> tuple[Result[Struct], bytes, MetadataDelta]:
-        result = decide(image, request)
-        return result, self._log.batch_of(result.records), delta_of(image, result.records)
+        self, image: MetadataImage, decide: Callable[[], Result[T]]
+    ) -> tuple[T, list[tuple[Sequence[MetadataRecord], bytes, MetadataDelta]]]:
+        result = decide()
+        batches = []
+        for at in range(0, len(result.records), RECORDS_PER_BATCH_MAX):
+            records = result.records[at : at + RECORDS_PER_BATCH_MAX]
+            delta = delta_of(image, records)
+            image = delta.finish(image.offset).after
+            batches.append((records, self._log.batch_of(records), delta))
+        return result.response, batches
 
     def _append(
         self, active: ActiveController, records: Sequence[MetadataRecord]

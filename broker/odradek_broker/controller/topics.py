@@ -77,23 +77,6 @@ def create_topics(
     return Result([] if request.validate_only else records, Struct(topics=answers))
 
 
-def still_holds(before: MetadataImage, now: MetadataImage) -> bool:
-    """Whether what was decided about new partitions before may be appended now: the brokers are
-    the same, and so are the topics and the number of their partitions."""
-    if before is now:
-        return True
-    if before.brokers is not now.brokers or before.topics.keys() != now.topics.keys():
-        return False
-    return all(
-        topic is now.topics[name]
-        or (
-            topic.id == now.topics[name].id
-            and len(topic.partitions) == len(now.topics[name].partitions)
-        )
-        for name, topic in before.topics.items()
-    )
-
-
 def partitions_asked_for(topics: Sequence[Struct], settings: Settings) -> int:
     default = settings.int("num.partitions")
     return sum(

@@ -49,6 +49,9 @@ class RequestContext(ABC):
         """It came in an envelope, from the broker that the client has asked."""
         return False
 
+    def is_of_broker(self) -> None:  # noqa: B027 - only a request on a connection has one to mark
+        """Another broker sent it: its connection is read before clients' when the loop is late."""
+
     @abstractmethod
     def respond(self, chunks: Chunks, size: int) -> None:
         """Answers; called exactly once, at once or later, from the event loop.

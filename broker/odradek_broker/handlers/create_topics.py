@@ -38,6 +38,8 @@ async def until_known(ctx: RequestContext, names: Sequence[str]) -> None:
     await known.wait_until(lambda image: all(n in image.topics for n in names), KNOWN_TIMEOUT_MS)
     partitions = ctx.broker.partitions
     tries = int(OPEN_TIMEOUT_SECONDS / OPEN_CHECK_SECONDS)
-    while tries and any(partitions.is_opening(name) for name in names):
+    waiting = [name for name in names if partitions.is_opening(name)]
+    while tries and waiting:
         await asyncio.sleep(OPEN_CHECK_SECONDS)
         tries -= 1
+        waiting = [name for name in waiting if partitions.is_opening(name)]

@@ -61,6 +61,7 @@ def serve(ctx: RequestContext, frame: bytes, body_at: int) -> None:
     try:
         if request.replica_id >= 0:
             _check_follower(ctx)
+            ctx.is_of_broker()
         session, partitions = _session_of(ctx, request)
     except KafkaError as error:
         chunks, size = encode_fetch_response(

@@ -31,6 +31,7 @@ def is_for_metadata(request: FetchRequest) -> bool:
 def serve(ctx: RequestContext, request: FetchRequest) -> None:
     try:
         check_sender(ctx, request.cluster_id)
+        ctx.is_of_broker()
         asked = _decode(request)
         gone = False
 

@@ -13,7 +13,7 @@ the jobs of `tick`. The metadata log is not among them: the controller opens it 
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import NamedTuple
@@ -483,7 +483,7 @@ class LogManager:
         only_space = kinds == {FailureKind.OUT_OF_SPACE}
         return FailureKind.OUT_OF_SPACE if only_space else FailureKind.DEVICE
 
-    def tick(self, now_ms: int) -> list[Job]:
+    def tick(self, now_ms: int) -> Iterator[Job]:
         """Do what is due; gives the part that may block (fsync, unlink), to run in a thread.
 
         A job raises LogDirError if its directory fails; that directory is offline then.

@@ -133,6 +133,10 @@ class MetadataDelta:
     def replay(self, record: MetadataRecord) -> None:
         _REPLAY[type(record)](self, record)
 
+    def rebase(self, before: MetadataImage) -> None:
+        """Begin with this image, which has the same contents as `before`."""
+        self.before = before
+
     def finish(self, offset: Offset) -> Self:
         """Build `after`; `offset` is that of the last record replayed."""
         before = self.before

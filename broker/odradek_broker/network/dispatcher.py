@@ -114,7 +114,7 @@ class Dispatcher:
     def _await(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         exchange.connection.mute()
         if exchange.api_key in URGENT_APIS:
-            exchange.connection.is_of_broker()
+            exchange.is_of_broker()
         name = self._handlers[exchange.api_key].name
         watched = Watched(outcome, self.slow, exchange, name)
         task = asyncio.ensure_future(self._finish(exchange, watched))

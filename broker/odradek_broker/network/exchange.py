@@ -60,6 +60,9 @@ class Exchange(RequestContext):
         self.sending_ns = 0
         self.chunks: Chunks | None = None
 
+    def is_of_broker(self) -> None:
+        self.connection.is_of_broker()
+
     def respond(self, chunks: Chunks, size: int) -> None:
         assert self.chunks is None, "a request is answered once"
         if chunks:

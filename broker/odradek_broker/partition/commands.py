@@ -53,16 +53,22 @@ class LeaderAndIsr:
 Command: TypeAlias = StopReplica | UpdateMetadata | LeaderAndIsr
 
 
+# Changes that are looked at before whoever carries them out may pause.
+CHANGES_PER_STEP = 500
+
+
 def commands_of(
     delta: MetadataDelta, node_id: BrokerId, controller_epoch: int
-) -> Iterator[Command]:
-    """What a change of the metadata means for one broker, in the order to carry it out."""
+) -> Iterator[Command | None]:
+    """What a change of the metadata means for one broker, in the order to carry it out; None
+    where nothing is to be done but some time has passed."""
     for topic in delta.deleted_topics.values():
         for index, registration in topic.partitions.items():
             if node_id in registration.replicas:
                 yield StopReplica(controller_epoch, TopicPartition(topic.name, index), topic.id)
-    changes = list(delta.changed_partitions())
-    for change in changes:
+    for at, change in enumerate(delta.changed_partitions(), 1):
+        if at % CHANGES_PER_STEP == 0:
+            yield None
         left = change.before is not None and node_id in change.before.replicas
         if left and node_id not in change.after.replicas:
             topic_partition = TopicPartition(change.topic.name, change.partition)
@@ -71,7 +77,9 @@ def commands_of(
     all_topics = delta.broker_config_changed(node_id)
     topics = delta.after.topics if all_topics else delta.changed_topic_configs()
     yield UpdateMetadata(controller_epoch, delta.after, tuple(topics))
-    for change in changes:
+    for at, change in enumerate(delta.changed_partitions(), 1):
+        if at % CHANGES_PER_STEP == 0:
+            yield None
         if node_id in change.after.replicas:
             yield LeaderAndIsr(
                 controller_epoch,

@@ -194,7 +194,7 @@ class PartitionService:
         commands = commands_of_image(self.image, self._node_id, self._controller_epoch)
         self._slices.add(self._take_roles(commands))
 
-    def _take_roles(self, commands: Iterable[Command]) -> Iterator[None]:
+    def _take_roles(self, commands: Iterable[Command | None]) -> Iterator[None]:
         yield from self._carry_out(commands)
         self.clear_strays()
 
@@ -204,8 +204,16 @@ class PartitionService:
         return self._slices.idle and self._opening.idle
 
     def is_opening(self, topic: str) -> bool:
-        """Whether partitions of the topic, which this broker knows, are not open yet."""
-        return self._opening.waits(topic) or not self._slices.idle
+        """Whether partitions of a topic that is to be hosted here are not open yet."""
+        if self._opening.waits(topic):
+            return True
+        known = self.image.topics.get(topic)
+        if known is None or self._slices.idle:
+            return False
+        return any(
+            self._node_id in partition.replicas and (topic, index) not in self.by_name
+            for index, partition in known.partitions.items()
+        )
 
     def stop_commands(self) -> None:
         """The broker stops: what is not carried out by now is done at its next start."""
@@ -232,9 +240,11 @@ class PartitionService:
             except LogDirError as error:
                 self.directory_failed(error)
 
-    def _carry_out(self, commands: Iterable[Command]) -> Iterator[None]:
+    def _carry_out(self, commands: Iterable[Command | None]) -> Iterator[None]:
         for command in commands:
-            if isinstance(command, UpdateMetadata):
+            if command is None:
+                pass
+            elif isinstance(command, UpdateMetadata):
                 if self._may_carry_out(command):
                     yield from self._update_metadata(command)
             else:

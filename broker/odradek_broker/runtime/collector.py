@@ -22,9 +22,11 @@ class ShortPauses:
         self._began_ns = 0
 
     def install(self) -> None:
-        """From now on; what is there by now stays, and need not be looked at again."""
-        gc.freeze()
         gc.callbacks.append(self._on_collection)
+
+    def set_aside(self) -> None:
+        """What is there by now stays, and need not be looked at again."""
+        gc.freeze()
 
     def remove(self) -> None:
         if self._on_collection in gc.callbacks:

@@ -113,19 +113,22 @@ class Poller:
 
     def _in_turn(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Other brokers first, then those that the last pass did not come to, then the others."""
-        left = set(self._left)
+        left: dict[int, int] = {}
+        for fd in self._left:
+            left[fd] = len(left)
         self._left.clear()
         first: list[tuple[int, int]] = []
-        waited: list[tuple[int, int]] = []
+        waited: list[tuple[int, tuple[int, int]]] = []
         others: list[tuple[int, int]] = []
         for entry in ready:
             if entry[0] in self.urgent:
                 first.append(entry)
             elif entry[0] in left:
-                waited.append(entry)
+                waited.append((left[entry[0]], entry))
             else:
                 others.append(entry)
-        return first + waited + others
+        waited.sort()
+        return first + [entry for _, entry in waited] + others
 
     def _run_soon(self) -> None:
         """All that is due, and what that adds."""
