@@ -124,7 +124,6 @@ ELECTED = "replica_election_results[].partition_result[]"
 PRODUCED = "responses[].partition_responses[]"
 
 TABLE: tuple[Expected, ...] = (
-    Expected("advertised", "*", nothing, ..., "the controller's APIs are on the same listener"),
     Expected("advertised", "*", ..., nothing, OFFERED),
     Expected("api_versions", "api_keys", ..., ..., "compared as `advertised`"),
     Expected("api_versions", "finalized_features", ..., ..., FEATURES),
