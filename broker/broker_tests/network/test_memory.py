@@ -19,6 +19,7 @@ from odradek_broker.network.memory import (
     Waiter,
 )
 from odradek_broker.network.receiving import (
+    OVER_MS,
     PATIENCE_MS,
     STANDSTILL_MS,
     STARVED_MS,
@@ -323,6 +324,11 @@ def test_the_slowest_goes_first_and_of_equals_the_largest(caplog: pytest.LogCapt
     logged = [record.getMessage() for record in caplog.records]
     assert "10.0.0.1 (client id model) holds the most" in logged[0]
     assert world.metrics.requests_dropped_for_memory == 1
+    with caplog.at_level("INFO"):
+        world.sweep(OVER_MS // SWEEP_MS + 1)
+    logged = [record.getMessage() for record in caplog.records]
+    assert len(logged) == 2
+    assert "request memory is free again" in logged[1]
 
 
 def test_a_broker_whose_memory_is_never_given_back_says_so() -> None:

@@ -1,9 +1,10 @@
 """ApiVersions (18), v0–4: which APIs and versions this broker offers.
 
-The list is that of the registry. A client that asks in a version that we do not know gets
-UNSUPPORTED_VERSION in the v0 shape together with the list, and asks again with a version it
-finds there (KIP-511). From v3 on also the features: what this release supports, and the levels
-that the cluster has agreed on, as of an offset of the metadata log.
+The list is that of the registry, without the APIs that only brokers ask each other. A client that
+asks in a version that we do not know gets UNSUPPORTED_VERSION in the v0 shape together with the
+list, and asks again with a version it finds there (KIP-511). From v3 on also the features: what
+this release supports, and the levels that the cluster has agreed on, as of an offset of the
+metadata log.
 """
 
 import re

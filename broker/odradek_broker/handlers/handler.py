@@ -12,7 +12,17 @@ Serve = Callable[[RequestContext, bytes, int], None]
 
 
 class Handler:
-    __slots__ = ("_highest", "_lowest", "api_key", "handle", "metrics", "name", "serve", "versions")
+    __slots__ = (
+        "_highest",
+        "_lowest",
+        "api_key",
+        "handle",
+        "internal",
+        "metrics",
+        "name",
+        "serve",
+        "versions",
+    )
 
     def __init__(
         self,
@@ -22,6 +32,8 @@ class Handler:
         metrics: RequestMetrics,
         handle: Handle | None = None,
         serve: Serve | None = None,
+        *,
+        internal: bool = False,
     ) -> None:
         self.api_key = api_key
         self.name = name  # as in Kafka's metrics: "Produce", "DescribeConfigs"
@@ -30,6 +42,7 @@ class Handler:
         self._highest = versions.stop - 1
         self.metrics = metrics
         self.handle = handle
+        self.internal = internal  # served only where other brokers connect, and not advertised
         self.serve = serve
 
     def offers(self, version: int) -> bool:

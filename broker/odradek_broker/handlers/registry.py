@@ -1,5 +1,8 @@
 """The table of APIs: what is in it is offered by ApiVersions, and nothing else is.
 
+Except what brokers and controllers ask each other (`INTERNAL_MODULES`): that is served where other
+brokers connect, and advertised nowhere, as by Apache Kafka's broker listeners.
+
 A handler module has `API_KEY`, `VERSIONS` and one of
 - `handle(ctx, request) -> Struct` (or `async def`, if it awaits something): the request comes
   decoded, the answer is encoded for it in the version that the client asked in;
@@ -145,6 +148,21 @@ MODULES: tuple[ModuleType, ...] = (
     add_offsets_to_txn,
 )
 
+# What only brokers and controllers ask: Apache Kafka advertises it on controller listeners alone.
+INTERNAL_MODULES: tuple[ModuleType, ...] = (
+    allocate_producer_ids,
+    alter_partition,
+    assign_replicas_to_dirs,
+    begin_quorum_epoch,
+    broker_heartbeat,
+    broker_registration,
+    end_quorum_epoch,
+    envelope,
+    fetch_snapshot,
+    update_raft_voter,
+    vote,
+)
+
 # Decided by the active controller, so other brokers may forward them here (forwarding.py).
 CONTROLLER_MODULES: tuple[ModuleType, ...] = (
     add_raft_voter,
@@ -173,8 +191,11 @@ def build_handlers(metrics: Metrics) -> dict[int, Handler]:
             metrics=metrics.request(name),
             handle=getattr(module, "handle", None),
             serve=getattr(module, "serve", None),
+            internal=module in INTERNAL_MODULES,
         )
     assert len(handlers) == len(MODULES), "two handlers for one API key"
     envelope.accept({m.API_KEY: (m.VERSIONS, m.handle) for m in CONTROLLER_MODULES})
-    api_versions.offer({key: handler.versions for key, handler in handlers.items()})
+    api_versions.offer(
+        {k: handler.versions for k, handler in handlers.items() if not handler.internal}
+    )
     return handlers

@@ -1,6 +1,7 @@
 """From a frame to its handler and back, and what happens when that goes wrong.
 
-unknown API, or a version that is not offered   connection closed (as Kafka does), except
+unknown API, an API for brokers on a listener
+for clients, or a version that is not offered   connection closed (as Kafka does), except
                                                 ApiVersions: error 35 in a v0 answer
 bytes that do not decode                        connection closed
 a handler raises KafkaError                     answered with its code
@@ -45,6 +46,7 @@ class Dispatcher:
     def __init__(self, broker: BrokerContext, handlers: dict[int, Handler]) -> None:
         self._broker = broker
         self._handlers = handlers
+        self._brokers_listener = broker.settings.listeners.inter_broker_name
         self._tasks: set[asyncio.Task[None]] = set()
         self.slow = SlowHandlers()
 
@@ -57,7 +59,7 @@ class Dispatcher:
             connection.close(f"malformed request: header: {error}")
             return None
         handler = self._handlers.get(header.api_key)
-        if handler is None:
+        if handler is None or (handler.internal and connection.listener != self._brokers_listener):
             connection.close(f"unknown api key: {header.api_key}")
             return None
         version = header.api_version

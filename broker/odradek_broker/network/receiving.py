@@ -36,6 +36,9 @@ SLOW_BYTES_PER_S: Final = 64 * 1024
 SAME_RATE: Final = 8 * 1024
 # Slow requests are dropped until so much is used, so that not each of the others has to wait.
 RELIEVED_SHARE: Final = 0.75
+# A shortage is over when nobody has waited for so long; else one that comes and goes would log
+# two lines each time.
+OVER_MS: Final = 2_000
 # Nobody was served for so long: not ready.
 STARVED_MS: Final = 5_000
 
@@ -78,6 +81,7 @@ class Receiving:
         self._swept_before_ms = 0.0
         self._grants_seen = 0
         self._stands_since_ms: float | None = None  # somebody waits and nobody was served
+        self._waited_ms = 0.0  # when somebody last waited
         self._episode_ms: float | None = None  # when the present shortage was logged
         self._episode_waits = 0
         self._episode_drops = 0
@@ -134,10 +138,13 @@ class Receiving:
         head = memory.head
         if head is None:
             self._stands_since_ms = None
-            self._end_episode(now_ms)
+            if now_ms - self._waited_ms >= OVER_MS:
+                self._end_episode(now_ms)
         elif memory.grants != self._grants_seen or self._stands_since_ms is None:
             self._stands_since_ms = now_ms
         self._grants_seen = memory.grants
+        if head is not None:
+            self._waited_ms = now_ms
         if head is not None and now_ms - head.since_ms >= PATIENCE_MS:
             self._begin_episode(now_ms)
             assert self._stands_since_ms is not None
