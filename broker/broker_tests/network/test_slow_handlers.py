@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from odradek_broker.network import slow_handlers
-from odradek_broker.network.slow_handlers import LOG_EVERY_NS, SlowHandlers, Watched
+from odradek_broker.network.slow_handlers import SlowHandlers, Watched
+from odradek_broker.runtime.rate_limited_log import PERIOD_MS
 
 
 def exchange(api_key: int = 3) -> Any:
@@ -38,13 +39,13 @@ def test_one_line_a_minute_for_each_api(time: Time, caplog: pytest.LogCaptureFix
         for _ in range(3):
             slow.kept(exchange(), "Metadata", 132_000_000)
         slow.kept(exchange(19), "CreateTopics", 60_000_000)
-        time.now += LOG_EVERY_NS
+        time.now += PERIOD_MS * 1_000_000
         slow.kept(exchange(), "Metadata", 70_000_000)
     assert [record.getMessage() for record in caplog.records] == [
         "Metadata v12 of 'app-1' (10.0.0.7) kept the event loop for 132 ms",
         "CreateTopics v12 of 'app-1' (10.0.0.7) kept the event loop for 60 ms",
-        "Metadata v12 of 'app-1' (10.0.0.7) kept the event loop for 70 ms; "
-        "2 more since the last line",
+        "Metadata v12 of 'app-1' (10.0.0.7) kept the event loop for 70 ms "
+        "(and 2 more like it in the last 60 s)",
     ]
     assert slow.count == 5
 

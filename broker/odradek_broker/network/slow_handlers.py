@@ -3,7 +3,7 @@
 Everything else waits while a handler runs. One that takes longer than SLOW_MS at a stretch is
 logged with its API and its client, at most once a minute for each API.
 
-    Metadata v12 of "app-1" (10.0.0.7) kept the event loop for 132 ms; 3 more since the last line
+    Metadata v12 of "app-1" (10.0.0.7) kept the event loop for 132 ms (and 3 more like it …)
 """
 
 import logging
@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from odradek_broker.runtime import clock
+from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from odradek_broker.network.exchange import Exchange
@@ -21,33 +22,25 @@ T = TypeVar("T")
 
 SLOW_MS = 50
 SLOW_NS = SLOW_MS * 1_000_000
-LOG_EVERY_NS = 60 * 1_000_000_000
 
 
 class SlowHandlers:
     def __init__(self) -> None:
         self.count = 0
-        self._logged_ns: dict[int, int] = {}  # by API key
-        self._unlogged: dict[int, int] = {}
+        self._limited = RateLimitedLog(logger)
 
     def kept(self, exchange: "Exchange", name: str, taken_ns: int) -> None:
         """A handler kept the loop for longer than SLOW_NS."""
         self.count += 1
-        key, now_ns = exchange.api_key, clock.now_ns()
-        logged_ns = self._logged_ns.get(key)
-        if logged_ns is not None and now_ns - logged_ns < LOG_EVERY_NS:
-            self._unlogged[key] = self._unlogged.get(key, 0) + 1
-            return
-        self._logged_ns[key] = now_ns
-        more = self._unlogged.pop(key, 0)
-        logger.warning(
-            "%s v%d of %r (%s) kept the event loop for %d ms%s",
+        self._limited.warning(
+            name,
+            clock.now_ns() / 1e6,
+            "%s v%d of %r (%s) kept the event loop for %d ms",
             name,
             exchange.api_version,
             exchange.client_id,
             exchange.client_host,
             taken_ns // 1_000_000,
-            f"; {more} more since the last line" if more else "",
         )
 
 

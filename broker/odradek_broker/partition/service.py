@@ -46,7 +46,7 @@ from odradek_broker.partition.replica_state import Peers
 from odradek_broker.partition.throttle import Direction, ReplicationThrottle
 from odradek_broker.partition.waiting import Deadlines, ProgressListener, Purgatory
 from odradek_broker.runtime.clock import Clock
-from odradek_broker.runtime.log_limit import LogLimit
+from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.slices import Slices
 from odradek_broker.runtime.tasks import Scheduler, Threads
@@ -57,8 +57,6 @@ logger = logging.getLogger(__name__)
 CHECK_SECONDS = 1.0
 # What failed for want of a descriptor is tried again after this long.
 RETRY_SECONDS = 0.2
-# The same trouble of one directory is logged once in so long, however many partitions it has.
-LOG_SECONDS = 10.0
 # Looked at in one step of `_look_at_isrs`: far less than a slice.
 ISRS_PER_STEP = 100
 
@@ -119,7 +117,7 @@ class PartitionService:
         self._append_time_ms = -1  # unknown in this loop pass
         self._unopened: set[tuple[str, int]] = set()  # to be hosted here, but their log fails
         self._full_dirs: frozenset[str] = frozenset()  # nothing is fetched into these
-        self._log_limit = LogLimit(clock, LOG_SECONDS)
+        self._limited = RateLimitedLog(logger)
         self._mover = ReplicaMover(
             logs,
             settings,
@@ -265,7 +263,7 @@ class PartitionService:
         if not isinstance(command, UpdateMetadata):
             what += f" of {command.topic_partition}"
         key = error.path if isinstance(error, LogDirError) else type(command).__name__
-        self._log_limit.log(logger, logging.ERROR, key, "%s: %s", what, error)
+        self._limited.error(key, self._clock.monotonic_ms(), "%s: %s", what, error)
         if isinstance(error, LogDirError):
             self.directory_failed(error)
             if not error.offline and isinstance(command, LeaderAndIsr):
@@ -693,7 +691,7 @@ class PartitionService:
         if error.offline:
             self.leave_directory(error.path)
         else:
-            self._log_limit.log(logger, logging.WARNING, error.path, "%s", error)
+            self._limited.warning(error.path, self._clock.monotonic_ms(), "%s", error)
 
     def fetch_unless_full(self, full_dirs: Collection[str]) -> None:
         """Nothing is fetched into these directories, and again into those that have room.

@@ -31,12 +31,12 @@ from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition import follower_state
 from odradek_broker.partition.follower_state import FetchPosition, Status
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.service import LOG_SECONDS, RETRY_SECONDS, PartitionService
+from odradek_broker.partition.service import RETRY_SECONDS, PartitionService
 from odradek_broker.replication.applying import carry_out
 from odradek_broker.replication.batches import whole_batches
 from odradek_broker.replication.session import FollowerSession, Key, SessionRequest
 from odradek_broker.runtime.clock import Clock
-from odradek_broker.runtime.log_limit import LogLimit
+from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Threads
 from odradek_broker.wire.errors import DecodeError
@@ -128,7 +128,7 @@ class LeaderFetcher:
         self._throttled: dict[Key, None] = {}  # left out until the alarm rings
         self._lookups: set[asyncio.Task[None]] = set()
         self._reachable = True
-        self._log_limit = LogLimit(context.clock, LOG_SECONDS)
+        self._limited = RateLimitedLog(logger)
         self._task = self._loop.create_task(self._run())
 
     def __len__(self) -> int:
@@ -409,14 +409,14 @@ class LeaderFetcher:
         partition = entry.partition
         following = partition.following
         name, path = partition.topic_partition, partition.log.log_dir.path
-        self._log_limit.log(logger, logging.ERROR, path, "%s: %s", name, error)
+        now_ms = self._context.clock.monotonic_ms()
+        self._limited.error(path, now_ms, "%s: %s", name, error)
         code = error.code
         if isinstance(error, LogDirError):
             self._context.partitions.directory_failed(error)
         if isinstance(error, NoRoomError) or (isinstance(error, LogDirError) and not error.offline):
             code = ErrorCode.throttling_quota_exceeded  # passes: asked again after a pause
         if following is not None:
-            now_ms = self._context.clock.monotonic_ms()
             for event in (
                 follower_state.FetchUnanswered(position, failed=False),
                 follower_state.ApplyFailed(code, str(error)),
