@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from broker_tests.harness import answers_api_versions
+from odradek_cli.local import _lines, _rows
+from odradek_operator.api.kafka_cluster import BrokerStatus, DiskStatus, KafkaClusterStatus
+from odradek_operator.apply.local_runtime import ClusterReport
 
 DEADLINE_S = 60.0
 MANIFESTS = """
@@ -128,6 +131,18 @@ def test_ctrl_c_stops_the_brokers_and_a_killed_runtime_leaves_them_to_down(
     assert not any(gone(pid) for pid in pids), "brokers outlive their runtime"
     assert "stopped 1 brokers" in odradek("local", "down", *where).stderr
     assert all(gone(pid) for pid in pids)
+
+
+def test_disks_and_brokers_that_ended_are_shown() -> None:
+    """Among the lines of `local up`, and in the last column of the table."""
+    ended = "it ended with exit code 75: /data is full; next start after 4 s, at 12:00:04 UTC"
+    status = KafkaClusterStatus(
+        brokers=[BrokerStatus(id=0, not_ready=ended)],
+        disks=[DiskStatus(broker=0, state="Ended", message=f"broker 0: {ended}")],
+    )
+    report = ClusterReport(status, ["wait: broker 0 is crashed"])
+    assert f"default/main: broker 0: {ended}" in _lines("default/main", report)
+    assert _rows(report)[0][-1] == ended
 
 
 def test_what_is_wrong_is_said_in_one_line(

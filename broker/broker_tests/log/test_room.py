@@ -2,9 +2,12 @@
 
 import pytest
 
+from broker_tests.log.support import NOW_MS, batch, open_log
 from odradek_broker.log.errors import NoRoomError
 from odradek_broker.log.room import ALLOWANCE_BYTES, Room
+from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.runtime.disk import DiskUsage
+from odradek_broker.runtime.sim_disk import SimDisk
 
 MB = 1_000_000
 TOTAL = 10_000 * MB
@@ -87,6 +90,33 @@ def test_a_batch_that_does_not_fit_makes_others_lead_until_it_does() -> None:
     files.free = RESERVE + 41 * MB
     room.admit(40 * MB, True)
     assert not room.low
+
+
+def test_what_is_pipelined_behind_a_refused_batch_is_refused_too() -> None:
+    """1. batch 0 is written and not answered yet; 2. batch 1 is refused; 3. batch 2 is on its way
+    already. An answer "out of order" to it makes librdkafka take a new epoch and send batch 0
+    again, which is then there twice."""
+    files = FileSystem(5_000 * MB)
+    log = open_log(SimDisk())
+    log.room = room_of(files)
+
+    def send(sequence: int) -> int:
+        data = batch("x", producer=(7, 0, sequence))
+        return log.append_as_leader(data, 0, NOW_MS).first_offset
+
+    assert send(0) == 0
+    log.write_pending()
+    files.free = RESERVE - MB
+    log.room.look()
+    for sequence in (1, 2):
+        with pytest.raises(NoRoomError):
+            send(sequence)
+    assert send(0) == 0, "what is written already is acknowledged"
+    files.free = 5_000 * MB
+    with pytest.raises(KafkaError) as refused:
+        send(2)
+    assert refused.value.code == ErrorCode.out_of_order_sequence_number
+    assert (send(1), send(2)) == (1, 2)
 
 
 def test_a_small_file_system_is_not_all_reserve() -> None:

@@ -16,10 +16,10 @@ from broker_tests.cluster.disk_story import a_disk_fills_up
 from broker_tests.cluster.load import Load
 from broker_tests.small_disk import SmallDisk
 from operator_tests.apply.local import DEADLINE_S, KEY, Local
+from operator_tests.apply.test_local_under_load import TOPIC, costs, judge
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
-TOPIC = {"partitions": 6, "replicationFactor": 3, "config": {"min.insync.replicas": 2}}
 BROKER = 1
 SMALL_MB, LARGE_MB = 100, 400  # the reserve is a twentieth: 5 MB of the small one
 LOW_BYTES = 4 << 20  # less than the reserve, and more than half of it
@@ -67,8 +67,8 @@ def test_a_disk_that_fills_up_gets_room_again(tmp_path: Path) -> None:
             said = a_disk_fills_up(world, load, BROKER)
             after = local.settle()
             load.wait_for_acks(100)
-        load.check()
-        assert [write.error for write in load.history.errors()] == []
+        judge(load)
+        print(f"\n{said}\n{costs(load)}")
         assert f"{world.disk.path} has " in said
         assert f"(reserve {SMALL_MB * 5 / 100:.1f} MiB)" in said
         assert after.pids == pids, "nobody was restarted for it"
@@ -84,8 +84,8 @@ def test_a_broker_without_any_room_ends_and_comes_back(tmp_path: Path) -> None:
             said = a_disk_fills_up(world, load, BROKER, in_words="exit code 75")
             after = local.settle()
             load.wait_for_acks(100)
-        load.check()
-        assert [write.error for write in load.history.errors()] == []
+        judge(load)
+        print(f"\n{said}\n{costs(load)}")
         assert str(world.disk.path) in said
         assert "; next start after " in said or "; started again" in said
         assert after.pids[BROKER] != pids[BROKER]
