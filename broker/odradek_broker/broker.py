@@ -140,9 +140,14 @@ class Broker:
     def _build_quorum(self) -> QuorumService:
         settings, cluster_id = self._settings, self._logs.cluster_id
         now_ms = self._clock.now_ms()
+        path = settings.metadata_log_dir
+        try:
+            metadata_log = open_metadata_log(path, self._disk, settings, now_ms)
+        except OSError as error:
+            raise metadata_log_failed(str(path), error) from error
         return open_quorum(
             settings,
-            open_metadata_log(settings.metadata_log_dir, self._disk, settings, now_ms),
+            metadata_log,
             self._metadata,
             Identity(
                 ReplicaKey(self._node_id, _metadata_directory_id(settings, self._disk, cluster_id)),

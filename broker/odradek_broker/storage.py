@@ -40,6 +40,9 @@ EX_IOERR, EX_TEMPFAIL = 74, 75
 RESERVE = "odradek.log.dir.reserve.bytes"
 
 PROBE_SECONDS = 1.0
+LEAVING_SECONDS = 0.05
+# With the same metadata and the same space only time can change what is decided.
+DECIDE_AGAIN_MS = 5000.0
 # The controller has so long to fence a broker that lost its last directory.
 FENCE_MS = 1000.0
 # A controller that lost its last directory has so long to hand the quorum over.
@@ -109,6 +112,9 @@ class StorageWatch:
         self._ending: asyncio.Task[None] | None = None
         self._room_since_ms: float | None = None
         self._levels: dict[str, Level] = {}
+        self._aside = False
+        self._seen: tuple[dict[str, Level], int] | None = None
+        self._decide_at_ms = 0.0
         self._watched = list(logs.dirs)
         path = str(settings.metadata_log_dir)
         if path not in {log_dir.path for log_dir in logs.dirs}:
@@ -121,7 +127,8 @@ class StorageWatch:
     async def run(self) -> None:
         while True:
             await self.look()
-            await asyncio.sleep(PROBE_SECONDS)
+            # While it is fenced only to let others lead, nobody leads what only it can lead.
+            await asyncio.sleep(LEAVING_SECONDS if self._stepping.leaving else PROBE_SECONDS)
 
     async def look(self) -> None:
         """Probe all directories, in a thread, and act on what was found."""
@@ -182,9 +189,7 @@ class StorageWatch:
         self._partitions.fetch_unless_full(
             [path for path, level in levels.items() if level is Level.FULL]
         )
-        aside = self._stepping.decide(
-            list(levels.values()), self._metadata.image, self._min_isr, self._clock.monotonic_ms()
-        )
+        aside = self._decide(levels)
         self._lifecycle.step_aside(aside)
         if aside:
             self._readiness.wait_for(
@@ -193,6 +198,24 @@ class StorageWatch:
             )
         else:
             self._readiness.done("storage")
+
+    def _decide(self, levels: dict[str, Level]) -> bool:
+        """Looks at every partition of the cluster, so not more often than need be."""
+        image, now_ms = self._metadata.image, self._clock.monotonic_ms()
+        seen = (levels, image.offset)
+        if seen != self._seen or now_ms >= self._decide_at_ms or self._stepping.leaving:
+            self._seen, self._decide_at_ms = seen, now_ms + DECIDE_AGAIN_MS
+            low = [
+                one for one in self._logs.dirs if levels.get(one.path) in (Level.LOW, Level.FULL)
+            ]
+            self._aside = self._stepping.decide(
+                list(levels.values()),
+                image,
+                self._min_isr,
+                now_ms,
+                [log_dir.directory_id for log_dir in low],
+            )
+        return self._aside
 
     def _log_changes(self, online: list[LogDir], levels: dict[str, Level]) -> None:
         for log_dir in online:

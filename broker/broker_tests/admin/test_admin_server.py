@@ -176,6 +176,10 @@ def test_an_unready_broker_says_what_it_waits_for():
             readiness.done("recovery")
             readiness.done("start")
             assert (await asyncio.to_thread(get, address, "/readyz"))[0] == 200
+            readiness.needs_restart("storage", "/data failed")
+            for path in ("/readyz", "/healthz"):
+                status, body = await asyncio.to_thread(get, address, path)
+                assert (status, json.loads(body)["reasons"]) == (503, {"storage": "/data failed"})
             await admin.stop()
 
     asyncio.run(story())

@@ -7,13 +7,14 @@ import os
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from broker_tests.harness import RunningBroker, on_apache
+from broker_tests.harness import RunningBroker, kafka_tool, on_apache
 from broker_tests.small_disk import SmallDisk
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="the reserve is Odradek's own")
@@ -88,6 +89,33 @@ def test_producers_wait_for_room_and_readers_do_not(
         assert producer.flush(DEADLINE_S) == 0
         assert not failed
         assert sorted(delivered) == list(range(sent)), "each once, none lost"
+
+
+@pytest.mark.java
+def test_the_java_producer_waits_for_room_too(disk: SmallDisk, tmp_path: Path, topic: str) -> None:
+    records = 500  # 50 MB, to a disk of 40
+    with broker_on(disk, tmp_path) as broker, ThreadPoolExecutor(1) as pool:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
+        producing = pool.submit(
+            kafka_tool,
+            "org.apache.kafka.tools.ConsoleProducer",
+            *("--bootstrap-server", broker.bootstrap, "--topic", topic),
+            *("--command-property", "delivery.timeout.ms=300000"),
+            stdin=(("x" * 100_000) + "\n") * records,
+            timeout_s=2 * DEADLINE_S,
+        )
+        give_up = time.monotonic() + DEADLINE_S
+        while not metric(broker, "odradek_log_dir_refused_produce_total"):
+            assert time.monotonic() < give_up, "nobody was refused"
+            assert not producing.done()
+            time.sleep(0.1)
+        disk.resize(400)
+        said = producing.result()
+        assert "keeps a reserve of" in said.stderr, "the client shows why"
+        latest = {TopicPartition(topic, 0): OffsetSpec.latest()}
+        (end,) = admin.list_offsets(latest).values()
+        assert end.result(DEADLINE_S).offset == records
 
 
 def test_a_full_disk_at_start(disk: SmallDisk, tmp_path: Path, topic: str) -> None:

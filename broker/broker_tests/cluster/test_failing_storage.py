@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
 
 from broker_tests.cluster.harness import Cluster, Node, free_ports
 from broker_tests.cluster.load import Load
@@ -134,6 +135,63 @@ def test_low_space_lets_others_lead(tmp_path: Path, topic: str) -> None:
             assert load.check() > 300
 
 
+def test_low_space_where_some_partitions_have_one_replica(tmp_path: Path, topic: str) -> None:
+    """1. a broker with a small disk leads a topic that nobody else has; 2. that topic fills the
+    disk; 3. others lead the partitions that they have, too, so that acks=all goes on there, and
+    the broker serves readers of its own topic; 4. room brings its producers back."""
+    with SmallDisk(tmp_path / "small", megabytes=40) as disk:
+        cluster = Cluster(3, directory=tmp_path / "cluster")
+        node = with_admin_port(cluster.nodes[1])
+        node.settings["log.dirs"] = str(disk.path / "data")
+        with cluster:
+            cluster.create_topic(topic, partitions=3, config={"min.insync.replicas": "2"})
+            alone = topic + "-alone"
+            new = NewTopic(alone, 1, replica_assignment=[[1]])
+            admin = cluster.admin()
+            admin.create_topics([new])[alone].result(30)
+            with Load(cluster, topic, partitions=3) as load, Ballast(cluster, alone, 1) as ballast:
+                assert 1 in {p.leader_id for p in cluster.partitions(topic).values()}
+                cluster.wait_until(
+                    lambda: 1 not in {p.leader_id for p in cluster.partitions(topic).values()},
+                    "others lead",
+                )
+                load.wait_for_every_partition(FAILOVER_S)
+                cluster.wait_until(lambda: cluster.leader(alone, 0) == 1, "readers are served")
+                assert count_records(cluster, alone) >= ballast.delivered
+                cluster.wait_until(lambda: readiness(node)[0] == 200, "it serves what it can")
+                disk.resize(400)
+                more = ballast.delivered + 50
+                cluster.wait_until(lambda: ballast.delivered > more, "producers go on")
+                cluster.wait_in_sync(topic)
+            assert load.check() > 300
+
+
+def count_records(cluster: Cluster, topic: str) -> int:
+    """Read from the beginning to the end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "count",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "log_level": 2,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    count = 0
+    try:
+        while True:
+            message = consumer.poll(30)
+            assert message is not None, f"{topic}: only {count} records"
+            error = message.error()
+            if error is None:
+                count += 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return count
+    finally:
+        consumer.close()
+
+
 def test_out_of_space_ends_the_broker_until_there_is_room(tmp_path: Path, topic: str) -> None:
     """1. somebody else's file takes all space of one of three brokers; 2. it ends with 75, and
     others lead at once; 3. started again it waits, not ready; 4. with room it comes back by
@@ -186,47 +244,76 @@ def test_a_directory_that_is_taken_away(how: str, tmp_path: Path, topic: str) ->
         cluster.wait_until(lambda: not led_by(cluster, topic, 1), "others lead", FAILOVER_S)
 
 
+class TwoDirs:
+    """Three brokers; the first has a second directory, on a disk of its own. Under load."""
+
+    def __init__(self, disk: SmallDisk, tmp_path: Path, topic: str, partitions: int) -> None:
+        self.cluster = Cluster(3, directory=tmp_path / "cluster")
+        self.node = self.cluster.nodes[1]
+        good = str(self.node.data_dir)
+        self.node.settings["log.dirs"] = f"{good},{disk.path}/data"
+        self.node.settings["metadata.log.dir"] = good
+        self.node.settings["odradek.log.dir.reserve.bytes"] = "0"
+        self._disk, self._topic, self._partitions = disk, topic, partitions
+
+    def create_topic(self) -> None:
+        config = {"min.insync.replicas": "2"}
+        self.cluster.create_topic(self._topic, self._partitions, config=config)
+
+    def fill(self) -> set[int]:
+        """The partitions in the directory that is out of space, when others lead them."""
+        hosted = {path.name for path in (self._disk.path / "data").iterdir()}
+        affected = {i for i in range(self._partitions) if f"{self._topic}-{i}" in hosted}
+        assert 0 < len(affected) < self._partitions
+        self._disk.fill()
+        self.cluster.wait_until(
+            lambda: affected.isdisjoint(led_by(self.cluster, self._topic, 1)), "out of these ISRs"
+        )
+        return affected
+
+
 def test_one_of_two_directories_fails(tmp_path: Path, topic: str) -> None:
     """1. a follower's directory is out of space; 2. the partitions in it are acknowledged again
     after a moment, not after replica.lag.time.max.ms; 3. nobody goes in and out of an ISR: the
-    metadata log hardly grows; 4. the broker itself goes on; 5. with room it ends in order, and
-    has everything after a restart."""
+    metadata log hardly grows; 4. the broker itself goes on."""
+    partitions = 6
     with SmallDisk(tmp_path / "small", megabytes=40) as disk:
-        cluster = Cluster(3, directory=tmp_path / "cluster")
-        node = cluster.nodes[1]
-        good = str(node.data_dir)
-        node.settings["log.dirs"] = f"{good},{disk.path}/data"
-        node.settings["metadata.log.dir"] = good
-        node.settings["odradek.log.dir.reserve.bytes"] = "0"
-        partitions = 6
-        with cluster:
-            cluster.create_topic(topic, partitions, config={"min.insync.replicas": "2"})
+        dirs = TwoDirs(disk, tmp_path, topic, partitions)
+        with dirs.cluster as cluster:
+            dirs.create_topic()
             with Load(cluster, topic, partitions=partitions) as load:
                 load.wait_for_acks(100)
-                hosted = {path.name for path in (disk.path / "data").iterdir()}
-                affected = [i for i in range(partitions) if f"{topic}-{i}" in hosted]
-                assert affected
-                assert len(affected) < partitions
                 before = end_of_metadata(cluster)
-                disk.fill()
-                cluster.wait_until(
-                    lambda: not set(affected) & set(led_by(cluster, topic, 1)), "out of these ISRs"
-                )
+                affected = dirs.fill()
                 load.wait_for_every_partition(FAILOVER_S)
                 load.wait_for_acks(3_000)
                 assert len(led_by(cluster, topic, 1)) == partitions - len(affected)
                 grown = end_of_metadata(cluster) - before
-                assert grown <= 4 * partitions + 40, (
-                    f"{grown} records for {len(affected)} partitions"
-                )
+                assert grown <= 4 * partitions + 40, f"{grown} for {len(affected)} partitions"
+            assert load.check() > 3_000
+
+
+@pytest.mark.long
+def test_one_of_two_directories_comes_back(tmp_path: Path, topic: str) -> None:
+    """A directory was out of space and has had room for ten seconds: the broker ends in order, and
+    has everything after a restart."""
+    partitions = 6
+    with SmallDisk(tmp_path / "small", megabytes=40) as disk:
+        dirs = TwoDirs(disk, tmp_path, topic, partitions)
+        with dirs.cluster as cluster:
+            dirs.create_topic()
+            with Load(cluster, topic, partitions=partitions) as load:
+                load.wait_for_acks(100)
+                dirs.fill()
                 disk.make_room()
-                code, line = wait_for_end(cluster, node, 40)
+                code, line = wait_for_end(cluster, dirs.node, 40)
                 assert code == 75
                 assert "has room again" in line
-                node.start()
+                load.wait_for_every_partition(FAILOVER_S)
+                dirs.node.start()
                 cluster.wait_in_sync(topic)
                 load.wait_for_every_partition()
-            assert load.check() > 3_000
+            assert load.check() > 300
 
 
 def end_of_metadata(cluster: Cluster) -> int:

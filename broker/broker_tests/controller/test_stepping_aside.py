@@ -1,5 +1,6 @@
 """A broker that runs out of space lets others lead, where there are others."""
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -54,7 +55,8 @@ def test_one_replica() -> None:
     [([LOW], True), ([LOW, ENOUGH], False), ([LOW, LOW], True), ([ENOUGH], False), ([], False)],
 )
 def test_all_directories_must_be_low(levels: list[Level], aside: bool) -> None:
-    assert SteppingAside(ONE, Random(1)).decide(levels, world().image, two, 0) is aside
+    stepping = SteppingAside(ONE, Random(1))
+    assert stepping.decide(levels, world([2, 1, 3]).image, two, 0) is aside
 
 
 def test_it_comes_back_with_room_and_when_others_are_missing() -> None:
@@ -71,14 +73,59 @@ def test_it_comes_back_with_room_and_when_others_are_missing() -> None:
 
 
 def test_two_that_stepped_aside_together_do_not_go_on_so() -> None:
-    w = world()
+    w = world([2, 1, 3])
     stepping = SteppingAside(ONE, Random(1))
     assert stepping.decide([LOW], w.image, two, 0)
-    alone = world()
+    alone = world([3, 1, 2])
     alone.fence(2)
     assert not stepping.decide([LOW], alone.image, two, 1_000)
     assert not stepping.decide([LOW], w.image, two, 1_000 + PAUSE_MS / 2)
     assert stepping.decide([LOW], w.image, two, 1_000 + 2 * PAUSE_MS)
+
+
+def test_leaders_move_where_others_can_lead() -> None:
+    """1. the broker alone has one partition, and leads another with others; 2. it is fenced for a
+    moment; 3. and not again while others lead; 4. but again, after a pause, when it leads."""
+    w = world()
+    w.topic("alone", [[1]])
+    stepping = SteppingAside(ONE, Random(1))
+    assert stepping.decide([LOW], w.image, two, 0)
+    w.fence(1)
+    assert w.partition().leader != 1
+    assert not stepping.decide([LOW], w.image, two, 1_000)
+    w.heartbeat(1)
+    assert w.partition("alone").leader == 1
+    w.alter_isr([2, 3, 1])
+    assert not stepping.decide([LOW], w.image, two, 2_000)
+    w.elect(0)
+    assert w.partition().leader == 1
+    assert not stepping.decide([LOW], w.image, two, 3_000)
+    assert stepping.decide([LOW], w.image, two, 2 * PAUSE_MS + 4_000)
+
+
+def test_one_low_directory_of_two() -> None:
+    w = world()
+    (mine, *_) = w.partition().directories
+    stepping = SteppingAside(ONE, Random(1))
+    assert not stepping.decide([LOW, ENOUGH], w.image, two, 0, []), "it leads nothing there"
+    assert stepping.decide([LOW, ENOUGH], w.image, two, 0, [mine])
+    w.fence(1)
+    assert not stepping.decide([LOW, ENOUGH], w.image, two, 100, [mine])
+
+
+def test_the_pause_doubles() -> None:
+    w = world()
+    stepping = SteppingAside(ONE, Random(1))
+    steps, now_ms = [], 0.0
+    while len(steps) < 5:
+        if stepping.decide([LOW, ENOUGH], w.image, two, now_ms):
+            steps.append(now_ms)
+            stepping.leaving = False  # fenced, and its leaders came back
+        now_ms += 1_000
+    gaps = [later - before for before, later in pairwise(steps)]
+    assert all(
+        PAUSE_MS * 2**n <= gap <= PAUSE_MS * 2 ** (n + 1) + 1_000 for n, gap in enumerate(gaps)
+    )
 
 
 def test_full_leaves_every_isr_once() -> None:

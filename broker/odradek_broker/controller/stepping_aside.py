@@ -7,27 +7,30 @@ either (`log/room.py` says when).
   at least min.insync.replicas (and one) active in-sync replicas without it. Others lead, acks=all
   goes on, and the broker follows as far as its space reaches. Where others do not suffice (one
   replica, the others full too) it stays: it refuses producers and serves readers.
-- A directory gets full: the broker asks to be fenced once, so that it leaves every ISR at once
-  and acks=all of others does not wait `replica.lag.time.max.ms` for it. Then it is let in again
-  if some partition has nobody else; it does not fetch into a full directory, so it stays out of
-  the ISRs of what is there.
+- It stays, but leads partitions that others could lead: it asks to be fenced once, so that their
+  leaders move, and is let in again at once, because some partition has nobody else.
+- A directory gets full: the same, so that it leaves every ISR at once and acks=all of others does
+  not wait `replica.lag.time.max.ms` for it. It does not fetch into a full directory, so it stays
+  out of the ISRs of what is there.
 
     stepping = SteppingAside(node_id=3, rng=Random())
     stepping.decide([Level.LOW], image, min_isr=lambda topic: 2, now_ms=0)     → True: be fenced
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from random import Random
+from uuid import UUID
 
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration
 from odradek_broker.model.ids import BrokerId
 
 MinIsr = Callable[[str], int]
 
-# After others turned out to be too few: two brokers that stepped aside together, and came back
-# together, must not go on so.
+# Two brokers that stepped aside together and found themselves too few, or pass their leaders to and
+# fro because both are low, must not go on so: the pause is random, and doubles with each step.
 PAUSE_MS = 20_000.0
+PAUSE_DOUBLINGS_MAX = 5
 
 
 class Level(Enum):
@@ -41,29 +44,55 @@ class SteppingAside:
         self._node_id = node_id
         self._rng = rng
         self._full = 0  # directories
-        self._leaving = False  # to be fenced once, because a directory became full
+        self.leaving = False  # to be fenced once, and let in again
         self._aside = False
+        self._steps = 0  # since there was enough space
         self._not_before_ms = float("-inf")
 
     def decide(
-        self, levels: Sequence[Level], image: MetadataImage, min_isr: MinIsr, now_ms: float
+        self,
+        levels: Sequence[Level],
+        image: MetadataImage,
+        min_isr: MinIsr,
+        now_ms: float,
+        low_dirs: Collection[UUID] | None = None,
     ) -> bool:
-        """Whether to ask to be fenced; called about once a second with all working directories."""
+        """Whether to ask to be fenced; called about once a second with all working directories.
+
+        `low_dirs` are those that are low or full; None: any may be.
+        """
+        if all(level is Level.ENOUGH for level in levels):
+            self._full = self._steps = 0
+            self.leaving = self._aside = False
+            return False
         full = sum(level is Level.FULL for level in levels)
         if full > self._full:
-            self._leaving = shares_any(image, self._node_id)
+            self.leaving = shares_any(image, self._node_id)
         self._full = full
         own = image.brokers.get(self._node_id)
-        if self._leaving and own is not None and own.fenced:
-            self._leaving = False
-        all_low = bool(levels) and Level.ENOUGH not in levels
-        wanted = all_low and can_step_aside(image, self._node_id, _one if full else min_isr)
-        if wanted and not self._aside and not full:
-            wanted = now_ms >= self._not_before_ms
-        elif self._aside and all_low and not wanted:
-            self._not_before_ms = now_ms + PAUSE_MS * self._rng.uniform(1.0, 2.0)
-        self._aside = wanted
-        return wanted or self._leaving
+        if self.leaving and own is not None and own.fenced:
+            self.leaving = False
+        may_step = now_ms >= self._not_before_ms
+        suffice = Level.ENOUGH not in levels and can_step_aside(
+            image, self._node_id, _one if full else min_isr
+        )
+        if self._aside and not suffice:
+            self._pause(now_ms)
+        self._aside = suffice and (self._aside or may_step or full > 0)
+        if (
+            may_step
+            and not suffice
+            and not self.leaving
+            and leads_for_others(image, self._node_id, min_isr, low_dirs)
+        ):
+            self.leaving = True
+            self._pause(now_ms)
+        return self._aside or self.leaving
+
+    def _pause(self, now_ms: float) -> None:
+        doubled = 2 ** min(self._steps, PAUSE_DOUBLINGS_MAX)
+        self._not_before_ms = now_ms + PAUSE_MS * doubled * self._rng.uniform(1.0, 2.0)
+        self._steps += 1
 
 
 def _one(_: str) -> int:
@@ -82,6 +111,22 @@ def can_step_aside(image: MetadataImage, node_id: BrokerId, min_isr: MinIsr) -> 
                 if _others_in_sync(image, partition, node_id) < least:
                     return False
     return True
+
+
+def leads_for_others(
+    image: MetadataImage, node_id: BrokerId, min_isr: MinIsr, low_dirs: Collection[UUID] | None
+) -> bool:
+    """Whether the broker leads a partition, in a directory that is low, that others could lead."""
+    for topic in image.topics.values():
+        for partition in topic.partitions.values():
+            if partition.leader != node_id:
+                continue
+            directory = partition.directories[partition.replicas.index(node_id)]
+            if low_dirs is None or directory in low_dirs:
+                least = max(1, min(min_isr(topic.name), len(partition.replicas)))
+                if _others_in_sync(image, partition, node_id) >= least:
+                    return True
+    return False
 
 
 def shares_any(image: MetadataImage, node_id: BrokerId) -> bool:

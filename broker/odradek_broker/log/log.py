@@ -360,6 +360,13 @@ class Log:
         self.room.queued -= size
         self.written_offset = self.log_end_offset
 
+    def forget_pending(self) -> None:
+        """The log is deleted: what is queued is not written any more."""
+        segment = self.segments[-1]
+        self.room.queued -= segment.size - segment.written
+        self._pending.clear()
+        self._aborted.clear()
+
     def _fail_for_good(self, error: OSError) -> LogDirError:
         """After an error that left memory and files in disagreement, whatever its reason was."""
         failed = self.log_dir.fail(error)

@@ -389,6 +389,7 @@ class LogManager:
         if log is None:
             return None
         log.removed = True
+        log.forget_pending()
         log.log_dir.logs.discard(log)
         if log.log_dir.failure is not None:
             return None

@@ -385,7 +385,11 @@ class LeaderFetcher:
         except KafkaError as error:
             self._failed(entry, position, error)
         if following.status is Status.FAILED:
-            logger.warning("%s: not fetched any more: %s", log.topic_partition, following.failure)
+            # Fenced: the metadata log is about to bring the new leader, as after any election.
+            fenced = fetched.error_code == ErrorCode.fenced_leader_epoch
+            level = logging.DEBUG if fenced else logging.WARNING
+            name = log.topic_partition
+            logger.log(level, "%s: not fetched any more: %s", name, following.failure)
 
     def _carry_out(
         self, entry: _Entry, instructions: follower_state.Instructions, records: memoryview
