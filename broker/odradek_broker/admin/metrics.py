@@ -45,7 +45,6 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._requests()
         yield from self._topics()
-        yield from self._partitions()
         yield from self._broker_state()
         yield from self._cleaner()
         yield from storage_metrics(self._broker.logs.dirs)
@@ -91,44 +90,6 @@ class BrokerCollector(Collector):
             for topic, metrics in self._broker.metrics.topics.items():
                 family.add_metric((topic,), getattr(metrics, attribute))
             yield family
-
-    def _partitions(self) -> Iterable[Metric]:
-        labels = ("topic", "partition")
-        gauges = {
-            name: GaugeMetricFamily(name, text, labels=labels)
-            for name, text in {
-                "kafka_log_log_size": "Bytes on disk.",
-                "kafka_log_log_logstartoffset": "First offset.",
-                "kafka_log_log_logendoffset": "Next offset to be written.",
-                "kafka_log_log_numlogsegments": "Segments.",
-                "kafka_topic_partition_current_offset": "High watermark.",
-                "kafka_topic_partition_oldest_offset": "First offset.",
-                "kafka_topic_partition_leader": "Broker id of the leader.",
-                "kafka_topic_partition_leader_is_preferred": "1 if the preferred replica leads.",
-                "kafka_topic_partition_replicas": "Replicas.",
-                "kafka_topic_partition_in_sync_replica": "In-sync replicas.",
-                "kafka_topic_partition_under_replicated_partition": "1 if replicas are missing.",
-            }.items()
-        }
-        for (topic, index), partition in self._broker.partitions.by_name.items():
-            log = partition.log
-            preferred = partition.replicas[:1] == (partition.leader,)
-            values = (
-                log.size_bytes,
-                log.log_start_offset,
-                log.log_end_offset,
-                len(log.segments),
-                partition.high_watermark,
-                log.log_start_offset,
-                partition.leader,
-                int(preferred),
-                len(partition.replicas),
-                len(partition.isr),
-                int(len(partition.isr) < len(partition.replicas)),
-            )
-            for family, value in zip(gauges.values(), values, strict=True):
-                family.add_metric((topic, str(index)), value)
-        return gauges.values()
 
     def _broker_state(self) -> Iterable[Metric]:
         broker, metrics = self._broker, self._broker.metrics

@@ -10,6 +10,7 @@ aiohttp takes 0.3 s to import, more than the rest of the broker's start. So the 
 first (`broker.py` does it), Kafka's listeners go up, and this module is imported after that.
 """
 
+import asyncio
 import socket
 
 from aiohttp import web
@@ -24,6 +25,7 @@ from prometheus_client import (
 from odradek_broker.admin import controller_states
 from odradek_broker.admin.accepting import AdminListener
 from odradek_broker.admin.metrics import BrokerCollector
+from odradek_broker.admin.partition_metrics import PartitionCollector
 from odradek_broker.admin.state import Readiness
 from odradek_broker.handlers.broker_context import BrokerContext
 
@@ -38,6 +40,7 @@ class AdminServer:
         self._broker: BrokerContext | None = None
         self._listener: AdminListener | None = None
         self._registry = CollectorRegistry(auto_describe=False)
+        self._partitions = CollectorRegistry(auto_describe=False)  # read in a thread
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
@@ -63,6 +66,7 @@ class AdminServer:
     def attach(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._registry.register(BrokerCollector(broker, self._readiness))
+        self._partitions.register(PartitionCollector(broker.partitions))
 
     async def _healthz(self, _: web.Request) -> web.Response:
         healthy = self._readiness.healthy
@@ -93,6 +97,8 @@ class AdminServer:
         return web.json_response(who | found)
 
     async def _metrics(self, _: web.Request) -> web.Response:
+        partitions = await asyncio.to_thread(generate_latest, self._partitions)
         return web.Response(
-            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE}
+            body=generate_latest(self._registry) + partitions,
+            headers={"Content-Type": CONTENT_TYPE},
         )

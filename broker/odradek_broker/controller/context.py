@@ -58,7 +58,7 @@ class ControllerContext:
         self.image = image
         for topic in image.topics.values():
             for index, partition in topic.partitions.items():
-                if index % PARTITIONS_PER_STEP == 0:
+                if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
                     yield None
                 led = partition.leader != NO_LEADER
                 state = PartitionState.ONLINE if led else PartitionState.OFFLINE
@@ -100,14 +100,14 @@ class ControllerContext:
                 delta.before.brokers.get(broker_id),
                 delta.after.brokers.get(broker_id),
             )
-        for at, change in enumerate(delta.changed_partitions()):
+        for at, change in enumerate(delta.changed_partitions(), 1):
             if at % PARTITIONS_PER_STEP == 0:
                 yield None
             self._partition_changed(change)
 
     def _topic_deleted(self, topic: TopicImage) -> Iterator[None]:
         for index, partition in topic.partitions.items():
-            if index % PARTITIONS_PER_STEP == 0:
+            if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
                 yield None
             key = PartitionKey(topic.id, index)
             if self.partitions.state(key) is PartitionState.ONLINE:
@@ -142,7 +142,7 @@ class ControllerContext:
     def _move_all(self, broker_id: BrokerId, keys: Iterable[ReplicaKey]) -> Iterator[None]:
         """To where they are now: online or offline, unless they are being deleted."""
         moved = 0
-        for at, key in enumerate(keys):
+        for at, key in enumerate(keys, 1):
             if at % REPLICAS_PER_STEP == 0 or moved >= PARTITIONS_PER_STEP:
                 moved = 0
                 yield None

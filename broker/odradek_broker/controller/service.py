@@ -274,10 +274,15 @@ class ControllerService:
 
     async def alter_partition(self, request: Struct) -> Struct:
         active = await self._turn()
+        if sum(len(topic.partitions) for topic in request.topics) > LARGE_PARTITIONS:
+            return await self._in_thread(active, partial(active.alter_partition, request))
         return await self._commit(active, active.alter_partition(request))
 
     async def assign_replicas_to_dirs(self, request: Struct) -> Struct:
         active = await self._turn()
+        topics_of = (directory.topics for directory in request.directories)
+        if sum(len(t.partitions) for found in topics_of for t in found) > LARGE_PARTITIONS:
+            return await self._in_thread(active, partial(active.assign_replicas_to_dirs, request))
         return await self._commit(active, active.assign_replicas_to_dirs(request))
 
     async def allocate_producer_ids(self, request: Struct) -> Struct:
@@ -314,6 +319,10 @@ class ControllerService:
 
     async def alter_partition_reassignments(self, request: Struct) -> Struct:
         active = await self._turn()
+        if sum(len(topic.partitions) for topic in request.topics) > LARGE_PARTITIONS:
+            return await self._in_thread(
+                active, partial(active.alter_partition_reassignments, request)
+            )
         return await self._commit(active, active.alter_partition_reassignments(request))
 
     async def elect_leaders(self, request: Struct) -> Struct:
