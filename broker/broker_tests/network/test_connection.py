@@ -449,3 +449,26 @@ def test_a_request_that_does_not_decode_gives_its_memory_back():
         assert bench.server.memory.used_bytes == 0
 
     run(story)
+
+
+def test_resets_are_not_logged_and_bad_frames_once_a_minute(caplog):
+    async def story(bench):
+        for _ in range(20):
+            client = await bench.client()
+            client.writer.write(frame(ECHO, 1))
+            assert await answer(client) == (1, b"")
+            sock = client.writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.writer.close()
+        await until(lambda: bench.metrics.connections == 0)
+        assert bench.metrics.connections_closed == {"read failed": 20}
+        for size in range(20):
+            client = await bench.client()
+            client.writer.write(struct.pack(">i", 2**31 - 1 - size))
+            assert await client.reader.read() == b""
+        assert bench.metrics.connections_closed["bad size"] == 20
+
+    with caplog.at_level("INFO"):
+        run(story)
+    (record,) = caplog.records
+    assert "closed: bad size: a request of 2147483647 bytes" in record.getMessage()
