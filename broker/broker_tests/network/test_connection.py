@@ -414,3 +414,61 @@ def test_a_taken_port_is_refused_when_binding():
                 bench.server.bind(Listener("X", "127.0.0.1", taken.getsockname()[1], "PLAINTEXT"))
 
     run(story)
+
+
+def test_small_requests_are_served_while_large_ones_wait_for_memory():
+    """Up to 68 KB of unanswered requests per connection, also pipelined; more waits."""
+
+    async def story(bench):
+        large = [await bench.client() for _ in range(3)]
+        for i, client in enumerate(large):
+            client.writer.write(frame(HELD, i, b"x" * 600_000))
+        await until(lambda: bench.server.memory.waiting == 2)
+        small = await bench.client()
+        for i in range(6):
+            small.writer.write(frame(HELD, 100 + i, b"y" * 11_000))
+        await until(lambda: len(bench.held) == 7)
+        small.writer.write(frame(HELD, 106, b"y" * 11_000))
+        await until(lambda: bench.server.memory.waiting == 3)
+        assert len(bench.held) == 7
+        while len(bench.held) < 10 or any(ctx.chunks is None for ctx, _ in bench.held):
+            for number, (ctx, _) in enumerate(bench.held):
+                if ctx.chunks is None:
+                    bench.release(number)
+            await asyncio.sleep(0)
+        assert [(await answer(small))[0] for _ in range(7)] == list(range(100, 107))
+
+    run(story, queued_max_request_bytes=1_000_000, socket_request_max_bytes=1_000_000)
+
+
+def test_a_request_that_does_not_decode_gives_its_memory_back():
+    async def story(bench):
+        client = await bench.client()
+        client.writer.write(frame(METADATA, 1, b"\x7f" * 300_000))
+        assert await client.reader.read() == b""
+        assert bench.server.memory.used_bytes == 0
+
+    run(story)
+
+
+def test_resets_are_not_logged_and_bad_frames_once_a_minute(caplog):
+    async def story(bench):
+        for _ in range(20):
+            client = await bench.client()
+            client.writer.write(frame(ECHO, 1))
+            assert await answer(client) == (1, b"")
+            sock = client.writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.writer.close()
+        await until(lambda: bench.metrics.connections == 0)
+        assert bench.metrics.connections_closed == {"read failed": 20}
+        for size in range(20):
+            client = await bench.client()
+            client.writer.write(struct.pack(">i", 2**31 - 1 - size))
+            assert await client.reader.read() == b""
+        assert bench.metrics.connections_closed["bad size"] == 20
+
+    with caplog.at_level("INFO"):
+        run(story)
+    (record,) = caplog.records
+    assert "closed: bad size: a request of 2147483647 bytes" in record.getMessage()

@@ -14,7 +14,7 @@ from odradek_broker.network.memory import (
     BEGUN,
     NEW,
     OF_BROKER,
-    SMALL_FRAME_BYTES,
+    SMALL_BYTES,
     RequestMemory,
     Waiter,
 )
@@ -60,10 +60,10 @@ class World:
         memory = self.memory
         assert memory.used_bytes == sum(sender.held_bytes for sender in self.senders)
         frames = [sender.frame for sender in self.senders if sender.frame is not None]
-        large = {frame for frame in frames if frame.size > SMALL_FRAME_BYTES}
+        large = {frame for frame in frames if frame.size > SMALL_BYTES}
         assert memory.frames == large
         assert memory.frames_bytes == sum(frame.capacity for frame in large)
-        small = SMALL_FRAME_BYTES * len(self.senders)
+        small = SMALL_BYTES * len(self.senders)
         assert memory.used_bytes <= memory.budget_bytes + self.frame_max + small
         head = memory.head
         assert head is None or memory._next() is None
@@ -121,7 +121,7 @@ class FakeSender:
         memory = self.world.memory
         if memory.take_part(self.frame, self.size, charge):
             return True
-        if self.size <= SMALL_FRAME_BYTES:
+        if self.size <= SMALL_BYTES:
             memory.take_anyway(charge)
             return True
         if self.broker and memory.take_part_for_broker(self.frame, self.size, charge):
@@ -258,7 +258,7 @@ def test_a_silent_length_prefix_holds_little_and_ends_after_its_window() -> None
     world = World()
     silent = world.sender(FRAME_MAX)
     silent.arrive(0)
-    assert silent.held_bytes == 16 * KB
+    assert silent.held_bytes == SMALL_BYTES
     world.sweep(WINDOW_MS // SWEEP_MS - 1)
     assert not silent.ended
     world.sweep(2)

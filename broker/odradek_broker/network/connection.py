@@ -7,7 +7,7 @@ In: what a read brings is cut into frames, which are copied out (a produce reque
 until the end of the loop pass). Clients that send much are read through a large buffer that all
 connections share. A frame that does not fit into one read goes straight into a buffer of its own
 (`large_frame.py`), which grows with the bytes that really arrive, so a client that claims 100 MB
-and sends nothing holds 16 KB, and is closed when nothing follows (`receiving.py`).
+and sends nothing holds 68 KB, and is closed when nothing follows (`receiving.py`).
 
 Reading pauses (and TCP slows the client down) while one of these holds:
 - MAX_IN_FLIGHT requests of this connection are unanswered or unsent,
@@ -26,7 +26,7 @@ from librt.strings import read_i32_be
 from odradek_broker.log.types import FileRange
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.large_frame import HEAD_BYTES, LargeFrame, first_capacity
-from odradek_broker.network.memory import BEGUN, NEW, OF_BROKER, SMALL_FRAME_BYTES, Waiter
+from odradek_broker.network.memory import BEGUN, NEW, OF_BROKER, SMALL_BYTES, Waiter
 from odradek_broker.network.peek import client_id_of, is_broker
 from odradek_broker.runtime import clock
 from odradek_broker.runtime.poller import READABLE, WRITABLE, Pollable
@@ -198,7 +198,9 @@ class Connection(Pollable):
     def _read_frame(self, frame: LargeFrame) -> None:
         if frame.full:
             more = frame.growth()
-            if not self._take_part(frame.size, more, frame.head()):
+            if not self.server.memory.take_part(frame, frame.size, more) and (
+                not self._take_reserved(frame.size, more, frame.head())
+            ):
                 return
             self._grow(frame, more)
         if frame.receive(self.sock) == 0:
@@ -230,7 +232,9 @@ class Connection(Pollable):
                 return
             if body + size > end:
                 capacity = first_capacity(size, end - body)
-                if self._take_part(size, capacity, _copy(data, body, min(body + HEAD_BYTES, end))):
+                if self.server.memory.take_part(None, size, capacity) or self._take_reserved(
+                    size, capacity, _copy(data, body, min(body + HEAD_BYTES, end))
+                ):
                     self._begin_frame(size, data[body:end], capacity)
                 else:
                     self._backlog = _copy(data, at, end)
@@ -278,16 +282,13 @@ class Connection(Pollable):
         self._held_bytes += more
         self.server.memory.grown(frame, more)
 
-    def _take_part(self, size: int, charge: int, head: bytes) -> bool:
-        """Memory for the next part of a frame; if there is none, reading pauses until there is."""
-        return self.server.memory.take_part(self._frame, size, charge) or self._take_reserved(
-            size, charge, head
-        )
-
     def _take_reserved(self, size: int, charge: int, head: bytes) -> bool:
-        """What a connection gets although clients have used up their limit; else it waits."""
+        """What a connection gets although clients have used up their limit.
+
+        Else reading pauses until there is memory.
+        """
         memory = self.server.memory
-        if size <= SMALL_FRAME_BYTES and not self._pending:
+        if size + self.held_bytes - self._held_bytes <= SMALL_BYTES:
             memory.take_anyway(charge)
             return True
         broker = self.listener == self.server.broker_listener or is_broker(client_id_of(head))

@@ -3,7 +3,7 @@
 Handlers want `bytes` (wire/byte_range.py), and sockets fill only buffers that can be written to.
 BytesIO is both: what it has collected is handed out as it is, if nobody else looks at it.
 
-Its buffer grows with the bytes that arrive: 16 KB for a bare length prefix, later at most four
+Its buffer grows with the bytes that arrive: 68 KB for a bare length prefix, later at most four
 times what arrived (twice, from 1 MB on). The owner asks for the memory before it lets it grow.
 """
 
@@ -11,7 +11,8 @@ import socket
 from io import BytesIO
 from typing import Final
 
-FIRST_BUFFER_BYTES: Final = 16 * 1024
+# A batch of 64 KB with its headers fits.
+FIRST_BUFFER_BYTES: Final = 68 * 1024
 # Up to here a buffer grows fourfold, so that a batch of 1 MB is moved once or not at all.
 FAST_GROWTH_BYTES: Final = 1024 * 1024
 # Where the client id is, in the longest header that anybody has.

@@ -28,9 +28,9 @@ from odradek_broker.network.large_frame import LargeFrame
 DEFAULT_BUDGET_BYTES: Final = 256 * 1024 * 1024
 # The part of the budget that only requests of other brokers get: an eighth.
 BROKERS_SHARE: Final = 8
-# A connection without an unanswered request may always have one of this size, whatever others
-# hold: metadata, heartbeats, commits, votes and most fetches of replicas never wait for memory.
-SMALL_FRAME_BYTES: Final = 64 * 1024
+# So much may every connection have of unanswered requests, whatever others hold: metadata,
+# heartbeats, commits, votes and most fetches of replicas never wait for memory.
+SMALL_BYTES: Final = 68 * 1024
 # What a connection may read ahead while others wait for memory; 0 is no limit.
 READ_AHEAD_WHEN_SHORT_BYTES: Final = 16 * 1024
 
@@ -73,7 +73,7 @@ def _turn(waiter: Waiter) -> tuple[int, float]:
 
 
 class RequestMemory:
-    """Invariant: `used_bytes` <= budget + one request + SMALL_FRAME_BYTES per connection.
+    """Invariant: `used_bytes` <= budget + one request + SMALL_BYTES per connection.
 
     While somebody waits, `take` gives nothing: who waits comes first.
     """
@@ -116,7 +116,7 @@ class RequestMemory:
         return True
 
     def take_anyway(self, size: int) -> None:
-        """For the one small request that every connection may have."""
+        """For the small requests that every connection may have."""
         self.used_bytes += size
 
     def give_back(self, size: int) -> None:
@@ -145,17 +145,17 @@ class RequestMemory:
 
     def begin(self, frame: LargeFrame) -> None:
         """Its capacity is charged already; so is what `grown` adds."""
-        if frame.size > SMALL_FRAME_BYTES:  # small ones never wait
+        if frame.size > SMALL_BYTES:  # small ones never wait
             self.frames.add(frame)
             self.frames_bytes += frame.capacity
 
     def grown(self, frame: LargeFrame, charge: int) -> None:
-        if frame.size > SMALL_FRAME_BYTES:
+        if frame.size > SMALL_BYTES:
             self.frames_bytes += charge
 
     def end(self, frame: LargeFrame) -> None:
         """It is received whole, or never will be. Its memory is given back separately."""
-        if frame.size > SMALL_FRAME_BYTES:
+        if frame.size > SMALL_BYTES:
             self.frames.discard(frame)
             self.frames_bytes -= frame.capacity
 
@@ -164,7 +164,7 @@ class RequestMemory:
 
         Requests that are being worked on give their memory back by themselves.
         """
-        if size <= SMALL_FRAME_BYTES:
+        if size <= SMALL_BYTES:
             return True
         free = limit - self.frames_bytes - charge
         if free >= self._frame_bytes_max:
