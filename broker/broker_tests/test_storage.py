@@ -1,16 +1,13 @@
 """Before the start, and at the end: what a broker says about its disks."""
 
 import errno
-import logging
 import os
 
 import pytest
 
 from odradek_broker.log.dir_failure import FailureKind
 from odradek_broker.log.errors import LogDirError
-from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import DiskUsage, RealDisk
-from odradek_broker.runtime.log_limit import LogLimit
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.storage import (
     StorageFailedError,
@@ -94,19 +91,3 @@ def test_the_metadata_log() -> None:
     assert metadata_log_failed("/a", other) is other
     scarce = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     assert metadata_log_failed("/a", scarce) is scarce
-
-
-def test_lines_that_come_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
-    clock = ManualClock(0)
-    limit = LogLimit(clock, 10.0)
-    log = logging.getLogger("test")
-    for _ in range(3):
-        limit.log(log, logging.ERROR, "/a", "%s failed", "x")
-    limit.log(log, logging.ERROR, "/b", "%s failed", "y")
-    clock.advance(11_000)
-    limit.log(log, logging.ERROR, "/a", "%s failed", "x")
-    assert caplog.messages == [
-        "x failed",
-        "y failed",
-        "x failed (2 more like this since the last line)",
-    ]
