@@ -56,9 +56,11 @@ class ControllerContext:
     def load(self, image: MetadataImage) -> Iterator[None]:
         """What a new controller finds."""
         self.image = image
+        count = 0
         for topic in image.topics.values():
             for index, partition in topic.partitions.items():
-                if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                count += 1
+                if count % PARTITIONS_PER_STEP == 0:
                     yield None
                 led = partition.leader != NO_LEADER
                 state = PartitionState.ONLINE if led else PartitionState.OFFLINE
@@ -94,6 +96,7 @@ class ControllerContext:
         self.image = delta.after
         for topic in delta.deleted_topics.values():
             yield from self._topic_deleted(topic)
+            yield None
         for broker_id in delta.changed_brokers:
             yield from self._broker_changed(
                 broker_id,
