@@ -39,8 +39,8 @@ MODULES = (
     *("handlers/context", "handlers/handler", "handlers/produce", "handlers/fetch_session"),
     "handlers/fetch",
     "handlers/envelope",  # a compiled class is not inherited from by one that is not
-    *("network/memory", "network/large_frame", "network/exchange", "network/connection"),
-    *("network/dispatcher", "network/server", "replication/fetcher"),
+    *("network/memory", "network/large_frame", "network/exchange", "network/outgoing"),
+    *("network/connection", "network/dispatcher", "network/server", "replication/fetcher"),
 )
 
 SETUP = """

@@ -20,6 +20,7 @@ from odradek_broker.log.types import FileRange
 from odradek_broker.network import connection as connection_module
 from odradek_broker.network.connection import SMALL_READ_BYTES
 from odradek_broker.network.large_frame import FIRST_BUFFER_BYTES
+from odradek_broker.network.outgoing import SENT_MAX
 from odradek_broker.network.server import Server
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.event_loop import PollerLoop
@@ -341,7 +342,7 @@ def test_an_answer_of_many_parts_and_what_follows_it(tmp_path):
     content = Random(6).randbytes(40_000)
     path = tmp_path / "segment"
     path.write_bytes(content)
-    number = connection_module.SENT_MAX * 3 + 5
+    number = SENT_MAX * 3 + 5
 
     async def story(bench):
         client = await bench.client()

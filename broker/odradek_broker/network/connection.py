@@ -1,4 +1,4 @@
-"""One client connection: bytes in → frames → exchanges; answers in order → bytes out.
+"""One client connection: bytes in → frames → exchanges; what it sends is in `outgoing.py`.
 
 Raw non-blocking socket, driven by the poller (runtime/poller.py), so that nothing is copied by a
 transport on the way and log ranges go out by sendfile.
@@ -17,19 +17,17 @@ Reading pauses (and TCP slows the client down) while one of these holds:
 """
 
 import logging
-import os
 import socket
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be
 
-from odradek_broker.log.types import FileRange
-from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.large_frame import HEAD_BYTES, LargeFrame, first_capacity
 from odradek_broker.network.memory import BEGUN, NEW, OF_BROKER, SMALL_BYTES, Waiter
+from odradek_broker.network.outgoing import Outgoing
 from odradek_broker.network.peek import client_id_of, is_broker
 from odradek_broker.runtime import clock
-from odradek_broker.runtime.poller import READABLE, WRITABLE, Pollable
+from odradek_broker.runtime.poller import READABLE, WRITABLE
 
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
@@ -38,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 CLOSED_BY_CLIENT: Final = "closed by the client"  # why most connections end
 READ_FAILED: Final = "read failed"
-WRITE_FAILED: Final = "write failed"
 CUT_OFF: Final = "closed by the client in the middle of a request"
 # Clients keep 5 produce requests in flight by default; librdkafka up to 1,000,000. More than
 # this brings no throughput, it only moves the queue from the client into our memory.
@@ -51,81 +48,39 @@ MIN_FRAME_BYTES: Final = 8
 # buffer.
 SMALL_READ_BYTES: Final = 16 * 1024
 BULK_FROM_BYTES: Final = 4 * 1024
-# A flush stops after this and lets other connections have their turn.
-SEND_BUDGET_BYTES: Final = 4 * 1024 * 1024
-# Buffers per sendmsg; the kernel's limit is 1024.
-GATHER_MAX: Final = 64
-# What is sent leaves the queue when so much of it is, or when all is: an answer with the records of
-# 10,000 partitions has twice as many parts, and taking each from the front would move the others.
-SENT_MAX: Final = 256
 
 
-class Connection(Pollable):
+class Connection(Outgoing):
     __slots__ = (
         "_backlog",
         "_bulk",
         "_frame",
         "_held_bytes",
         "_muted",
-        "_next",
-        "_out",
-        "_pending",
-        "_progress",
-        "_reading",
         "_resuming",
-        "_writing",
         "client_host",
-        "closed",
-        "flush_queued",
-        "last_active_ms",
         "listener",
         "on_probation",
-        "server",
-        "sock",
         "waiter",
     )
 
     def __init__(
         self, server: "Server", sock: socket.socket, listener: str, client_host: str
     ) -> None:
-        self.server = server
-        self.sock = sock
+        super().__init__(server, sock)
         self.listener = listener
         self.client_host = client_host
-        self.closed = False
-        self.flush_queued = False
-        self.last_active_ms = server.pass_ms()
         # A frame too large for one read, being filled.
         self._frame: LargeFrame | None = None
         self._bulk = False  # the last read brought much
         # Bytes read but not yet taken as frames: less than a frame, or held by a pause.
         self._backlog = b""
-        # Lists, which compiled code handles faster than deques. Not answered, or behind one that
-        # is not; at most MAX_IN_FLIGHT:
-        self._pending: list[Exchange] = []
-        # To be sent, from _out[_next] on; an Exchange in it marks the end of its answer. Empty when
-        # all is sent.
-        self._out: list[bytes | FileRange | Exchange] = []
-        self._next = 0
-        self._progress = 0  # bytes of _out[_next] that are sent
         self._muted = False
         self._held_bytes = 0  # request memory taken for a frame that is not started yet
         self.waiter: Waiter | None = None  # while it waits for request memory
         self.on_probation = False  # see server.py
-        self._reading = True
         self._resuming = False
-        self._writing = False
         self._watch()
-
-    @property
-    def awaits_answer(self) -> bool:
-        """A request of it is being worked on or waits in the purgatory."""
-        return bool(self._pending)
-
-    @property
-    def quiet(self) -> bool:
-        """All that was asked is answered and sent."""
-        return not self._pending and not self._out
 
     @property
     def held_bytes(self) -> int:
@@ -378,130 +333,6 @@ class Connection(Pollable):
         if backlog:
             self._take_frames(backlog, len(backlog))
         self._resuming = False
-
-    # --- out -----------------------------------------------------------------------------
-
-    def answered(self, exchange: Exchange) -> None:
-        self.server.memory.give_back(exchange.request_bytes)
-        if self.closed:
-            return
-        pending = self._pending
-        if pending[0] is not exchange:
-            return  # an earlier request has to be answered first
-        while pending and (chunks := pending[0].chunks) is not None:
-            self._out.extend(chunks)
-            self._out.append(pending.pop(0))
-        self.server.flush_soon(self)
-
-    def flush(self, started_ns: int) -> int:
-        """Sends as much as the socket takes; the rest follows when it is writable again.
-
-        It is `started_ns` now; returns when it last looked at the clock.
-        """
-        self.last_active_ms = self.server.pass_ms()
-        now_ns = started_ns
-        budget = SEND_BUDGET_BYTES
-        try:
-            while self._out and budget > 0:
-                head = self._out[self._next]
-                if isinstance(head, Exchange):
-                    now_ns = clock.now_ns()
-                    self._step()
-                    self._sent(head, started_ns, now_ns)
-                elif isinstance(head, bytes):
-                    now_ns = self._send_bytes(head, now_ns)
-                else:
-                    budget -= self._send_range(head)
-        except BlockingIOError:
-            self._await_writable(started_ns)
-            return now_ns
-        except OSError as error:
-            self.close(f"{WRITE_FAILED}: {error.strerror}")
-            return now_ns
-        if self._out:
-            self._await_writable(started_ns)
-            return now_ns
-        if self._writing:
-            self._writing = False
-            self._watch()
-        if not self._reading:
-            self._resume()
-        return now_ns
-
-    def _step(self) -> None:
-        """The first of what is to be sent is sent."""
-        self._progress = 0
-        self._next += 1
-        if self._next == len(self._out):
-            self._out.clear()
-            self._next = 0
-        elif self._next == SENT_MAX:
-            del self._out[:SENT_MAX]
-            self._next = 0
-
-    def _send_bytes(self, head: bytes, started_ns: int) -> int:
-        """As `flush`, for the bytes up to the next range of a file."""
-        unsent = len(self._out) - self._next
-        if unsent == 2 and not self._progress:  # one answer, and the mark of its end
-            self._progress = self.sock.send(head)
-            if self._progress == len(head):
-                self._step()
-            return started_ns
-        buffers: list[bytes | memoryview] = []
-        flags = 0
-        for index in range(self._next, len(self._out)):
-            item = self._out[index]
-            if isinstance(item, bytes):
-                buffers.append(item)
-                if len(buffers) == GATHER_MAX:
-                    break
-            elif isinstance(item, FileRange):
-                # The records follow by sendfile: let the kernel put them into one packet.
-                flags = socket.MSG_MORE
-                break
-        if self._progress:
-            buffers[0] = memoryview(buffers[0])[self._progress :]
-        sent = self.sock.sendmsg(buffers, (), flags)
-        sent_ns = clock.now_ns()
-        for buffer in buffers:
-            if sent < len(buffer):
-                self._progress += sent
-                return sent_ns
-            sent -= len(buffer)
-            self._step()
-            while self._out and isinstance(self._out[self._next], Exchange):
-                exchange = self._out[self._next]
-                assert isinstance(exchange, Exchange)
-                self._step()
-                self._sent(exchange, started_ns, sent_ns)
-        return sent_ns
-
-    def _send_range(self, part: FileRange) -> int:
-        sent = os.sendfile(
-            self.sock.fileno(),
-            part.file.fileno(),
-            part.position + self._progress,
-            min(part.length - self._progress, SEND_BUDGET_BYTES),
-        )
-        if sent == 0:
-            raise OSError(0, "the log was truncated while a range of it was being sent")
-        self._progress += sent
-        if self._progress == part.length:
-            self._step()
-        return sent
-
-    def _sent(self, exchange: Exchange, started_ns: int, sent_ns: int) -> None:
-        exchange.observe_sent(exchange.sending_ns or started_ns, sent_ns)
-
-    def _await_writable(self, started_ns: int) -> None:
-        for index in range(self._next, len(self._out)):
-            item = self._out[index]
-            if isinstance(item, Exchange):
-                item.sending_ns = item.sending_ns or started_ns
-                break
-        if not self._writing:
-            self._writing = True
-            self._watch()
 
     # --- the end -------------------------------------------------------------------------
 

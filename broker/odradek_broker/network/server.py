@@ -12,11 +12,11 @@ from odradek_broker.network.connection import (
     CLOSED_BY_CLIENT,
     CUT_OFF,
     READ_FAILED,
-    WRITE_FAILED,
     Connection,
 )
 from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
+from odradek_broker.network.outgoing import WRITE_FAILED, Outgoing
 from odradek_broker.network.peek import is_broker
 from odradek_broker.network.receiving import SWEEP_SECONDS, Receiving
 from odradek_broker.runtime import clock
@@ -97,7 +97,7 @@ class Server:
         }
         self._limited = RateLimitedLog(logger)
         self._listening: list[tuple[socket.socket, str]] = []
-        self._to_flush: list[Connection] = []
+        self._to_flush: list[Outgoing] = []
         self._pass = -1
         self._pass_ms = 0.0
         self._sweep = loop.call_later(IDLE_SWEEP_SECONDS, self._close_idle)
@@ -241,7 +241,7 @@ class Server:
             self._pass_ms = self.clock.monotonic_ms()
         return self._pass_ms
 
-    def flush_soon(self, connection: Connection) -> None:
+    def flush_soon(self, connection: Outgoing) -> None:
         """Answers of one pass leave together: one sendmsg per connection."""
         if connection.flush_queued:
             return
