@@ -135,6 +135,7 @@ class ReplicaMover:
             pause = self._advance(move)
         except LogDirError as error:
             self._on_failure(error)
+            pause = PAUSE_SECONDS
         except KafkaError as error:
             logger.error("%s does not move: %s", move.partition.topic_partition, error)
             self.cancel(move.partition)
@@ -172,7 +173,9 @@ class ReplicaMover:
             taken = 0
             if isinstance(error, OSError):
                 self._on_failure(move.source.log_dir.fail(error))
-            elif move in self._moves:
+                self._go_on(PAUSE_SECONDS)
+                return
+            if move in self._moves:
                 assert error is None, error
                 unchanged = (move.copy.log_end_offset, move.source.truncations)
                 if unchanged == (end_offset, truncations):
@@ -199,9 +202,10 @@ class ReplicaMover:
             self._busy = False
             if isinstance(error, LogDirError):
                 self._on_failure(error)
-            else:
-                assert error is None, error
-                move.synced = True
+                self._go_on(PAUSE_SECONDS)
+                return
+            assert error is None, error
+            move.synced = True
             self._go_on(0.0)
 
         self._threads.run(lambda: copying.flush_copy(move.copy), done)

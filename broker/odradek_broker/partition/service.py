@@ -280,6 +280,7 @@ class PartitionService:
         ):
             return  # overtaken by the controller's answer to a proposal of ours
         if partition.log.log_dir.failure is not None:
+            self._leave_role(partition)
             partition.take_no_role(registration)  # until the broker starts again
         elif registration.leader_epoch > partition.leader_epoch:
             self._take_role(partition, registration)
@@ -630,18 +631,21 @@ class PartitionService:
         """
         self._mover.directory_failed(path)
         for partition in self.by_name.values():
-            if partition.log.log_dir.path != path:
-                continue
-            self._dirty.pop(partition, None)
-            if partition.following is not None and self._replication is not None:
-                self._replication.unfollow(partition)
-            if partition.leading is not None or partition.following is not None:
-                waiting = partition.all_fetch_waiters()
-                partition.leading = partition.following = None
-                partition.refuse_waiters(ErrorCode.kafka_storage_error)
-                for listener in waiting:
-                    listener.on_progress((partition,))
-                self._tell_role(partition)
+            if partition.log.log_dir.path == path:
+                self._leave_role(partition)
+
+    def _leave_role(self, partition: Partition) -> None:
+        """Its log cannot be used: whoever waits looks for another leader."""
+        self._dirty.pop(partition, None)
+        if partition.following is not None and self._replication is not None:
+            self._replication.unfollow(partition)
+        if partition.leading is not None or partition.following is not None:
+            waiting = partition.all_fetch_waiters()
+            partition.leading = partition.following = None
+            partition.refuse_waiters(ErrorCode.kafka_storage_error)
+            for listener in waiting:
+                listener.on_progress((partition,))
+            self._tell_role(partition)
 
     # --- stopping -----------------------------------------------------------------------------
 
