@@ -54,7 +54,14 @@ class DiskReplication(SimReplication):
         self._paused.add(partition.topic_partition)
         if partition.following is not None:
             stopped = Stopped(partition.topic_partition, self._node.node_id)
-            self._world.send(self._node.node_id, partition.following.leader, stopped)
+            self._tell(partition.following.leader, stopped)
+
+    def _tell(self, leader: int, stopped: Stopped) -> None:
+        """Behind the fetches before it: they share a connection."""
+        network, node_id = self._world.network, self._node.node_id
+        if network.delays_ms(node_id, leader):
+            delays_ms = [network.weather.latency_max_ms + 1]
+            self._world.send(node_id, leader, stopped, delays_ms)
 
     def _fetch(self, partition: Partition, following: FollowerState) -> None:
         if partition.topic_partition not in self._paused:

@@ -50,7 +50,8 @@ class DiskInjector(ClusterInjector):
         leader = self._leader() if fault.chases_leader else None
         if leader is not None:
             fault = Fault(fault.kind, fault.at_ms, fault.duration_ms, (leader,))
-        self.disks.begin(fault)
+        if fault.kind in STARVING or self.others_may_die(fault.nodes[0]):
+            self.disks.begin(fault)
 
     def heal(self) -> None:
         self.disks.heal(list(self._world.hosts))
@@ -106,6 +107,12 @@ class DiskRun(ClusterRun):
 
     def is_expected(self, error: str) -> bool:
         return "log director" in error
+
+    def may_lose(self, node_id: int) -> bool:
+        """No two brokers at a time, and one whose directory is broken may end at any moment."""
+        others = [node for other, node in self.nodes.items() if other != node_id]
+        broken = any(one.broken or one.failure for node in others for one in node.directories)
+        return not broken and super().may_lose(node_id)
 
     def _serves(self, node_id: int) -> bool:
         healthy = all(one.usable and one.failure is None for one in self.nodes[node_id].directories)
