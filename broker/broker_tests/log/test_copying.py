@@ -5,7 +5,7 @@ import itertools
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker_tests.log.crashing_disk import Crash, CrashingDisk
@@ -169,6 +169,9 @@ changes = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(changes, max_size=30))
+@example(  # all that is copied was cut off the source, which then begins where the copy ends
+    [("copy", 1), ("cut", 0), ("append", 3), ("start", 34), ("copy", 1), ("reopen", False)]
+)
 def test_whatever_happens_meanwhile_the_copy_equals_the_source(script: list[tuple]) -> None:
     """The source is written to in new epochs, cut, trimmed, and the broker starts again."""
     disk = SimDisk()

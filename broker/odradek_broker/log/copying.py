@@ -49,9 +49,16 @@ def align(source: Log, copy: Log, now_ms: int) -> None:
             copy.truncate_fully_and_start_at(source.log_start_offset, now_ms)
     if copy.log_end_offset > source.log_end_offset:
         copy.truncate_to(source.log_end_offset)
-    if copy.log_end_offset < source.log_start_offset:
+    if copy.log_end_offset <= source.log_start_offset and not _starts_at(copy, source):
+        # It ends before the epochs that the source still knows, so nothing tells whether what it
+        # has was cut off the source. Hidden below the log start it would come back after a crash.
         copy.truncate_fully_and_start_at(source.log_start_offset, now_ms)
     move_log_start(copy, min(source.log_start_offset, copy.log_end_offset))
+
+
+def _starts_at(copy: Log, source: Log) -> bool:
+    """Whether the copy is empty, and goes on where the source begins."""
+    return copy.segments[0].base_offset == copy.log_end_offset == source.log_start_offset
 
 
 def next_range(source: Log, copy: Log) -> FileRange | None:
