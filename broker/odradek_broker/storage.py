@@ -214,6 +214,7 @@ class StorageWatch:
                 self._min_isr,
                 now_ms,
                 [log_dir.directory_id for log_dir in low],
+                [one.directory_id for one in low if levels[one.path] is Level.FULL],
             )
         return self._aside
 

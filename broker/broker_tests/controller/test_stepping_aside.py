@@ -145,3 +145,19 @@ def test_full_leaves_every_isr_once() -> None:
 def test_full_where_nobody_else_is() -> None:
     stepping = SteppingAside(ONE, Random(1))
     assert not stepping.decide([FULL], world([1]).image, one, 0), "readers are served"
+
+
+def test_a_replica_in_a_full_directory_leaves_an_isr_that_took_it_in_late() -> None:
+    """1. it is in no ISR when its directory gets full; 2. a proposal of its leader that was on its
+    way takes it in; 3. it leaves again, whatever its other directory has. (The simulation found
+    this.)"""
+    w = world([2, 1, 3])
+    (mine, *_) = w.image.topics["t"].partitions[0].directories[1:]
+    w.alter_isr([2, 3])
+    stepping = SteppingAside(ONE, Random(1))
+    levels = [FULL, ENOUGH]
+    assert not stepping.decide(levels, w.image, two, 0, [mine], [mine])
+    w.alter_isr([2, 3, 1])
+    assert stepping.decide(levels, w.image, two, 1_000, [mine], [mine])
+    w.fence(1)
+    assert not stepping.decide(levels, w.image, two, 2_000, [mine], [mine]), "it is out"

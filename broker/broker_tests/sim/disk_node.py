@@ -212,7 +212,10 @@ class DiskNode(ClusterNode):
         )
         levels = [one.level if one.keeps_reserve else Level.ENOUGH for one in online]
         now_ms = self.clock.monotonic_ms()
-        self._aside = self._stepping.decide(levels, partitions.image, self._min_isr, now_ms)
+        low = [one.directory_id for one in online if one.level is not Level.ENOUGH]
+        full = [one.directory_id for one in online if one.level is Level.FULL]
+        image = partitions.image
+        self._aside = self._stepping.decide(levels, image, self._min_isr, now_ms, low, full)
 
     def _min_isr(self, topic: str) -> int:
         config = self.settings.log_config(self.partitions.image.topic_config(topic))

@@ -56,10 +56,13 @@ class SteppingAside:
         min_isr: MinIsr,
         now_ms: float,
         low_dirs: Collection[UUID] | None = None,
+        full_dirs: Collection[UUID] = (),
     ) -> bool:
         """Whether to ask to be fenced; called about once a second with all working directories.
 
-        `low_dirs` are those that are low or full; None: any may be.
+        `low_dirs` are those that are low or full; None: any may be. `full_dirs`: while a replica
+        there is in an ISR with others, the broker asks to be fenced. A leader's proposal that was
+        on its way when the directory got full may have taken it in.
         """
         if all(level is Level.ENOUGH for level in levels):
             self._full = self._steps = 0
@@ -68,6 +71,8 @@ class SteppingAside:
         full = sum(level is Level.FULL for level in levels)
         if full > self._full:
             self.leaving = shares_any(image, self._node_id)
+        elif full_dirs and shares_any(image, self._node_id, full_dirs):
+            self.leaving = True
         self._full = full
         own = image.brokers.get(self._node_id)
         if self.leaving and own is not None and own.fenced:
@@ -129,10 +134,14 @@ def leads_for_others(
     return False
 
 
-def shares_any(image: MetadataImage, node_id: BrokerId) -> bool:
-    """Whether the broker is in an ISR in which others are."""
+def shares_any(
+    image: MetadataImage, node_id: BrokerId, dirs: Collection[UUID] | None = None
+) -> bool:
+    """Whether the broker is in an ISR in which others are; with a replica in one of `dirs`."""
     return any(
-        node_id in partition.isr and _others_in_sync(image, partition, node_id) > 0
+        node_id in partition.isr
+        and (dirs is None or partition.directories[partition.replicas.index(node_id)] in dirs)
+        and _others_in_sync(image, partition, node_id) > 0
         for topic in image.topics.values()
         for partition in topic.partitions.values()
     )
