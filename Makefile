@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: abuse compile blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
+.PHONY: abuse bench-loop compile blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
 
 # Compiling its modules anew is half of what a broker needs to start, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,6 +59,9 @@ bench: .venv/.stamp tools compile ## compare with Apache Kafka, 25 min, docs/ben
 
 bench-smoke: .venv/.stamp tools compile ## every benchmark once, small, one line each (a minute; no real numbers)
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
+
+bench-loop: .venv/.stamp compile ## the longest that thousands of partitions keep a broker's event loop (5 min)
+	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench.loop_time --case "$(CASE)"
 
 abuse: .venv/.stamp tools compile ## hostile clients and full disks against both engines (20 min, root): docs/reliability.md, CASE=name
 	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench.abuse --case "$(CASE)"
