@@ -15,7 +15,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
-from odradek_bench.abuse.world import World, resize_disk, small_disk
+from broker_tests.small_disk import SmallDisk
+from odradek_bench.abuse.world import World
 from odradek_bench.engines import Servers, many, one, running
 from odradek_bench.raw import METADATA, PRODUCE, frame, string
 
@@ -57,7 +58,7 @@ def few_descriptors(engine: str, directory: Path) -> Iterator[Servers]:
 def one_small_disk(engine: str, directory: Path) -> Iterator[Servers]:
     """Three brokers; the first has little room."""
     servers = many(engine, directory, 3)
-    with small_disk(servers.members[0].data_dir, SMALL_DISK_MB), running(servers):
+    with SmallDisk(servers.members[0].data_dir, SMALL_DISK_MB), running(servers):
         yield servers
 
 
@@ -69,7 +70,7 @@ def one_small_directory(engine: str, directory: Path) -> Iterator[Servers]:
         second = _second(member.data_dir)
         second.mkdir(parents=True)
         member.settings["log.dirs"] = f"{member.data_dir},{second}"
-    with small_disk(_second(servers.members[0].data_dir), SMALL_DISK_MB), running(servers):
+    with SmallDisk(_second(servers.members[0].data_dir), SMALL_DISK_MB), running(servers):
         yield servers
 
 
@@ -216,20 +217,16 @@ def disk_fills_up(world: World) -> Iterator[None]:
     yield
     over.set()
     thread.join()
-    resize_disk(world.servers.members[0].data_dir, GROWN_DISK_MB)
+    SmallDisk(world.servers.members[0].data_dir, SMALL_DISK_MB).resize(GROWN_DISK_MB)
 
 
 @contextmanager
 def directory_fills_up(world: World) -> Iterator[None]:
     """Something else takes all the room of one of two directories; later it is gone."""
-    directory = _second(world.servers.members[0].data_dir)
-    ballast = directory / "ballast"
-    with suppress(OSError), open(ballast, "wb") as file:
-        while True:
-            file.write(bytes(MB))
-            file.flush()
+    disk = SmallDisk(_second(world.servers.members[0].data_dir), SMALL_DISK_MB)
+    disk.fill()
     yield
-    ballast.unlink()
+    disk.make_room()
 
 
 SCENARIOS = [

@@ -6,12 +6,9 @@ often, and with which exit code, is part of the outcome.
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -105,20 +102,3 @@ class World:
             return VICTIM_PARTITIONS
         partitions = found.partitions.values()
         return sum(len(p.isrs) < len(p.replicas) or p.leader < 0 for p in partitions)
-
-
-@contextmanager
-def small_disk(path: Path, size_mb: int) -> Iterator[None]:
-    """A file system of this size in memory, at `path`; needs root."""
-    path.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(path)], check=True
-    )
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
-def resize_disk(path: Path, size_mb: int) -> None:
-    subprocess.run(["mount", "-o", f"remount,size={size_mb}m", str(path)], check=True)
