@@ -51,6 +51,7 @@ class ControllerNode:
         self.broker = broker(
             controller=SimpleNamespace(is_active=active, create_topics=create_topics),
             metadata=SimpleNamespace(wait_until=wait_until),
+            partitions=SimpleNamespace(is_opening=lambda _: False),
         )
         self.answers: list[Struct] = []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 from uuid import UUID
 
 from broker_tests.log.support import batch, records_of
@@ -23,6 +24,7 @@ from odradek_broker.model.errors import ErrorCode
 from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.partition import Partition
 from odradek_broker.replication.service import ReplicationService
+from odradek_broker.runtime import slices
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.metrics import Metrics
@@ -332,4 +334,6 @@ def run(story: Callable[[Cluster], Awaitable[None]], tmp_path: Path, **settings:
         finally:
             await cluster.close()
 
-    asyncio.run(main())
+    # What is committed is carried out when `commit` returns, however slow the machine is.
+    with patch.object(slices, "SLICE_MS", float("inf")):
+        asyncio.run(main())
