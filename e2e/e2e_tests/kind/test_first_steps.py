@@ -52,7 +52,7 @@ def test_kubectl_as_a_person(story: Story) -> None:
     story.settle()
     columns, row = story.kubectl("get", "kc").splitlines()
     assert columns.split() == [
-        "NAME", "ENGINE", "BROKERS", "READYBROKERS", "READY", "ROLLING", "AGE",
+        "NAME", "ENGINE", "BROKERS", "READYBROKERS", "READY", "DISKPRESSURE", "ROLLING", "AGE",
     ]  # fmt: skip
     assert row.split()[:5] == ["main", "embedded", "3", "3", "True"]
     row = story.kubectl("get", "kt").splitlines()[1]
