@@ -1,7 +1,8 @@
 """`make abuse`, `make abuse CASE=silent-prefixes`: abuse both engines, print a table.
 
-A run of all scenarios writes docs/reliability.md's table (between its two marks) and
-bench/results/abuse.json. Needs root, to mount small file systems.
+What was measured takes the place of older measurements in bench/results/abuse.json and in the table
+of docs/reliability.md (between its two marks); `--dry-run` only prints. Needs root, to mount small
+file systems.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from odradek_bench.abuse.scenarios import SCENARIOS, Scenario
 from odradek_bench.abuse.victim import Period, VictimProcess
@@ -47,6 +49,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="odradek_bench.abuse", description=__doc__)
     parser.add_argument("--case", default="", help="only scenarios whose name begins so")
     parser.add_argument("--engine", choices=ENGINES, help="only this engine")
+    parser.add_argument("--dry-run", action="store_true", help="publish nothing")
     options = parser.parse_args()
     chosen = [s for s in SCENARIOS if s.name.startswith(tuple(options.case.split(",")))]
     engines = [options.engine] if options.engine else list(ENGINES)
@@ -60,11 +63,9 @@ def main() -> int:
                 outcome = run(scenario, engine, Path(directory))
             print("  " + json.dumps(asdict(outcome)), flush=True)
             outcomes.append(outcome)
-    table = "\n".join(lines(chosen, outcomes))
-    print(table)
-    if chosen == SCENARIOS and not options.engine:
-        RESULTS.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
-        publish(table)
+    print("\n".join(lines(outcomes)))
+    if not options.dry_run:
+        publish(outcomes)
     return 0
 
 
@@ -107,13 +108,13 @@ def recover(world: World) -> float | None:
     return None
 
 
-def lines(scenarios: list[Scenario], outcomes: list[Outcome]) -> list[str]:
+def lines(outcomes: list[Outcome]) -> list[str]:
     rows = [
         "| abuse | engine | acknowledged | p99, before → during | longest silence "
         "| memory, before → most | ended by itself | in sync again |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    titles = {scenario.name: scenario.title for scenario in scenarios}
+    titles = {scenario.name: scenario.title for scenario in SCENARIOS}
     for outcome in outcomes:
         during, before = outcome.during, outcome.before
         expected = during.seconds * before.acked / before.seconds if before.acked else 1.0
@@ -133,11 +134,23 @@ def _ms(milliseconds: float) -> str:
     return f"{milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f"{milliseconds:.0f} ms"
 
 
-def publish(table: str) -> None:
-    text = PAGE.read_text()
-    head, _, rest = text.partition(BEGIN)
+def publish(outcomes: list[Outcome]) -> None:
+    """These, and what is known of the other scenarios."""
+    found = {(outcome.scenario, outcome.engine): outcome for outcome in outcomes}
+    for older in map(_loaded, json.loads(RESULTS.read_text()) if RESULTS.exists() else []):
+        found.setdefault((older.scenario, older.engine), older)
+    order = [(scenario.name, engine) for scenario in SCENARIOS for engine in ENGINES]
+    known = [found[key] for key in order if key in found]
+    RESULTS.write_text(json.dumps([asdict(outcome) for outcome in known], indent=1) + "\n")
+    head, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, tail = rest.partition(END)
+    table = "\n".join(lines(known))
     PAGE.write_text(f"{head}{BEGIN}\n{table}\n{END}{tail}")
+
+
+def _loaded(entry: dict[str, Any]) -> Outcome:
+    periods = {name: Period(**entry[name]) for name in ("before", "during", "after")}
+    return Outcome(**{**entry, **periods})
 
 
 if __name__ == "__main__":
