@@ -202,7 +202,7 @@ def disk_fills_up(world: World) -> Iterator[None]:
 
     def fill() -> None:
         producer = Producer(
-            {"bootstrap.servers": world.servers.bootstrap, "acks": "all", "log_level": 0,
+            {"bootstrap.servers": world.bootstrap, "acks": "all", "log_level": 0,
              "delivery.timeout.ms": 5000, "queue.buffering.max.messages": 100}, logger=None
         )  # fmt: skip
         written = 0

@@ -28,6 +28,7 @@ TOPICS_PER_REQUEST = 5  # an ordinary request, as a script sends them
 class World:
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
+        self.bootstrap = servers.bootstrap  # while all of them run
         self.exits: list[int] = []  # exit codes of brokers that ended by themselves
         self.rss_max = 0
         self.notes: list[str] = []  # what a scenario measured itself
@@ -68,7 +69,7 @@ class World:
     # -- topics --------------------------------------------------------------------------------
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.servers.bootstrap, "log_level": 0})
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def create_victim_topic(self) -> None:
         factor = len(self.servers.members)
