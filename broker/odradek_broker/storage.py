@@ -285,7 +285,7 @@ def has_room(usage: DiskUsage, reserve_bytes: int) -> bool:
 
 
 def waits_for_room(settings: Settings, disk: Disk) -> str | None:
-    """Why a start would be in vain at the moment: no space for the metadata log or any log.
+    """Why a start would fail at the moment: no space for the metadata log or any log.
 
     Recovery writes indexes, and a start checkpoints; without room that would fail half way.
     Directories that cannot be looked at are for the start itself to complain about.

@@ -63,7 +63,7 @@ def led_by(cluster: Cluster, topic: str, node_id: int) -> list[int]:
 
 
 class Ballast:
-    """Large records to a topic, in the background, until it is told to stop."""
+    """Large records to a topic, in the background, until `stop` is called."""
 
     def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
         self.delivered = 0

@@ -103,7 +103,7 @@ class Poller:
         return unknown
 
     def _leave(self, ready: list[tuple[int, int]], at: int, unknown: list[tuple[int, int]]) -> None:
-        """This pass has lasted long enough. What is asyncio's is told to it all the same."""
+        """This pass has lasted long enough. asyncio's own files are reported all the same."""
         for index in range(at, len(ready)):
             fd, _ = ready[index]
             if fd in self._watched:
