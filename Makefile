@@ -43,43 +43,43 @@ test-clients-apache: .venv/.stamp tools ## run the client tests against Apache K
 	@ODRADEK_TEST_ENGINE=apache $(BIN)/pytest broker/broker_tests/clients
 
 bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make bench-operator TOPICS=1000
-	@cd operator && PYTHONPATH=../e2e:../broker ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
+	@cd operator && ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
 
 blackbox: .venv/.stamp tools compile ## one suite for both engines: make blackbox ENGINE=embedded|apache|both, or BOOTSTRAP=host:port
-	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.blackbox --engine "$(ENGINE)" --bootstrap "$(BOOTSTRAP)" -k "$(CASE)"
+	@$(BIN)/python -m odradek_e2e.blackbox --engine "$(ENGINE)" --bootstrap "$(BOOTSTRAP)" -k "$(CASE)"
 
 protocol-diff: .venv/.stamp tools compile ## generated requests to both engines, answers compared: SEED=1 REQUESTS=3000
-	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
+	@$(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
 
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|disk|group|txn
 	@cd broker && ODRADEK_COMPILED=0 ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
 bench: .venv/.stamp tools compile ## compare with Apache Kafka, 25 min, docs/benchmarks.md: make bench CASE=name,name MERGE=1
-	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --case "$(CASE)" $(if $(MERGE),--merge)
+	@$(BIN)/python -m odradek_bench --case "$(CASE)" $(if $(MERGE),--merge)
 
 bench-smoke: .venv/.stamp tools compile ## every benchmark once, small, one line each (a minute; no real numbers)
-	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
+	@$(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
 
 bench-loop: .venv/.stamp compile ## the longest that thousands of partitions keep a broker's event loop (5 min)
-	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench.loop_time --case "$(CASE)"
+	@$(BIN)/python -m odradek_bench.loop_time --case "$(CASE)"
 
 abuse: .venv/.stamp tools compile ## hostile clients and full disks against both engines (20 min, root): docs/reliability.md, CASE=name
-	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench.abuse --case "$(CASE)"
+	@$(BIN)/python -m odradek_bench.abuse --case "$(CASE)"
 
 profile: .venv/.stamp tools compile ## what our broker's time goes to (docs/profile.md): make profile CASE=raw-produce
-	@PYTHONPATH=bench:broker $(BIN)/python -m odradek_bench.profile --case "$(or $(CASE),connections-100)"
+	@$(BIN)/python -m odradek_bench.profile --case "$(or $(CASE),connections-100)"
 
 kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
-	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind up
+	@$(BIN)/python -m odradek_e2e.kind up
 
 kind-down: .venv/.stamp ## remove it, and all that it changed on this machine
-	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.kind down
+	@$(BIN)/python -m odradek_e2e.kind down
 
 images: .venv/.spark ## build the container images: docs/images.md
-	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build
+	@$(BIN)/python -m odradek_images.build
 
 e2e: .venv/.spark kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
-	@PYTHONPATH=e2e:broker $(BIN)/python -m odradek_e2e.images.build | xargs env PYTHONPATH=e2e \
+	@$(BIN)/python -m odradek_images.build | xargs \
 		$(BIN)/python -m odradek_e2e.kind load
 	@$(BIN)/pytest -m kind e2e/e2e_tests/kind -k "$(STORY)"
 
@@ -88,24 +88,24 @@ check: .venv/.stamp ## lint, formatting, types and the layering of the packages
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m odradek_operator.api.crd --check
+	@$(BIN)/python -m odradek_api.crd --check
 	@$(MAKE) --no-print-directory helm-lint
 
 helm-lint: .venv/.stamp ## lint the Helm chart with every set of values in charts/odradek/ci
 	@diff -r crds charts/odradek/files/crds || { echo "run make gen"; exit 1; }
-	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.chart lint
+	@$(BIN)/python -m odradek_e2e.chart lint
 
 helm-golden: .venv/.stamp ## write the golden files of the Helm chart again
-	@PYTHONPATH=e2e $(BIN)/python -m odradek_e2e.chart golden
+	@$(BIN)/python -m odradek_e2e.chart golden
 
 format: .venv/.stamp ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 gen: .venv/.stamp ## write generated files again (a test holds them equal to their sources)
-	@$(BIN)/python -m odradek_broker.wire.generate
-	@$(BIN)/ruff format -q broker/odradek_broker/wire/kio_table.py
-	@$(BIN)/python -m odradek_operator.api.crd
+	@$(BIN)/python -m odradek_protocol.messages.generate
+	@$(BIN)/ruff format -q broker/odradek_protocol/messages/kio_table.py
+	@$(BIN)/python -m odradek_api.crd
 	@cp crds/*.yaml charts/odradek/files/crds/
 
 lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)

@@ -2,9 +2,9 @@
 
     python broker/compile.py        # `make compile`; prints where the result is
 
-The result is a copy of the whole package in which those modules are extension modules. Brokers
-that are started from here run it if it is of these sources (`odradek_broker/__init__.py`),
-and images have it. A request costs half of the CPU so: adr/0009 has the numbers, and what a module
+The result is a copy of both packages in which those modules are extension modules. Brokers that
+are started from here run it if it is of these sources (`odradek_protocol/_compiled.py`), and images
+have it. A request costs half of the CPU so: adr/0009 has the numbers, and what a module
 must not do. Needs a C compiler and Python's headers, and about two minutes; what was compiled is
 kept in `$XDG_CACHE_HOME/odradek/compiled`, by a hash of what it was made of.
 """
@@ -17,36 +17,45 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from odradek_broker import COMPILED, SOURCES, compiled_is_current
+from odradek_protocol._compiled import COMPILED, PACKAGES, SOURCES
+from odradek_protocol._compiled import is_current as sources_are_copied
 
-ROOT = SOURCES.parents[1]
+ROOT = SOURCES.parent
 MADE_OF = "made-of"  # the hash, beside the package
 
 # What a produce or fetch request passes through on leader and follower, and the cleaner.
 MODULES = (
-    "model/log_config",
-    *("runtime/clock", "runtime/metrics", "runtime/poller"),
-    *("wire/varint", "wire/byte_range", "wire/primitives", "wire/headers", "wire/record_batch"),
-    "wire/records",
-    *("wire/produce", "wire/fetch", "wire/fetch_response"),
-    *("log/types", "log/room", "log/recent", "log/batches", "log/producer_state"),
-    "log/leader_epochs",
-    *("log/index_file", "log/offset_index", "log/time_index"),
-    *("log/segment", "log/rolling", "log/reading", "log/validation", "log/log"),
-    *("log/offset_map", "log/record_columns", "log/cleaner"),
-    *("partition/waiting", "partition/replica_state", "partition/partition", "partition/service"),
-    *("partition/follower_state", "partition/read_replica"),
-    *("handlers/context", "handlers/handler", "handlers/produce", "handlers/fetch_session"),
-    "handlers/fetch",
-    "handlers/envelope",  # a compiled class is not inherited from by one that is not
-    *("network/memory", "network/large_frame", "network/exchange", "network/outgoing"),
-    *("network/connection", "network/dispatcher", "network/server", "replication/fetcher"),
+    *("odradek_protocol/varint", "odradek_protocol/byte_range", "odradek_protocol/primitives"),
+    "odradek_protocol/messages/headers",
+    *("odradek_protocol/records/record_batch", "odradek_protocol/records/records"),
+    *("odradek_protocol/messages/produce", "odradek_protocol/messages/fetch"),
+    "odradek_protocol/messages/fetch_response",
+    *(
+        f"odradek_broker/{module}"
+        for module in (
+            "model/log_config",
+            *("runtime/clock", "runtime/metrics", "runtime/poller"),
+            *("log/types", "log/room", "log/recent", "log/batches", "log/producer_state"),
+            "log/leader_epochs",
+            *("log/index_file", "log/offset_index", "log/time_index"),
+            *("log/segment", "log/rolling", "log/reading", "log/validation", "log/log"),
+            *("log/offset_map", "log/record_columns", "log/cleaner"),
+            *("partition/waiting", "partition/replica_state", "partition/partition"),
+            *("partition/service", "partition/follower_state", "partition/read_replica"),
+            *("handlers/context", "handlers/handler", "handlers/produce"),
+            *("handlers/fetch_session", "handlers/fetch"),
+            "handlers/envelope",  # a compiled class is not inherited from by one that is not
+            *("network/memory", "network/large_frame", "network/exchange", "network/outgoing"),
+            *("network/connection", "network/dispatcher", "network/server"),
+            "replication/fetcher",
+        )
+    ),
 )
 
 SETUP = """
 from mypyc.build import mypycify
 from setuptools import setup
-modules = mypycify({arguments!r}, opt_level="3", debug_level="0", group_name="odradek_broker.hot")
+modules = mypycify({arguments!r}, opt_level="3", debug_level="0", group_name="odradek_protocol.hot")
 setup(name="odradek_broker_compiled", packages=[], ext_modules=modules)
 """
 
@@ -72,7 +81,9 @@ def cache_dir() -> Path:
 def compile_package() -> None:
     partial = COMPILED.with_name(f"{COMPILED.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(SOURCES, partial / SOURCES.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in PACKAGES:
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(SOURCES / package, partial / package, ignore=ignore)
     cache = cache_dir()
     if not cache.is_dir():
         build_extensions(partial)
@@ -86,7 +97,7 @@ def compile_package() -> None:
 def build_extensions(directory: Path) -> None:
     """Beside the sources in this directory."""
     print(f"Compiling {len(MODULES)} modules of the broker (about two minutes) …", file=sys.stderr)
-    paths = [f"{SOURCES.name}/{module}.py" for module in MODULES]
+    paths = [f"{module}.py" for module in MODULES]
     setup = SETUP.format(arguments=[f"--config-file={ROOT / 'pyproject.toml'}", *paths])
     done = subprocess.run(
         [sys.executable, "-c", setup, "build_ext", "--inplace"],
@@ -114,7 +125,7 @@ def keep(directory: Path, cache: Path) -> None:
 def is_current() -> bool:
     """Made of these sources in this way."""
     made_of = COMPILED / MADE_OF
-    return compiled_is_current() and made_of.exists() and made_of.read_text() == cache_dir().name
+    return sources_are_copied() and made_of.exists() and made_of.read_text() == cache_dir().name
 
 
 def main() -> None:

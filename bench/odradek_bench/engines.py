@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker_tests.harness import (
+from odradek_testkit.engines import (
     JVM_FLAGS,
     RunningApacheKafka,
     RunningBroker,

@@ -25,10 +25,10 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_tests.harness import Server
 from odradek_bench.engines import ODRADEK, many, one, running
 from odradek_bench.raw import API_VERSIONS, frame
 from odradek_bench.stats import quantile
+from odradek_testkit.engines import Server
 
 TIMEOUT_S = 300.0
 PER_TOPIC = 100

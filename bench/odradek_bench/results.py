@@ -25,10 +25,10 @@ from typing import Any
 
 import confluent_kafka
 
-from broker_tests.harness import kafka_version
 from odradek_bench.case import Case, Sample
 from odradek_bench.engines import Odradek
 from odradek_bench.stats import Ratio, Summary, compare, summarize
+from odradek_testkit.engines import kafka_version
 
 OURS, THEIRS = "odradek", "kafka"
 

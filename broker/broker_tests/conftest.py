@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from broker_tests import harness
+from odradek_testkit import engines as harness
 
 LOG_TAIL_CHARS = 8_000
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import odradek_broker
+import odradek_protocol
+from odradek_protocol import _compiled
 
 
 def run(code: str, path: Path, chosen: str = "") -> subprocess.CompletedProcess[str]:
@@ -22,14 +24,21 @@ def run(code: str, path: Path, chosen: str = "") -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A package of two modules with our own __init__, and a "compiled" copy that says so."""
+    """Two small packages with our own __init__, and a "compiled" copy that says so."""
     sources = tmp_path / "broker" / "odradek_broker"
+    protocol = tmp_path / "broker" / "odradek_protocol"
     (sources / "log").mkdir(parents=True)
+    protocol.mkdir()
     shutil.copyfile(odradek_broker.__file__, sources / "__init__.py")
+    shutil.copyfile(odradek_protocol.__file__, protocol / "__init__.py")
+    shutil.copyfile(_compiled.__file__, protocol / "_compiled.py")
+    (protocol / "_kio_import.py").touch()
     (sources / "log" / "__init__.py").touch()
     (sources / "log" / "log.py").write_text("MADE = 'python'\n")
-    compiled = tmp_path / "build" / odradek_broker.COMPILED.name / "odradek_broker"
+    copies = tmp_path / "build" / _compiled.COMPILED.name
+    compiled = copies / "odradek_broker"
     shutil.copytree(sources, compiled)
+    shutil.copytree(protocol, copies / "odradek_protocol")
     original = (sources / "log" / "log.py").stat()
     (compiled / "log" / "log.py").write_text("MADE = 'native'\n")  # as long as the other
     os.utime(compiled / "log" / "log.py", ns=(original.st_atime_ns, original.st_mtime_ns))
@@ -45,9 +54,17 @@ def test_the_compiled_copy_is_used_and_may_be_left_out(tree: Path) -> None:
     assert run(MADE, tree, "0").stdout == "python\n"
 
 
-@pytest.mark.parametrize("name", ["log/log.py", "log/new.py", "__init__.py"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "odradek_broker/log/log.py",
+        "odradek_broker/log/new.py",
+        "odradek_broker/__init__.py",
+        "odradek_protocol/_kio_import.py",
+    ],
+)
 def test_a_source_that_is_changed_or_new_takes_it_out(tree: Path, name: str) -> None:
-    with (tree / "odradek_broker" / name).open("a") as source:
+    with (tree / name).open("a") as source:
         source.write("# changed\n")
     assert run(MADE, tree).stdout == "python\n"
     refused = run(MADE, tree, "1")

@@ -39,7 +39,6 @@ from odradek_broker.log.manager import LogManager
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
-from odradek_broker.model.ids import BrokerId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.network.server import Server
 from odradek_broker.partition.service import PartitionService
@@ -57,6 +56,7 @@ from odradek_broker.runtime.event_loop import EndOfPass, PollerLoop
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.loop_lag import LoopLag
 from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.peer import Peer
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import LoopThreads
 from odradek_broker.storage import StorageFailedError, StorageWatch, metadata_log_failed
@@ -65,7 +65,7 @@ from odradek_broker.txn.channels import BrokerCalls
 from odradek_broker.txn.markers import MarkerSender
 from odradek_broker.txn.service import TransactionCoordinator
 from odradek_broker.txn.verifier import TransactionVerifier
-from odradek_broker.wire.peer import Peer
+from odradek_protocol.ids import BrokerId, TopicPartition
 
 logger = logging.getLogger(__name__)
 

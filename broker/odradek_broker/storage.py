@@ -27,12 +27,12 @@ from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.room import RESERVE_MAX_SHARE
 from odradek_broker.metadata.publisher import MetadataPublisher
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.raft.service import QuorumService
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.disk import Disk, DiskUsage
 from odradek_broker.runtime.settings import Settings
+from odradek_protocol.ids import BrokerId
 
 logger = logging.getLogger(__name__)
 

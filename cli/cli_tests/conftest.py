@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from broker_tests.harness import RunningBroker
 from odradek_cli.main import main
+from odradek_testkit.engines import RunningBroker
 
 
 @dataclass

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker_tests.cluster.harness import Cluster
 from cli_tests.conftest import Odradek
 from odradek_cli.errors import CliError
 from odradek_cli.partitions import Target, spread
+from odradek_testkit.cluster import Cluster
 
 
 @pytest.fixture(scope="module")

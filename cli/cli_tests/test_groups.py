@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from broker_tests import harness
-from broker_tests.harness import RunningBroker, Server
 from cli_tests.conftest import Odradek
 from odradek_cli.errors import CliError
 from odradek_cli.groups import parse_duration_ms
+from odradek_testkit import engines as harness
+from odradek_testkit.engines import RunningBroker, Server
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

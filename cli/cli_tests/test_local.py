@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.harness import answers_api_versions
+from odradek_api.kafka_cluster import BrokerStatus, DiskStatus, KafkaClusterStatus
 from odradek_cli.local import _lines, _rows
-from odradek_operator.api.kafka_cluster import BrokerStatus, DiskStatus, KafkaClusterStatus
-from odradek_operator.apply.local_runtime import ClusterReport
+from odradek_operator.local.runtime import ClusterReport
+from odradek_testkit.engines import answers_api_versions
 
 DEADLINE_S = 60.0
 MANIFESTS = """

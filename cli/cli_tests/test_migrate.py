@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 
-from broker_tests.clients.raw import batch, connect, produce_request, produced
-from broker_tests.clients.support import Rec, admin_of, consume, create_topic, produce
-from broker_tests.harness import RunningBroker, Server
 from cli_tests.conftest import Odradek
 from odradek_cli.migrate import copy
 from odradek_cli.migrate.clusters import Cluster
 from odradek_cli.migrate.state import UNDATED_MS
+from odradek_testkit.clients import Rec, admin_of, consume, create_topic, produce
+from odradek_testkit.engines import RunningBroker, Server
+from odradek_testkit.raw_requests import batch, connect, produce_request, produced
 
 DEADLINE_S = 30.0
 

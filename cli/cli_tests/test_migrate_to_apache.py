@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from broker_tests.clients.support import Rec, admin_of, create_topic, produce, wait_until
-from broker_tests.harness import RunningApacheKafka, RunningBroker, Server
 from odradek_cli.migrate.clusters import Cluster
+from odradek_testkit.clients import Rec, admin_of, create_topic, produce, wait_until
+from odradek_testkit.engines import RunningApacheKafka, RunningBroker, Server
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.harness import RunningBroker
+from odradek_testkit.engines import RunningBroker
 from spark_tests.pipelines import Pipelines
 
 ROOT = Path(__file__).parents[2]

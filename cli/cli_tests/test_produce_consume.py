@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker_tests.harness import RunningApacheKafka, RunningBroker
 from cli_tests.conftest import Odradek
+from odradek_testkit.engines import RunningApacheKafka, RunningBroker
 
 
 def test_lines_with_keys_and_headers(odradek: Odradek, topic: str, lines: Path) -> None:

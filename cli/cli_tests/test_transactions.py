@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from broker_tests import harness
-from broker_tests.harness import Server
 from cli_tests.conftest import Odradek
+from odradek_testkit import engines as harness
+from odradek_testkit.engines import Server
 
 
 @pytest.fixture(scope="module")

@@ -27,10 +27,10 @@ def test_windows_that_differ_are_named() -> None:
 
 
 def test_a_machine_without_room_or_without_spark_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("odradek_operator.cluster.local.pipelines.spark_missing", lambda: "")
+    monkeypatch.setattr("odradek_operator.local.pipeline_processes.spark_missing", lambda: "")
     assert spark_guest.spark_absent(8 << 30) == ""
     assert "needs 2 GB of memory, and 512 MB are free" in spark_guest.spark_absent(512 << 20)
     monkeypatch.setattr(
-        "odradek_operator.cluster.local.pipelines.spark_missing", lambda: "`make spark`"
+        "odradek_operator.local.pipeline_processes.spark_missing", lambda: "`make spark`"
     )
     assert spark_guest.spark_absent(8 << 30) == "`make spark`"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from odradek_cli.output import remarks
 
 if TYPE_CHECKING:
-    from odradek_operator.apply.local_runtime import ClusterReport
+    from odradek_operator.local.runtime import ClusterReport
 
 
 @dataclass

@@ -28,7 +28,7 @@ from odradek_cli.output import print_json, print_table, remarks
 from odradek_cli.rolling_demo import rolling_demo
 
 if TYPE_CHECKING:
-    from odradek_operator.apply.local_runtime import ClusterReport, LocalRuntime, Report
+    from odradek_operator.local.runtime import ClusterReport, LocalRuntime, Report
 
 app = typer.Typer(help="Run clusters on this machine from manifests.", no_args_is_help=True)
 
@@ -88,7 +88,7 @@ def status(files: Manifests, state: State = None, as_json: AsJson = False) -> No
     """Show the clusters, brokers and topics, and what is awaited."""
     import msgspec
 
-    from odradek_operator.apply.local_runtime import read_report, running_pid
+    from odradek_operator.local.runtime import read_report, running_pid
 
     directory = state_directory(files, state)
     pid = running_pid(directory)
@@ -116,7 +116,7 @@ def down(
     ] = False,
 ) -> None:
     """Stop the brokers, also those that an ended runtime left behind."""
-    from odradek_operator.apply.local_runtime import lock, running_pid, stop_orphans
+    from odradek_operator.local.runtime import lock, running_pid, stop_orphans
 
     directory = state_directory(files, state)
     pid = running_pid(directory)
@@ -146,7 +146,7 @@ def down(
 
 
 def state_directory(files: list[Path], given: Path | None) -> Path:
-    from odradek_operator.apply.local_runtime import DEFAULT_STATE
+    from odradek_operator.local.runtime import DEFAULT_STATE
 
     if given is not None:
         return given.resolve()
@@ -174,10 +174,10 @@ def _show_plan_on_kubernetes(files: list[Path], *, as_json: bool) -> None:
     from lightkube import Client
     from lightkube.core.exceptions import ApiError, ConfigError, LoadResourceError
 
-    from odradek_operator.api.base import InvalidManifestError
-    from odradek_operator.api.parse import load
+    from odradek_api.base import InvalidManifestError
+    from odradek_api.parse import load
+    from odradek_operator.kubernetes.dry_run import as_text, dry_run
     from odradek_operator.main import parse_arguments
-    from odradek_operator.process.dry_run import as_text, dry_run
 
     try:
         resources = load(files)
@@ -194,8 +194,8 @@ def _show_plan_on_kubernetes(files: list[Path], *, as_json: bool) -> None:
 
 
 def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
-    from odradek_operator.api.base import InvalidManifestError
-    from odradek_operator.apply.local_runtime import LocalRuntime
+    from odradek_api.base import InvalidManifestError
+    from odradek_operator.local.runtime import LocalRuntime
 
     runtime = LocalRuntime(files, directory)
     try:
@@ -222,10 +222,10 @@ def _print_plan(key: str, lines: list[str]) -> None:
 
 
 def _runtime(files: list[Path], directory: Path) -> LocalRuntime:
-    from odradek_operator.api.base import InvalidManifestError
-    from odradek_operator.api.parse import load
-    from odradek_operator.apply.local_runtime import LocalRuntime, RuntimeBusyError
-    from odradek_operator.cluster.local.ledger import LedgerError
+    from odradek_api.base import InvalidManifestError
+    from odradek_api.parse import load
+    from odradek_operator.local.ledger import LedgerError
+    from odradek_operator.local.runtime import LocalRuntime, RuntimeBusyError
 
     try:
         resources = load(files)  # a wrong manifest is an error here, later only a remark
@@ -241,7 +241,7 @@ def _runtime(files: list[Path], directory: Path) -> LocalRuntime:
 
 
 def _detach(files: list[Path], directory: Path) -> None:
-    from odradek_operator.apply.local_runtime import read_report
+    from odradek_operator.local.runtime import read_report
 
     _runtime(files, directory).release()  # what is wrong is said here, not in a file
     flags = [part for file in files for part in ("-f", str(file.resolve()))]

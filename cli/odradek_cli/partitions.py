@@ -160,8 +160,8 @@ def spread(
 ) -> dict[Place, list[int]]:
     """New replicas for each partition, by the rule that new topics follow; topic by topic."""
     from odradek_broker.controller.assignment import assign_replicas
-    from odradek_broker.model.errors import KafkaError
-    from odradek_broker.model.ids import BrokerId
+    from odradek_protocol.error_codes import KafkaError
+    from odradek_protocol.ids import BrokerId
 
     plan: dict[Place, list[int]] = {}
     for topic in sorted({topic for topic, _ in current}):

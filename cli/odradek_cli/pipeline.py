@@ -23,12 +23,12 @@ from odradek_cli.options import AsJson, parse_pairs
 from odradek_cli.output import print_json, print_table, remarks
 
 if TYPE_CHECKING:
-    from odradek_operator.api.base import Resource
-    from odradek_operator.apply.local_pipelines import PipelineReport
-    from odradek_operator.cluster.local.pipelines import LocalPipeline
-    from odradek_pipeline.job import Job
-    from odradek_pipeline.spec import SparkPipelineSpec
-    from odradek_pipeline.status import JobStatus
+    from odradek_api.base import Resource
+    from odradek_api.pipeline.job import Job
+    from odradek_api.pipeline.spec import SparkPipelineSpec
+    from odradek_api.pipeline.status import JobStatus
+    from odradek_operator.local.pipeline_processes import LocalPipeline
+    from odradek_operator.local.pipelines import PipelineReport
 
 app = typer.Typer(help="Run data pipelines on Spark.", no_args_is_help=True)
 
@@ -58,7 +58,7 @@ def run(
     state: State = None,
 ) -> None:
     """Run a pipeline until it ends or Ctrl-C; it goes on from its checkpoint the next time."""
-    from odradek_operator.cluster.local.pipelines import LocalPipeline, spark_missing
+    from odradek_operator.local.pipeline_processes import LocalPipeline, spark_missing
 
     if missing := spark_missing():
         raise CliError(missing)
@@ -110,8 +110,8 @@ def status(
     """Show what pipelines that run here say of themselves."""
     import msgspec
 
-    from odradek_operator.apply.local_pipelines import PipelineReport
-    from odradek_operator.cluster.local.pipelines import LocalPipeline
+    from odradek_operator.local.pipeline_processes import LocalPipeline
+    from odradek_operator.local.pipelines import PipelineReport
 
     found: dict[str, PipelineReport] = {}
     for resource in _pipelines(files, name):
@@ -161,8 +161,8 @@ def demo(
 
 
 def _pipelines(files: list[Path], name: str | None) -> list[Resource[SparkPipelineSpec]]:
-    from odradek_operator.api.base import InvalidManifestError
-    from odradek_operator.api.parse import load
+    from odradek_api.base import InvalidManifestError
+    from odradek_api.parse import load
 
     try:
         resources = load(files)
@@ -184,8 +184,8 @@ def _job(
     state: Path | None,
 ) -> tuple[Resource[SparkPipelineSpec], Job]:
     """The one pipeline that is meant, with the addresses of its clusters."""
-    from odradek_operator.apply.local_runtime import read_report
-    from odradek_pipeline.job import Job, cluster_key, clusters_of
+    from odradek_api.pipeline.job import Job, cluster_key, clusters_of
+    from odradek_operator.local.runtime import read_report
 
     found = _pipelines(files, name)
     if len(found) > 1:
@@ -285,7 +285,7 @@ class Screen:
             self._live.stop()
 
     def show(self, key: str, process: LocalPipeline, said: JobStatus | None) -> None:
-        from odradek_operator.apply.local_pipelines import PipelineReport
+        from odradek_operator.local.pipelines import PipelineReport
 
         report = PipelineReport(pid=process.pid, restarts=process.restarts, status=said)
         rows = pipeline_rows(key, report)

@@ -33,7 +33,7 @@ from odradek_cli.output import print_json, print_table, remarks
 from odradek_cli.spark_guest import SparkGuest, spark_absent
 
 if TYPE_CHECKING:
-    from odradek_operator.apply.local_runtime import ClusterReport, LocalRuntime
+    from odradek_operator.local.runtime import ClusterReport, LocalRuntime
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 DEADLINE_S = 300.0
@@ -78,7 +78,7 @@ def rolling_demo(
 def _in_a_directory_of_its_own(
     files: Path, *, spark: bool
 ) -> tuple[Findings, list[dict[str, Any]]]:
-    from odradek_operator.apply.local_runtime import LocalRuntime
+    from odradek_operator.local.runtime import LocalRuntime
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt

@@ -33,7 +33,7 @@ SPARK_BYTES = 2 << 30  # a driver with 1 GB of heap, and room beside it
 
 def spark_absent(available_bytes: int) -> str:
     """Why the demo goes without Spark; empty if it need not."""
-    from odradek_operator.cluster.local.pipelines import spark_missing
+    from odradek_operator.local.pipeline_processes import spark_missing
 
     if missing := spark_missing():
         return missing

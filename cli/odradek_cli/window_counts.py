@@ -79,7 +79,7 @@ class Counted:
 
 class WindowPipeline:
     def __init__(self, bootstrap: str, directory: Path, counted: Counted) -> None:
-        from odradek_operator.cluster.local.pipelines import LocalPipeline, spark_missing
+        from odradek_operator.local.pipeline_processes import LocalPipeline, spark_missing
 
         if missing := spark_missing():
             raise CliError(missing)
@@ -166,7 +166,7 @@ def make_topics(bootstrap: str, *names: str) -> None:
 
 
 def _job(bootstrap: str, counted: Counted) -> Any:
-    from odradek_pipeline.job import read_job
+    from odradek_api.pipeline.job import read_job
 
     document = {"name": "window-counts", "namespace": "demo", "spec": counted.specification(),
                 "clusters": {"demo/demo": bootstrap}}  # fmt: skip

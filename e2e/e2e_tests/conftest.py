@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_e2e.programs import ProgramsMissingError, program
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.programs import ProgramsMissingError, program
 
 
 @pytest.fixture(scope="session")

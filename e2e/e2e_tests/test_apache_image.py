@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from broker_tests.harness import JVM_FLAGS, answers_api_versions, free_port, kafka_jars
-from odradek_e2e.images import build
-from odradek_e2e.images.table import APACHE
-from odradek_operator.cluster.kubernetes.properties import properties_text
-from odradek_operator.desired.apache import apache_settings
+from odradek_images import build
+from odradek_images.table import APACHE
+from odradek_operator.kafka.apache import apache_settings
+from odradek_operator.kubernetes.properties import properties_text
+from odradek_testkit.engines import JVM_FLAGS, answers_api_versions, free_port, kafka_jars
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

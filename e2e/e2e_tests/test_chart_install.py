@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from odradek_e2e.chart import CHART, RELEASE, HelmError, objects, render, value_sets, values_of
-from odradek_e2e.control_plane import ControlPlane, ControlPlaneError
-from odradek_e2e.programs import program
 from odradek_e2e.release import Release, settle, state
+from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError
+from odradek_testkit.kubernetes.programs import program
 
 # Not of Kubernetes itself: its CRD belongs to the Prometheus operator and is not here.
 FOREIGN = "ServiceMonitor"

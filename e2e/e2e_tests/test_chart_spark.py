@@ -22,9 +22,9 @@ from e2e_tests.test_chart_rights import (
     rights,
     same,
 )
-from odradek_e2e.control_plane import ControlPlane
 from odradek_e2e.release import Release
-from operator_tests.kubernetes.pipeline_world import Cluster
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.pipeline_world import Cluster
 
 SPARK, RBAC = "sparkoperator.k8s.io", "rbac.authorization.k8s.io"
 DRIVERS = "get list watch create patch delete deletecollection"
@@ -71,7 +71,7 @@ def test_a_life_of_a_pipeline_with_these_rights(
     3. It ends, its time to live passes, and the application goes.
     Nothing of that is forbidden.
     """
-    caplog.set_level(logging.WARNING, "odradek_operator.process.spark")
+    caplog.set_level(logging.WARNING, "odradek_operator.kubernetes.spark_worker")
     with Release(kubernetes, namespace, "--set=spark.mode=native") as release:
         found = rights(kubernetes, release.account, namespace)
         assert same(found, ALLOWED, NODES, LEASE, PIPELINES, NATIVE)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from odradek_e2e.images import archive, build, debian
-from odradek_e2e.images.requirements import LockError, needed, read_lock, requirements_of, sbom_text
-from odradek_e2e.images.table import ENVIRONMENT, IMAGES, PYTHON, USER_ID, Image
+from odradek_images import archive, build, debian
+from odradek_images.requirements import LockError, needed, read_lock, requirements_of, sbom_text
+from odradek_images.table import ENVIRONMENT, IMAGES, PYTHON, USER_ID, Image
 
 LOCK = """\
 alpha==1.0 \\

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from odradek_apache import main as apache
 from odradek_e2e import ci
 from odradek_e2e.chart import golden_file, objects, value_sets
-from odradek_e2e.images.odradek_apache import main as apache
 from odradek_e2e.kind import cluster, leftovers, node_image
 from odradek_e2e.kind.engine import Engine
 from odradek_e2e.kind.places import FILES, ZONES

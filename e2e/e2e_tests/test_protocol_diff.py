@@ -6,9 +6,6 @@ from uuid import UUID
 import pytest
 
 from odradek_broker.handlers.registry import MODULES
-from odradek_broker.wire.api import decode_request, encode_request
-from odradek_broker.wire.kio_table import APIS
-from odradek_broker.wire.struct import Struct
 from odradek_e2e.diff.compare import Difference, compare
 from odradek_e2e.diff.engines import Outcome, both_engines
 from odradek_e2e.diff.expected import NOT_OFFERED, TABLE, reason_for
@@ -17,6 +14,9 @@ from odradek_e2e.diff.malform import DAMAGES
 from odradek_e2e.diff.names import Names, Ref, learn_from
 from odradek_e2e.diff.run import Run
 from odradek_e2e.diff.values import Round
+from odradek_protocol.messages.api import decode_request, encode_request
+from odradek_protocol.messages.kio_table import APIS
+from odradek_protocol.messages.struct import Struct
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from odradek_e2e.programs import KUBERNETES, ProgramsMissingError, program
+from odradek_testkit.kubernetes.programs import KUBERNETES, ProgramsMissingError, program
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "odradek"

@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 
 from odradek_e2e.chart import ROOT
-from odradek_e2e.images.build import cache_dir as image_cache
 from odradek_e2e.kind import cluster
 from odradek_e2e.kind import engine as engines
 from odradek_e2e.kind.places import KindError
 from odradek_e2e.kind.steps import minutes, say
-from odradek_e2e.programs import ProgramsMissingError
+from odradek_images.build import cache_dir as image_cache
+from odradek_testkit.kubernetes.programs import ProgramsMissingError
 
 SLOWER = 1.5  # than two idle cores: `make test` has just filled the memory with other things
 IMAGE_SECONDS = 60
@@ -65,7 +65,7 @@ def run(left_s: float) -> int:
     say(f"Stories on kind: the first begins in about {minutes(expected)}.")
     try:
         cluster.up()
-        archives = _python("odradek_e2e.images.build", *NEEDED).split()
+        archives = _python("odradek_images.build", *NEEDED).split()
         _python("odradek_e2e.kind", "load", *archives)
     except (KindError, ProgramsMissingError, subprocess.CalledProcessError) as error:
         cluster.down()

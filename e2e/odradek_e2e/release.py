@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from odradek_e2e.chart import CHART, RELEASE, HelmError, helm
-from odradek_e2e.control_plane import ControlPlane
+from odradek_testkit.kubernetes.control_plane import ControlPlane
 
 # Helm refuses every further operation on a release that it believes to be at work still.
 INTERRUPTED = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")

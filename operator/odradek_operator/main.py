@@ -21,8 +21,8 @@ from importlib.metadata import PackageNotFoundError, version
 import httpx2
 from lightkube import Client
 
-from odradek_operator.process.dry_run import print_plan
-from odradek_operator.process.operator import Operator, Options
+from odradek_operator.kubernetes.dry_run import print_plan
+from odradek_operator.kubernetes.operator import Operator, Options
 
 REQUEST_TIMEOUT_S = 15.0
 APACHE_IMAGE = "odradek/apache:4.3.1"

@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from odradek_operator.api.base import Resource
-from odradek_operator.api.kafka_cluster import KafkaClusterSpec
-from odradek_operator.api.parse import parse
-from odradek_operator.desired.build import (
+from odradek_api.base import Resource
+from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.parse import parse
+from odradek_operator.kafka.desired import (
     DesiredCluster,
     DesiredTopic,
     Endpoint,
     Known,
     build,
 )
-from odradek_operator.observed import (
+from odradek_operator.kafka.observed import (
     BrokerSetting,
     Kafka,
     LogDir,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from odradek_pipeline.job import Job, SpecError, read_job
-from odradek_pipeline.spec import ClusterRef, Kafka
+from odradek_api.pipeline.job import Job, SpecError, read_job
+from odradek_api.pipeline.spec import ClusterRef, Kafka
 
 # librdkafka, which looks at topics and mirrors, has other names for a few settings of Java's.
 JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore.type", "key.", "value.")

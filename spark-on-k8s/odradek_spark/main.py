@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from odradek_pipeline.job import SpecError
+from odradek_api.pipeline.job import SpecError
 from odradek_spark.config import load
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructType
 
-from odradek_pipeline.job import SpecError
+from odradek_api.pipeline.job import SpecError
 
 CORRUPT = "__corrupt"  # what Spark puts the text of a record into that does not parse
 

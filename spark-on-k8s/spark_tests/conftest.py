@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_tests.harness import Server, engine
+from odradek_testkit.engines import Server, engine
 from spark_tests.pipelines import Pipelines
 
 # A test's JVM lives for a minute or two: the cheap compiler is the fast one.

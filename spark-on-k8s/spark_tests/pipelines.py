@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from odradek_pipeline.job import Job, read_job
+from odradek_api.pipeline.job import Job, read_job
 
 PATIENCE_S = 60.0
 _numbers = itertools.count()

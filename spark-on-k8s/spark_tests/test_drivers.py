@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from odradek_operator.apply.local_runtime import LocalRuntime
-from odradek_pipeline.status import JobStatus
+from odradek_api.pipeline.status import JobStatus
+from odradek_operator.local.runtime import LocalRuntime
 from spark_tests.pipelines import Pipelines
 
 import msgspec  # isort: skip

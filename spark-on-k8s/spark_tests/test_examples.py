@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker_tests.harness import engine
-from odradek_operator.api.parse import load
-from odradek_pipeline.job import Job
+from odradek_api.parse import load
+from odradek_api.pipeline.job import Job
+from odradek_testkit.engines import engine
 from spark_tests.pipelines import Pipelines, headers
 
 pytestmark = pytest.mark.spark

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from odradek_pipeline.job import SpecError, read_job
+from odradek_api.pipeline.job import SpecError, read_job
 from odradek_spark.jobs.guard import guard
 
 import json  # isort: skip

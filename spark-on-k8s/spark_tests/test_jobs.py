@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from odradek_pipeline.job import SpecError
-from odradek_pipeline.status import JobStatus
+from odradek_api.pipeline.job import SpecError
+from odradek_api.pipeline.status import JobStatus
 from spark_tests.pipelines import Pipelines, headers
 
 pytestmark = pytest.mark.spark

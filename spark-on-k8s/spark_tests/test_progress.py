@@ -1,6 +1,6 @@
 """Spark's reports to the few numbers that are shown."""
 
-from odradek_pipeline.status import QueryProgress
+from odradek_api.pipeline.status import QueryProgress
 from odradek_spark.jobs.progress import explain_failure, lag, progress
 
 REPORT = {

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from odradek_pipeline.schedule import ScheduleError, parse_schedule
+from odradek_api.pipeline.schedule import ScheduleError, parse_schedule
 
 
 def at(text: str) -> float:

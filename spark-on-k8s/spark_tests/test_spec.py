@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from odradek_pipeline.job import Job, SpecError, read_job
-from odradek_pipeline.rules import timestamp_ms
+from odradek_api.pipeline.job import Job, SpecError, read_job
+from odradek_api.pipeline.rules import timestamp_ms
 
 GOOD: dict[str, Any] = {
     "kafka": {"bootstrapServers": "localhost:9092"},

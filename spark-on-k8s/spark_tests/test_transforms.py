@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from odradek_pipeline.job import SpecError
-from odradek_pipeline.spec import Dedup, Format, Step, TopicSink
+from odradek_api.pipeline.job import SpecError
+from odradek_api.pipeline.spec import Dedup, Format, Step, TopicSink
 
 pytestmark = pytest.mark.spark
 

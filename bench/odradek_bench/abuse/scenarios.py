@@ -15,10 +15,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
-from broker_tests.small_disk import SmallDisk
 from odradek_bench.abuse.world import World
 from odradek_bench.engines import Servers, many, one, running
 from odradek_bench.raw import METADATA, PRODUCE, frame, string
+from odradek_testkit.small_disk import SmallDisk
 
 MB = 1 << 20
 SILENT_MB = (100, 50, 25, 12, 6, 3, 1)  # the first is socket.request.max.bytes of both engines

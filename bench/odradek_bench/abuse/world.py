@@ -13,10 +13,10 @@ from contextlib import suppress
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_tests.harness import Server
 from odradek_bench.engines import Servers
 from odradek_bench.usage import rss_bytes
 from odradek_cli.processes import StartFailedError
+from odradek_testkit.engines import Server
 
 VICTIM_TOPIC, VICTIM_PARTITIONS = "victim", 6
 RESTART_SECONDS = 2.0

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import subprocess
 
-from broker_tests.harness import java_command
 from odradek_bench import load, raw, verify
 from odradek_bench.case import BULK, Bench, Case, Metric, Sample, UnavailableError
 from odradek_bench.usage import MB, Meter
 from odradek_bench.verify import WrongAnswerError
+from odradek_testkit.engines import java_command
 
 TOOL_JVM = ("-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 TOOL_DEADLINE_S = 120.0

@@ -15,7 +15,9 @@ from types import SimpleNamespace
 
 from confluent_kafka import TopicPartition
 
-from broker_tests.clients.support import (
+from odradek_broker.admin.server import AdminServer
+from odradek_broker.admin.state import Readiness
+from odradek_testkit.clients import (
     admin_of,
     consume,
     consumer_of,
@@ -24,8 +26,6 @@ from broker_tests.clients.support import (
     produce,
     wait_until,
 )
-from odradek_broker.admin.server import AdminServer
-from odradek_broker.admin.state import Readiness
 
 
 def get(server, path):

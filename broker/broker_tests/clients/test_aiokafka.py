@@ -12,8 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from broker_tests.clients.support import CODECS, DEADLINE_S, create_topic, numbered
-from broker_tests.harness import Server
+from odradek_testkit.clients import CODECS, DEADLINE_S, create_topic, numbered
+from odradek_testkit.engines import Server
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:

@@ -10,10 +10,10 @@ import struct
 
 import pytest
 
-from broker_tests.clients import raw
-from broker_tests.cluster.ask import Questions
-from broker_tests.harness import RunningBroker, Server, free_port, on_apache
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit import raw_requests as raw
+from odradek_testkit.ask import Questions
+from odradek_testkit.engines import RunningBroker, Server, free_port, on_apache
 
 # API key: lowest and highest version.
 APACHE = {

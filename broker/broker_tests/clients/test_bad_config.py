@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.clients.support import consume, create_topic, numbered, produce
-from broker_tests.harness import RunningBroker, on_apache
+from odradek_testkit.clients import consume, create_topic, numbered, produce
+from odradek_testkit.engines import RunningBroker, on_apache
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="about the messages of our broker")
 

@@ -14,10 +14,10 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from broker_tests.clients import raw
-from broker_tests.clients.support import create_topic
 from broker_tests.conftest import StartBroker
-from broker_tests.harness import Server, on_apache
+from odradek_testkit import raw_requests as raw
+from odradek_testkit.clients import create_topic
+from odradek_testkit.engines import Server, on_apache
 
 GROWTH_LIMIT_BYTES = 64 * 1024 * 1024
 CORRUPT_MESSAGE, UNSUPPORTED_VERSION, INVALID_RECORD = 2, 35, 87

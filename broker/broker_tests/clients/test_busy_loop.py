@@ -16,7 +16,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker_tests.clients.raw import (
+from odradek_protocol.messages.api import decode_response, encode_request
+from odradek_protocol.messages.headers import request_header, response_header
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.ask import _exactly
+from odradek_testkit.engines import RunningBroker, Server, on_apache
+from odradek_testkit.raw_requests import (
     METADATA,
     api_versions_request,
     batch,
@@ -25,11 +30,6 @@ from broker_tests.clients.raw import (
     produce_request,
     produced,
 )
-from broker_tests.cluster.ask import _exactly
-from broker_tests.harness import RunningBroker, Server, on_apache
-from odradek_broker.wire.api import decode_response, encode_request
-from odradek_broker.wire.headers import request_header, response_header
-from odradek_broker.wire.struct import Struct
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="about the event loop, which is ours")
 

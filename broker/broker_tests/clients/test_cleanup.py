@@ -6,7 +6,8 @@ import time
 
 from confluent_kafka import TopicPartition
 
-from broker_tests.clients.support import (
+from broker_tests.conftest import StartBroker
+from odradek_testkit.clients import (
     Rec,
     consumer_of,
     create_topic,
@@ -14,7 +15,6 @@ from broker_tests.clients.support import (
     take,
     wait_until,
 )
-from broker_tests.conftest import StartBroker
 
 MB = 1_000_000
 QUICK = {

@@ -21,7 +21,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import NewPartitions
 
-from broker_tests.clients.support import (
+from broker_tests.conftest import StartBroker
+from odradek_testkit.clients import (
     CODECS,
     DEADLINE_S,
     Rec,
@@ -33,8 +34,7 @@ from broker_tests.clients.support import (
     produce,
     take,
 )
-from broker_tests.conftest import StartBroker
-from broker_tests.harness import Server
+from odradek_testkit.engines import Server
 
 
 def test_every_field_of_a_record_comes_back(broker: Server, topic: str) -> None:

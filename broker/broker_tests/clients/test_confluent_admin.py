@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from broker_tests.clients.support import (
+from odradek_testkit.clients import (
     DEADLINE_S,
     Rec,
     admin_of,
@@ -31,7 +31,7 @@ from broker_tests.clients.support import (
     produce,
     wait_until,
 )
-from broker_tests.harness import Server
+from odradek_testkit.engines import Server
 
 
 def refused_code(error: pytest.ExceptionInfo[KafkaException]) -> int:

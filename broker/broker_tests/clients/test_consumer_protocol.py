@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from broker_tests import harness
 from broker_tests.clients.members import Member, shared, until
-from broker_tests.clients.support import Rec, admin_of, create_topic, numbered, produce
-from broker_tests.harness import Server, java_command, kafka_tool
+from odradek_testkit import engines as harness
+from odradek_testkit.clients import Rec, admin_of, create_topic, numbered, produce
+from odradek_testkit.engines import Server, java_command, kafka_tool
 
 SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "200",

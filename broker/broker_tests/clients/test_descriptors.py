@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.clients import raw
-from broker_tests.clients.support import wait_until
 from broker_tests.clients.test_request_memory import metric, produce_and_fetch
-from broker_tests.harness import RunningBroker, on_apache
+from odradek_testkit import raw_requests as raw
+from odradek_testkit.clients import wait_until
+from odradek_testkit.engines import RunningBroker, on_apache
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="about our own use of descriptors")
 

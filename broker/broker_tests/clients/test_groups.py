@@ -18,9 +18,9 @@ from confluent_kafka import (
 )
 from kafka import KafkaConsumer
 
-from broker_tests import harness
 from broker_tests.admin.test_admin_server import get
-from broker_tests.clients.support import (
+from odradek_testkit import engines as harness
+from odradek_testkit.clients import (
     DEADLINE_S,
     Rec,
     admin_of,
@@ -29,7 +29,7 @@ from broker_tests.clients.support import (
     produce,
     wait_until,
 )
-from broker_tests.harness import Server
+from odradek_testkit.engines import Server
 
 PARTITIONS = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "200", "group.min.session.timeout.ms": "1000"}

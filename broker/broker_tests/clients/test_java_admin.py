@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.clients.support import create_topic, numbered, produce, wait_until
-from broker_tests.harness import Server, kafka_tool
+from odradek_testkit.clients import create_topic, numbered, produce, wait_until
+from odradek_testkit.engines import Server, kafka_tool
 
 pytestmark = pytest.mark.java
 

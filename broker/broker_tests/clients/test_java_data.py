@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.clients.support import CODECS, consume, create_topic, numbered, produce
 from broker_tests.conftest import StartBroker
-from broker_tests.harness import Server, kafka_tool
+from odradek_testkit.clients import CODECS, consume, create_topic, numbered, produce
+from odradek_testkit.engines import Server, kafka_tool
 
 pytestmark = pytest.mark.java
 

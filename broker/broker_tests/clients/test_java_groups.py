@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from broker_tests.clients.support import create_topic, numbered, produce
-from broker_tests.harness import Server, kafka_tool
+from odradek_testkit.clients import create_topic, numbered, produce
+from odradek_testkit.engines import Server, kafka_tool
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 

@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from broker_tests.clients.raw import connect
-from broker_tests.clients.support import consume, create_topic, wait_until
 from broker_tests.clients.test_transactions import committed, ready, stable_end, state_of
-from broker_tests.harness import Server, kafka_tool, on_apache
 from odradek_broker.coordinator.hashing import partition_for
-from odradek_broker.model.errors import ErrorCode
+from odradek_protocol.error_codes import ErrorCode
+from odradek_testkit.clients import consume, create_topic, wait_until
+from odradek_testkit.engines import Server, kafka_tool, on_apache
+from odradek_testkit.raw_requests import connect
 
 pytestmark = pytest.mark.java
 

@@ -11,8 +11,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, OffsetSpec
 
-from broker_tests.clients.support import CODECS, DEADLINE_S, numbered, wait_until
-from broker_tests.harness import Server
+from odradek_testkit.clients import CODECS, DEADLINE_S, numbered, wait_until
+from odradek_testkit.engines import Server
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from broker_tests.clients import raw
-from broker_tests.clients.support import CODECS, DEADLINE_S, create_topic, numbered
-from broker_tests.harness import Server
+from odradek_testkit import raw_requests as raw
+from odradek_testkit.clients import CODECS, DEADLINE_S, create_topic, numbered
+from odradek_testkit.engines import Server
 
 pytestmark = pytest.mark.skipif(
     shutil.which("kcat") is None and not os.environ.get("ODRADEK_REQUIRE_TOOLS"),

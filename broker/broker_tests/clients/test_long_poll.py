@@ -8,8 +8,8 @@ import time
 import pytest
 from confluent_kafka import TopicPartition
 
-from broker_tests.clients import raw
-from broker_tests.clients.support import (
+from odradek_testkit import raw_requests as raw
+from odradek_testkit.clients import (
     DEADLINE_S,
     Rec,
     consumer_of,
@@ -17,7 +17,7 @@ from broker_tests.clients.support import (
     numbered,
     produce,
 )
-from broker_tests.harness import Server
+from odradek_testkit.engines import Server
 
 # A fetch that really waited for so long would outlast every deadline of a test.
 LONG_MS = 3_600_000

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from broker_tests.harness import RunningBroker, kafka_tool, on_apache
-from broker_tests.small_disk import SmallDisk
+from odradek_testkit.engines import RunningBroker, kafka_tool, on_apache
+from odradek_testkit.small_disk import SmallDisk
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="the reserve is Odradek's own")
 

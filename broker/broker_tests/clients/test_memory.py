@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from broker_tests.clients.support import DEADLINE_S, consume, create_topic
-from broker_tests.harness import Server, on_apache
+from odradek_testkit.clients import DEADLINE_S, consume, create_topic
+from odradek_testkit.engines import Server, on_apache
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="a JVM grows into its heap whatever it is sent")
 

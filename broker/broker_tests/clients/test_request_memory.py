@@ -15,10 +15,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from broker_tests.clients import raw
-from broker_tests.clients.support import create_topic, wait_until
 from broker_tests.conftest import StartBroker
-from broker_tests.harness import RunningBroker, Server, on_apache
+from odradek_testkit import raw_requests as raw
+from odradek_testkit.clients import create_topic, wait_until
+from odradek_testkit.engines import RunningBroker, Server, on_apache
 
 pytestmark = pytest.mark.skipif(on_apache(), reason="about our own request memory")
 

@@ -11,7 +11,9 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from broker_tests.clients.support import (
+from broker_tests.conftest import StartBroker
+from odradek_cli.processes import StartFailedError
+from odradek_testkit.clients import (
     DEADLINE_S,
     Rec,
     admin_of,
@@ -22,9 +24,7 @@ from broker_tests.clients.support import (
     produce,
     take,
 )
-from broker_tests.conftest import StartBroker
-from broker_tests.harness import Server, on_apache
-from odradek_cli.processes import StartFailedError
+from odradek_testkit.engines import Server, on_apache
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

@@ -12,8 +12,11 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PyTopicPartition
 
-from broker_tests.clients.raw import connect
-from broker_tests.clients.support import (
+from broker_tests.clients.txn_protocol import TxnProducer, call
+from broker_tests.conftest import StartBroker
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.clients import (
     DEADLINE_S,
     consume,
     consumer_of,
@@ -21,11 +24,8 @@ from broker_tests.clients.support import (
     produce,
     wait_until,
 )
-from broker_tests.clients.txn_protocol import TxnProducer, call
-from broker_tests.conftest import StartBroker
-from broker_tests.harness import Server
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_testkit.engines import Server
+from odradek_testkit.raw_requests import connect
 
 FIND_COORDINATOR, DESCRIBE_TRANSACTIONS = 10, 65
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_tests.clients.raw import RawConnection
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire import api
-from odradek_broker.wire.primitives import skip_tagged_fields
-from odradek_broker.wire.records import Record, build_batch
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages import api
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.primitives import skip_tagged_fields
+from odradek_protocol.records.records import Record, build_batch
+from odradek_testkit.raw_requests import RawConnection
 
 __all__ = ["TxnProducer", "call"]
 

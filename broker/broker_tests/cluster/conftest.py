@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.cluster.harness import Cluster
 from broker_tests.conftest import servers_of_test
+from odradek_testkit.cluster import Cluster
 
 StartCluster = Callable[..., Cluster]
 

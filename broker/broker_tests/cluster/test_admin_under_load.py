@@ -8,8 +8,8 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import Cluster
-from broker_tests.cluster.load import Load
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.load import Load
 
 CONFIG = {"min.insync.replicas": "2"}
 

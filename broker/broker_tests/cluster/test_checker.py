@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.cluster.checker import check, kinds, report
-from broker_tests.cluster.history import FINAL, History, Read
+from odradek_testkit.checker import check, kinds, report
+from odradek_testkit.history import FINAL, History, Read
 
 
 def good(records: int = 10, partitions: int = 2) -> History:

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from broker_tests.clients.members import Member, shared, until
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import Cluster
 from odradek_broker.coordinator.hashing import partition_for
+from odradek_testkit.cluster import Cluster
 
 TOPIC, FAR, GROUP = "events", "far", "readers"
 OFFSETS_PARTITIONS = 4

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from broker_tests.clients.raw import RawConnection
 from broker_tests.clients.test_transactions import ready, state_of
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import Cluster
 from broker_tests.cluster.txn_workers import (
     ACCOUNTS,
     OPENING_BALANCE,
@@ -25,8 +23,10 @@ from broker_tests.cluster.txn_workers import (
     read_balances,
     read_committed,
 )
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.raw_requests import RawConnection
 
 FIND_COORDINATOR, CREATE_TOPICS = 10, 19
 

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from broker_tests.cluster.harness import Cluster, Node, free_ports
-from broker_tests.cluster.load import Load
-from broker_tests.small_disk import SmallDisk
+from odradek_testkit.cluster import Cluster, Node, free_ports
+from odradek_testkit.load import Load
+from odradek_testkit.small_disk import SmallDisk
 
 # Detection, fencing and elections take a second or two; a lag of 30 s would be the bug. The rest
 # is for a machine that is busy with other tests.

@@ -8,7 +8,7 @@ import urllib.request
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import Cluster
+from odradek_testkit.cluster import Cluster
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 RECORDS = 400

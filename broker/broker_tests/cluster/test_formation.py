@@ -10,9 +10,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import CLUSTER_ID, RACKS, Cluster, Node, free_ports
-from broker_tests.cluster.load import Load
 from odradek_cli.processes import StartFailedError
+from odradek_testkit.cluster import CLUSTER_ID, RACKS, Cluster, Node, free_ports
+from odradek_testkit.load import Load
 
 
 def test_three_brokers_form_a_cluster(cluster: Cluster, topic: str) -> None:

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import Cluster
 from odradek_broker.coordinator.hashing import partition_for
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.cluster import Cluster
 
 TOPIC, GROUP, PARTITIONS, RECORDS = "events", "readers", 6, 3000
 OFFSETS = "__consumer_offsets"

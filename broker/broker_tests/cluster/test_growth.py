@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from broker_tests.cluster.ask import DESCRIBE_QUORUM, Questions
-from broker_tests.cluster.harness import METADATA_TOPIC, Node, free_ports
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.ask import DESCRIBE_QUORUM, Questions
+from odradek_testkit.cluster import METADATA_TOPIC, Node, free_ports
 
 DEADLINE_S = 40.0
 

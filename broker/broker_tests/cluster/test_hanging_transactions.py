@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from broker_tests.clients.support import wait_until
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import Cluster
 from broker_tests.handlers.parity_script import Step, create
 from broker_tests.handlers.parity_script import topic as new_topic
 from broker_tests.handlers.test_admin_parity import client
-from broker_tests.harness import RunningBroker, kafka_tool
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.records import Record, build_batch
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.records.records import Record, build_batch
+from odradek_testkit.clients import wait_until
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.engines import RunningBroker, kafka_tool
 
 PRODUCE, DESCRIBE_PRODUCERS = 0, 61
 PRODUCE_VERSION = 11  # the last of clients that add partitions to their transaction themselves

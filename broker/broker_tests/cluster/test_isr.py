@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import Cluster
-from broker_tests.cluster.load import Load
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.load import Load
 
 
 def followers(cluster: Cluster, topic: str) -> list[int]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.cluster.harness import Cluster
-from broker_tests.cluster.load import Load
-from broker_tests.harness import kafka_tool
 from odradek_broker.controller.seat import VOTERS_SECONDS
 from odradek_broker.controller.voters import AUTO_JOIN
 from odradek_broker.log.dir_identity import uuid_to_text
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.engines import kafka_tool
+from odradek_testkit.load import Load
 
 pytestmark = pytest.mark.java
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from broker_tests.cluster.ask import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
-from broker_tests.cluster.harness import Cluster
-from broker_tests.cluster.load import Load
-from broker_tests.harness import kafka_tool
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.ask import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.engines import kafka_tool
+from odradek_testkit.load import Load
 
 BALLAST_BYTES = 30_000_000
 

@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from broker_tests.cluster.harness import Cluster
-from broker_tests.cluster.load import Load
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.load import Load
 
 WRITES = 100_000
 CONFIG = {"min.insync.replicas": "2"}

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from broker_tests.cluster.load import Load
-from broker_tests.cluster.network import PartitionedCluster
+from odradek_testkit.cluster_network import PartitionedCluster
+from odradek_testkit.load import Load
 
 CONFIG = {"min.insync.replicas": "2"}
 SETTINGS = {"replica.lag.time.max.ms": "2000"}

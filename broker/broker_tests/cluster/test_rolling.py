@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from broker_tests.cluster.harness import Cluster
-from broker_tests.cluster.load import Load
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.load import Load
 
 CONFIG = {"min.insync.replicas": "2"}
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from broker_tests.clients.test_request_memory import MB, claim
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import DEADLINE_S, Cluster
+from odradek_testkit.cluster import DEADLINE_S, Cluster
 
 
 def produce(cluster: Cluster, topic: str, count: int) -> None:

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.harness import Cluster
 from broker_tests.cluster.txn_workers import read_committed
-from broker_tests.harness import JVM_FLAGS, TOOLS_DIR, streams_jars
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.engines import JVM_FLAGS, TOOLS_DIR, streams_jars
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker_tests.cluster.checker import kinds
 from broker_tests.cluster.conftest import StartCluster
-from broker_tests.cluster.load import Load
+from odradek_testkit.checker import kinds
+from odradek_testkit.load import Load
 
 UNSAFE = {
     "acks": "1",

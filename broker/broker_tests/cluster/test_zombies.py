@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker_tests.clients import raw
-from broker_tests.cluster.harness import Cluster
-from broker_tests.cluster.load import Load
+from odradek_testkit import raw_requests as raw
+from odradek_testkit.cluster import Cluster
+from odradek_testkit.load import Load
 
 # librdkafka waits this long for an answer before it looks elsewhere; its default is 60 s.
 IMPATIENT = {"socket.timeout.ms": 2_000, "request.timeout.ms": 2_000}

@@ -18,10 +18,10 @@ from odradek_broker.controller.result import Result
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import MetadataRecord
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 T = TypeVar("T")
 CLUSTER_ID = "cluster"

@@ -15,11 +15,11 @@ from odradek_broker.metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 DIRECTORY = UUID(int=77)
 

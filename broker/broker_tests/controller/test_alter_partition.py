@@ -3,9 +3,9 @@
 import pytest
 
 from broker_tests.controller.active_support import World
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 
 def world() -> World:

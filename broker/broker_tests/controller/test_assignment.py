@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_tests.work import Steps, grows_linearly
 from odradek_broker.controller.assignment import alternate_racks, assign_replicas
-from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_testkit.work import Steps, grows_linearly
 
 
 class FromStart(Random):

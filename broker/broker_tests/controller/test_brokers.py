@@ -10,9 +10,9 @@ from odradek_broker.controller.heartbeats import BrokerState, answer_to
 from odradek_broker.controller.result import Result
 from odradek_broker.controller.voters import may_join, remember_removal
 from odradek_broker.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 
 def refused(code: ErrorCode, action) -> str:

@@ -12,7 +12,7 @@ from odradek_broker.controller import configs, topics
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import ResourceType
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 SET, DELETE, APPEND, SUBTRACT = range(4)

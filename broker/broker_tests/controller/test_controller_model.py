@@ -29,9 +29,9 @@ from odradek_broker.controller.context import ControllerContext
 from odradek_broker.controller.partition_changes import PartitionChanges, TopicRules
 from odradek_broker.metadata.image import PartitionRegistration, TopicImage
 from odradek_broker.metadata.records import NO_LEADER
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 BROKERS = (1, 2, 3, 4)
 TOPICS_MAX = 5

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_tests.controller.active_support import World, directory, set_config
-from broker_tests.work import Steps, grows_linearly
 from odradek_broker.controller import brokers
 from odradek_broker.controller.elections import (
     NOBODY,
@@ -17,7 +16,8 @@ from odradek_broker.controller.elections import (
     elect_for_reassignment,
     elect_preferred_replica,
 )
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.work import Steps, grows_linearly
 
 STEPS_PER_PARTITION_MAX = 400  # 220 when it was measured
 REPLICAS = st.permutations([1, 2, 3, 4, 5])

@@ -23,11 +23,11 @@ from odradek_broker.controller import active as active_module
 from odradek_broker.controller.seat import ControllerSeat
 from odradek_broker.controller.service import LARGE_PARTITIONS
 from odradek_broker.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 LARGE = LARGE_PARTITIONS + 1
 

@@ -5,8 +5,8 @@ import pytest
 from broker_tests.controller.active_support import World
 from odradek_broker.controller.rebalance import ELECTIONS_MAX, balance_leaders
 from odradek_broker.metadata.records import PartitionChangeRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -13,12 +13,12 @@ from odradek_broker.metadata.records import (
     Endpoint,
     RegisterBrokerRecord,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.runtime.listeners import Listener
+from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 ME = BrokerId(1)
 DIRECTORY = UUID(int=7)

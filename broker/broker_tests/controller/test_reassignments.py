@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from broker_tests.controller.active_support import World
 from odradek_broker.controller.reassignments import list_partition_reassignments
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 
 def world(configs: dict[str, str] | None = None) -> World:

@@ -18,21 +18,21 @@ from broker_tests.controller.support import (
     new_topic,
     started,
 )
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.controller.brokers import bootstrap
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.publisher import MetadataPublisher
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
 from odradek_broker.raft.service import Identity
 from odradek_broker.raft.values import Endpoint, ReplicaKey
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 DIR = Path("/data")
 

@@ -26,7 +26,7 @@ from odradek_broker.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.ids import BrokerId
 
 # As the seeds draw them.
 REPLICA_DIAGRAM = """

@@ -13,7 +13,7 @@ from odradek_broker.controller.stepping_aside import (
     can_step_aside,
     shares_any,
 )
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.ids import BrokerId
 
 ONE = BrokerId(1)
 ENOUGH, LOW, FULL = Level.ENOUGH, Level.LOW, Level.FULL

@@ -18,9 +18,9 @@ from odradek_broker.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 ONE_BROKER = cluster({1: None})
 THREE_BROKERS = cluster({1: "a", 2: "b", 3: "c"})

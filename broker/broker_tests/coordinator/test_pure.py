@@ -19,10 +19,10 @@ from odradek_broker.coordinator.result import (
     Ticket,
 )
 from odradek_broker.coordinator.timers import Timers
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import OFFSET
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.records.record_batch import OFFSET
 
 NOW = Moment(0.0, 1_700_000_000_000)
 

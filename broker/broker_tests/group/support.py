@@ -18,8 +18,8 @@ from odradek_broker.group.shard import GroupShard
 from odradek_broker.log.control import build_marker
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.metadata.image import EMPTY_IMAGE
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 WALL_MS = 1_700_000_000_000
 GROUP = "g"

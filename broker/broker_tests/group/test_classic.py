@@ -19,7 +19,7 @@ from odradek_broker.group.states import (
     next_state,
 )
 from odradek_broker.group.subscription import topics_of
-from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 
 def test_every_pair_of_state_and_event_is_decided() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from broker_tests.group.support import GROUP, Bench
-from broker_tests.harness import kafka_tool
 from odradek_broker.coordinator.result import Producer
+from odradek_testkit.engines import kafka_tool
 
 pytestmark = pytest.mark.java
 

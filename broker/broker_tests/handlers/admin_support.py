@@ -11,8 +11,13 @@ from broker_tests.controller.support import MemoryLog, started
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.handlers.metadata_cache import MetadataCache
 from odradek_broker.runtime.clock import ManualClock
-from odradek_broker.wire.api import decode_request, decode_response, encode_request, encode_response
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.api import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from odradek_protocol.messages.struct import Struct
 
 
 class AdminClient:

@@ -6,6 +6,7 @@ import pytest
 
 from broker_tests.controller.support import create, new_topic
 from broker_tests.handlers.admin_support import AdminClient, with_client
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.handlers import (
     alter_configs,
@@ -25,12 +26,11 @@ from odradek_broker.handlers import (
 )
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.manager import LogManager
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 
 @pytest.mark.parametrize("version", create_topics.VERSIONS)

@@ -15,9 +15,9 @@ from uuid import UUID
 import pytest
 
 from broker_tests.handlers.parity_script import Step, describe, steps
-from broker_tests.harness import RunningApacheKafka, RunningBroker, Server
-from odradek_broker.wire.api import decode_response, encode_request, flexible, request_header
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.api import decode_response, encode_request, flexible, request_header
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.engines import RunningApacheKafka, RunningBroker, Server
 
 pytestmark = pytest.mark.java
 

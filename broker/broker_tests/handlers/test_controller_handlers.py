@@ -21,8 +21,8 @@ from odradek_broker.handlers import (
     update_features,
 )
 from odradek_broker.handlers.forwarding import ControllerMovedError
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 FEATURES = [
     Struct(

@@ -12,8 +12,8 @@ from odradek_broker.handlers import (
 )
 from odradek_broker.model.config_docs import WITHOUT_EFFECT
 from odradek_broker.model.config_table import BROKER_CONFIGS, TOPIC_CONFIGS
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE = 0, 1

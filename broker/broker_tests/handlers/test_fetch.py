@@ -9,16 +9,16 @@ import pytest
 from broker_tests.partition.support import ONE, TOPIC_ID, topic
 from broker_tests.replication.support import ALL, Cluster, Exchange, run, until
 from odradek_broker.handlers import fetch
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.partition.read_replica import RACK_AWARE
-from odradek_broker.wire import api
-from odradek_broker.wire.fetch import FetchPartition
-from odradek_broker.wire.fetch_response import (
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages import api
+from odradek_protocol.messages.fetch import FetchPartition
+from odradek_protocol.messages.fetch_response import (
     FetchedPartition,
     decode_fetch_response,
     encode_fetch_request,
 )
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 
 async def follower_fetch(

@@ -10,9 +10,9 @@ from odradek_broker.handlers.fetch_session import (
     FetchSessions,
     partitions_of,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicPartition
-from odradek_broker.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicPartition
+from odradek_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 
 
 def request(session_id=0, epoch=0, topics=(), forgotten=()):

@@ -8,11 +8,11 @@ import pytest
 from odradek_broker.handlers import create_topics, describe_quorum, envelope, registry
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.runtime.metrics import Metrics
-from odradek_broker.wire import api
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_broker.runtime.peer import PeerUnavailable
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages import api
+from odradek_protocol.messages.struct import Struct
 
 VERSION = 7
 TOPICS = [Struct(name="a", num_partitions=1, replication_factor=1, assignments=[], configs=[])]

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from broker_tests.clients.raw import batch
 from broker_tests.handlers.parity_script import Step, create, topic
 from broker_tests.handlers.test_admin_parity import Client, client
-from broker_tests.harness import RunningBroker
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.engines import RunningBroker
+from odradek_testkit.raw_requests import batch
 
 PRODUCE, FETCH, OFFSET_FETCH, FIND, DELETE_RECORDS, ADD_PARTITIONS = 0, 1, 9, 10, 21, 24
 DESCRIBE_GROUPS, HEARTBEAT, ADD_VOTER, REMOVE_VOTER = 69, 68, 80, 81

@@ -9,8 +9,8 @@ import pytest
 
 from broker_tests.handlers.parity_script import Step, create, topic
 from broker_tests.handlers.test_admin_parity import Client, client
-from broker_tests.harness import RunningApacheKafka, RunningBroker
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.engines import RunningApacheKafka, RunningBroker
 
 pytestmark = pytest.mark.java
 

@@ -6,10 +6,10 @@ import pytest
 
 from broker_tests.controller.support import cluster, create, new_topic
 from broker_tests.handlers.admin_support import AdminClient, with_client
-from broker_tests.work import Steps, grows_linearly
 from odradek_broker.handlers import describe_cluster, describe_topic_partitions, metadata
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.work import Steps, grows_linearly
 
 
 def by_name(*names: str) -> list[Struct]:

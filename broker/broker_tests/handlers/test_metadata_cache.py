@@ -16,10 +16,10 @@ from odradek_broker.handlers.cluster_view import TOPIC_OPERATIONS, ClusterView, 
 from odradek_broker.handlers.metadata_cache import MetadataCache, Shape
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import PartitionChangeRecord, TopicRecord
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire.api import encode_response
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.api import encode_response
+from odradek_protocol.messages.struct import Struct
 
 
 def context(image: MetadataImage, cache: MetadataCache, version: int, listener: str) -> Any:

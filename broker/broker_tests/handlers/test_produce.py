@@ -9,11 +9,11 @@ from broker_tests.log.support import batch
 from broker_tests.partition.support import topic
 from broker_tests.replication.support import Cluster, Exchange, run
 from odradek_broker.handlers import produce
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire import api
-from odradek_broker.wire.produce import decode_produce
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages import api
+from odradek_protocol.messages.produce import decode_produce
+from odradek_protocol.messages.struct import Struct
 
 VERSION = 12
 

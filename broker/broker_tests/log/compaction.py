@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, TP, batches_of, commit, fetch
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.cleanable import find_cleanable
 from odradek_broker.log.cleaner import CleanerStats
 from odradek_broker.log.cleaner_run import CleanerRun, Limits
@@ -18,18 +19,17 @@ from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.offset_map import ENTRY_BYTES
 from odradek_broker.log.producer_state import EndTxnMarker
-from odradek_broker.model.ids import Offset
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire.record_batch import (
+from odradek_protocol.ids import Offset
+from odradek_protocol.records.record_batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
     crc_matches,
     read_header,
 )
-from odradek_broker.wire.records import Record, build_batch, read_records
+from odradek_protocol.records.records import Record, build_batch, read_records
 
 T = TypeVar("T")
 

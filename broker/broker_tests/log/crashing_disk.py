@@ -1,6 +1,6 @@
 """A simulated disk that stops at any single change, to see what the next start makes of it."""
 
-from odradek_broker.runtime.sim_disk import SimDisk
+from broker_tests.sim.memory_disk import SimDisk
 
 
 class Crash(BaseException):

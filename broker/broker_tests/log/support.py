@@ -6,12 +6,12 @@ from uuid import UUID
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
-from odradek_broker.model.ids import Offset, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
-from odradek_broker.wire.record_batch import read_header
-from odradek_broker.wire.records import Record, build_batch, read_records
+from odradek_protocol.ids import Offset, TopicPartition
+from odradek_protocol.records.record_batch import read_header
+from odradek_protocol.records.records import Record, build_batch, read_records
 
 NOW_MS = 1_700_000_000_000
 TP = TopicPartition("orders", 0)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from broker_tests.log.compaction import CONFIG, CompactedLog
 from broker_tests.log.support import NOW_MS
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.cleanable import Cleanable, Source, find_cleanable, group_sources
 from odradek_broker.log.segment import RELATIVE_OFFSET_MAX
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.sim_disk import SimDisk
 
 
 def segments_of_one(*minutes: int) -> CompactedLog:

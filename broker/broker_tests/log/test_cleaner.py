@@ -13,8 +13,8 @@ from odradek_broker.log.control import build_marker
 from odradek_broker.log.offset_map import OffsetMap
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.log.txn_index import AbortedTxn
-from odradek_broker.wire.record_batch import OFFSET, read_header
-from odradek_broker.wire.records import Record, build_batch, read_records
+from odradek_protocol.records.record_batch import OFFSET, read_header
+from odradek_protocol.records.records import Record, build_batch, read_records
 
 NOW_MS = 1_700_000_000_000
 RETENTION_MS = 1000

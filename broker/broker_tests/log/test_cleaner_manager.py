@@ -14,6 +14,7 @@ import pytest
 
 from broker_tests.log.compaction import CONFIG, CompactedLog, Direct
 from broker_tests.log.support import TOPIC_ID, commit, read_all
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.batches import scan_batches
 from odradek_broker.log.cleanable import find_cleanable
 from odradek_broker.log.cleaner_manager import (
@@ -26,11 +27,10 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log import Log
 from odradek_broker.log.offset_map import OffsetMap
 from odradek_broker.log.throttle import Throttle
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.runtime.disk import Disk, RealDisk
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire.records import Record, build_batch
+from odradek_protocol.ids import TopicPartition
+from odradek_protocol.records.records import Record, build_batch
 
 WAIT_SECONDS = 20.0
 FAST = CleanerConfig(dedupe_buffer_size=1 << 20, backoff_ms=1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from broker_tests.log.compaction import CONFIG, IDEMPOTENT, TRANSACTIONAL, CompactedLog
 from broker_tests.log.crashing_disk import Crash, CrashingDisk
 from broker_tests.log.support import read_all
-from odradek_broker.runtime.sim_disk import SimDisk
+from broker_tests.sim.memory_disk import SimDisk
 
 KEYS = "abcdef"
 

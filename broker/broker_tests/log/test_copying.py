@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from broker_tests.log.crashing_disk import Crash, CrashingDisk
 from broker_tests.log.support import NOW_MS, TOPIC_ID, TP, append, batch, open_manager, values
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log import copying
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.future_logs import lag_of
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.ids import TopicPartition
 
 DIRS = ("/a", "/b")
 SMALL = LogConfig(segment_bytes=300)

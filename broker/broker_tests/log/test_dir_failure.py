@@ -17,14 +17,14 @@ from broker_tests.log.support import (
     open_manager,
     values,
 )
+from broker_tests.sim.memory_disk import SimDisk, SimFile
 from odradek_broker.log.dir_failure import FailureKind, kind_of
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.manager import LogManager
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.disk import DirProbe, DiskUsage
-from odradek_broker.runtime.sim_disk import SimDisk, SimFile
+from odradek_protocol.ids import TopicPartition
 
 
 class ScarceDisk(SimDisk):

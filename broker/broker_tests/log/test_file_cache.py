@@ -5,14 +5,14 @@ import resource
 from pathlib import Path
 
 from broker_tests.log.support import SETTINGS, TOPIC_ID, append, values
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.file_cache import FileCache
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import File, RealDisk
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.ids import TopicPartition
 
 
 def open_files() -> int:

@@ -4,9 +4,9 @@ import gc
 import tracemalloc
 
 from broker_tests.log.support import NOW_MS, TOPIC_ID, batch, commit, open_manager
-from odradek_broker.model.ids import TopicPartition
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.ids import TopicPartition
 
 LOGS = 200
 EMPTY_BYTES_MAX = 3_000  # of the log and the simulated disk's own entries for its two files

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker_tests.sim.memory_disk import SimDisk, SimFile
 from odradek_broker.log.index_file import BLOCK_BYTES, TAIL_BYTES, WARM_BYTES
 from odradek_broker.log.offset_index import OffsetIndex, OffsetPosition
 from odradek_broker.log.producer_state import CompletedTxn
 from odradek_broker.log.time_index import TimeEntry, TimeIndex
 from odradek_broker.log.txn_index import AbortedTxn, TxnIndex
 from odradek_broker.runtime.disk import File
-from odradek_broker.runtime.sim_disk import SimDisk, SimFile
 
 BASE = 5000
 ENTRIES = 5000  # 40 KB: far more than the tail in memory and the warm section

@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_tests.harness import RunningApacheKafka
 from broker_tests.log.compaction import (
     IDEMPOTENT,
     TRANSACTIONAL,
@@ -28,12 +27,13 @@ from odradek_broker.log.cleaner_run import CleanerRun, Limits
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.txn_index import parse as parse_txn_index
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
-from odradek_broker.wire.record_batch import DELETE_HORIZON_BIT, read_header
-from odradek_broker.wire.records import read_records
+from odradek_protocol.ids import TopicPartition
+from odradek_protocol.records.record_batch import DELETE_HORIZON_BIT, read_header
+from odradek_protocol.records.records import read_records
+from odradek_testkit.engines import RunningApacheKafka
 
 pytestmark = pytest.mark.java
 

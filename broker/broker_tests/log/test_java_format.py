@@ -8,17 +8,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_tests.harness import RunningApacheKafka, kafka_tool
 from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, TP, batch, commit, read_all
 from odradek_broker.log.dump import SUFFIXES, DumpOptions, Kind, dump_file, format_row
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.producer_state import EndTxnMarker
-from odradek_broker.model import ids
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
+from odradek_protocol import ids
+from odradek_testkit.engines import RunningApacheKafka, kafka_tool
 
 pytestmark = pytest.mark.java
 

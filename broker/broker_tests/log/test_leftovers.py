@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from broker_tests.log.support import NOW_MS, TOPIC_ID, TP, append, open_manager, read_all, values
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.file_names import file_name, parse_dir_name, parse_file_name
 from odradek_broker.log.log import Log
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire.records import Record
+from odradek_protocol.ids import TopicPartition
+from odradek_protocol.records.records import Record
 
 CONFIG = LogConfig(segment_bytes=310, index_interval_bytes=50)
 

@@ -20,15 +20,15 @@ from broker_tests.log.support import (
     read_all,
     values,
 )
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_names import OFFSET_INDEX
 from odradek_broker.log.index_file import NO_BLOCK, TAIL_BYTES
 from odradek_broker.log.recent import RECENT_BATCHES_MAX
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.log_config import LONG_MAX, LogConfig
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire.byte_range import COPY_BYTES_MAX, ByteRange
-from odradek_broker.wire.record_batch import read_header
+from odradek_protocol.byte_range import COPY_BYTES_MAX, ByteRange
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.records.record_batch import read_header
 
 
 def test_readers_see_what_is_written_not_what_is_queued() -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, append, batch, open_manager, values
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.dir_identity import (
     LogDirConfigError,
     read_identity,
@@ -16,11 +17,10 @@ from odradek_broker.log.dir_identity import (
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock, SystemClock
 from odradek_broker.runtime.disk import RealDisk
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.ids import TopicPartition
 
 CONFIG = LogConfig()
 

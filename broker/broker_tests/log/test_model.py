@@ -22,14 +22,14 @@ from broker_tests.log.support import (
     open_manager,
     records_of,
 )
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.model.ids import Offset
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire.record_batch import read_header
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.ids import Offset
+from odradek_protocol.records.record_batch import read_header
 
 
 class ModelBatch(NamedTuple):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_tests.log.support import NOW_MS, TOPIC_ID, TP, batch, commit, open_log, open_manager
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.log import Log
 from odradek_broker.log.producer_snapshot import (
     CorruptSnapshotError,
@@ -22,9 +23,8 @@ from odradek_broker.log.producer_state import (
     last_sequence_of,
 )
 from odradek_broker.log.types import AbortedTransaction, AppendInfo
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=600)
 ABORT, COMMIT = EndTxnMarker(False, 0), EndTxnMarker(True, 0)

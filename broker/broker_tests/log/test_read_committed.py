@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 from broker_tests.log.support import NOW_MS, TOPIC_ID, TP, batch, batches_of, open_manager
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.control import parse_marker
 from odradek_broker.log.log import Log
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire.record_batch import read_header
-from odradek_broker.wire.records import read_records
+from odradek_protocol.records.record_batch import read_header
+from odradek_protocol.records.records import read_records
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150)
 

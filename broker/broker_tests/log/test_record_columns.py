@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek_broker.log.record_columns import keep_records, read_columns
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import DELETE_HORIZON_BIT, read_header
-from odradek_broker.wire.records import (
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.records.record_batch import DELETE_HORIZON_BIT, read_header
+from odradek_protocol.records.records import (
     Record,
     build_batch,
     read_records,

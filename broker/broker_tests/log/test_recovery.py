@@ -23,14 +23,14 @@ from broker_tests.log.support import (
     open_manager,
     read_all,
 )
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.loading import LoadOptions, load_log
 from odradek_broker.log.log import Log
-from odradek_broker.model.errors import KafkaError
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire import compression
-from odradek_broker.wire.record_batch import read_header
-from odradek_broker.wire.records import Record, read_records
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.records import compression
+from odradek_protocol.records.record_batch import read_header
+from odradek_protocol.records.records import Record, read_records
 
 CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=150)
 CODECS = (compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD)

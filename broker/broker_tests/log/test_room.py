@@ -3,11 +3,11 @@
 import pytest
 
 from broker_tests.log.support import NOW_MS, batch, open_log
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.errors import NoRoomError
 from odradek_broker.log.room import ALLOWANCE_BYTES, Room
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.runtime.disk import DiskUsage
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 MB = 1_000_000
 TOTAL = 10_000 * MB

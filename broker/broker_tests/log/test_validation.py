@@ -21,20 +21,20 @@ from odradek_broker.log.validation import (
     validate_for_replica,
     walk_records,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.log_config import LONG_MAX, LogConfig, TimestampType
-from odradek_broker.wire import compression
-from odradek_broker.wire.byte_range import whole
-from odradek_broker.wire.control_records import end_txn_marker
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import (
+from odradek_protocol.byte_range import whole
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.records import compression
+from odradek_protocol.records.control_records import end_txn_marker
+from odradek_protocol.records.record_batch import (
     CRC_FROM,
     HEADER,
     TIMESTAMP_TYPE_BIT,
     crc_matches,
     read_header,
 )
-from odradek_broker.wire.records import (
+from odradek_protocol.records.records import (
     Record,
     build_batch,
     encode_record,
@@ -42,7 +42,7 @@ from odradek_broker.wire.records import (
     seal_batch,
     view_records,
 )
-from odradek_broker.wire.varint import Buffer
+from odradek_protocol.varint import Buffer
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

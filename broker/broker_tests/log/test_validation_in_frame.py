@@ -22,17 +22,17 @@ from broker_tests.log.test_validation import (
     record,
     with_header,
 )
-from broker_tests.wire.test_fuzz import damaged, mend
+from broker_tests.protocol.test_fuzz import damaged, mend
 from odradek_broker.log.validation import RecordsRejectedError, validate_for_append, walk_records
-from odradek_broker.model.errors import KafkaError
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.wire import api
-from odradek_broker.wire.byte_range import COPY_BYTES_MAX, ByteRange, whole
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.produce import decode_produce
-from odradek_broker.wire.record_batch import HEADER_BYTES
-from odradek_broker.wire.records import Record, build_batch, check_record
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.byte_range import COPY_BYTES_MAX, ByteRange, whole
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages import api
+from odradek_protocol.messages.produce import decode_produce
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.records.record_batch import HEADER_BYTES
+from odradek_protocol.records.records import Record, build_batch, check_record
 
 CONFIGS = [
     PLAIN,

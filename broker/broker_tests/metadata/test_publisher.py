@@ -18,8 +18,8 @@ from odradek_broker.metadata.records import (
     ResourceType,
     TopicRecord,
 )
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.runtime.settings import Settings
+from odradek_protocol.ids import BrokerId
 
 EVERYTHING = (
     FeatureLevelRecord("metadata.version", 30),

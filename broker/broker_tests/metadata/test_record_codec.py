@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_tests import harness
 from odradek_broker.metadata.record_codec import _TYPES, decode_record, encode_record
 from odradek_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -28,8 +27,9 @@ from odradek_broker.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.records import Record, build_batch
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.records.records import Record, build_batch
+from odradek_testkit import engines as harness
 
 ID = UUID("12345678-9abc-4def-8123-456789abcdef")
 OTHER = UUID("00000000-0000-4000-8000-000000000001")

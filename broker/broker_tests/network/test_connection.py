@@ -89,7 +89,7 @@ class Bench:
         ctx.respond([answer], len(answer))
 
     async def _await_gate(self, ctx, request):
-        from odradek_broker.wire.struct import Struct
+        from odradek_protocol.messages.struct import Struct
 
         gate = self.loop.create_future()
         self.gates.append(gate)

@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 
 from odradek_broker.log.leader_epochs import LeaderEpochs
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition import follower_state, replica_state
 from odradek_broker.partition.follower_state import FollowerState
 from odradek_broker.partition.replica_state import Peers, Proposal, ReplicaState
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
 
 LAG_MAX_MS = 100.0
 Entry = tuple[int, int]  # (leader epoch, value)

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
 from odradek_broker.metadata.delta import MetadataDelta
@@ -18,15 +19,14 @@ from odradek_broker.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.sim_disk import SimDisk
 from odradek_broker.runtime.tasks import Threads
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
 
 TOPIC_ID = UUID(int=7)
 ONE, TWO, THREE = (BrokerId(i) for i in (1, 2, 3))

@@ -24,8 +24,6 @@ from odradek_broker.metadata.records import (
     RemoveTopicRecord,
     ResourceType,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.partition import replica_state
 from odradek_broker.partition.commands import (
     LeaderAndIsr,
@@ -35,6 +33,8 @@ from odradek_broker.partition.commands import (
 )
 from odradek_broker.partition.partition import Partition
 from odradek_broker.runtime.clock import ManualClock
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 

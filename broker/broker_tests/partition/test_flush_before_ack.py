@@ -3,6 +3,7 @@
 import errno
 from uuid import UUID
 
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.manager import LogManager
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE
@@ -13,13 +14,12 @@ from odradek_broker.metadata.records import (
     ResourceType,
     TopicRecord,
 )
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.sim_disk import SimDisk
-from odradek_broker.wire.records import Record, build_batch
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.records.records import Record, build_batch
 
 NODE = BrokerId(1)
 TOPIC_ID = UUID(int=7)

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from broker_tests.partition.replication_model import ListLog
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.follower_state import (
     BACKOFF_MIN_MS,
     Append,
@@ -25,6 +23,8 @@ from odradek_broker.partition.follower_state import (
     next_fetch,
     step,
 )
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
 
 BACKOFF_MS = BACKOFF_MIN_MS  # the first time
 BACKOFF_MAX_MS = 50.0

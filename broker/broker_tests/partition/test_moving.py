@@ -19,13 +19,13 @@ from broker_tests.partition.support import (
     topic,
 )
 from broker_tests.partition.test_commands import Recorded
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log import copying
 from odradek_broker.metadata.records import PartitionChangeRecord, RemoveTopicRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 TP = TopicPartition("orders", 0)

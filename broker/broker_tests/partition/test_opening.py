@@ -16,12 +16,12 @@ from broker_tests.partition.support import (
     register,
     topic,
 )
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.metadata.records import PartitionChangeRecord, RemoveTopicRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.partition.opening import AT_A_TIME
 from odradek_broker.runtime.clock import ManualClock
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicPartition
 
 MANY = 200
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.replica_state import (
     LOST_PROPOSAL_MS,
     AdvanceHighWatermark,
@@ -22,6 +20,8 @@ from odradek_broker.partition.replica_state import (
     Written,
     step,
 )
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
 
 ONE, TWO, THREE = (BrokerId(i) for i in (1, 2, 3))
 ALL = (ONE, TWO, THREE)

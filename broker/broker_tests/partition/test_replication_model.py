@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker_tests.partition.replication_model import ModelCluster
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition import follower_state, replica_state
+from odradek_protocol.ids import BrokerId
 
 STEPS = 1000
 BROKERS = st.sampled_from([BrokerId(i) for i in (1, 2, 3)])

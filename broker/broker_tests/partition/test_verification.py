@@ -1,8 +1,8 @@
 """Batches that wait for the transaction's coordinator: order, markers, changes of role."""
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import ProducerId
 from odradek_broker.partition.verification import FLOORS_MAX, Resume, Verifications
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import ProducerId
 
 PRODUCER = ProducerId(7)
 

@@ -21,12 +21,10 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
-from broker_tests.proxy import Proxy
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.registry import build_handlers
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.network.server import Server
 from odradek_broker.raft.formation import Formation
 from odradek_broker.raft.log_files import open_metadata_log
@@ -42,6 +40,8 @@ from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.settings import Settings
+from odradek_protocol.ids import BrokerId
+from odradek_testkit.proxy import Proxy
 
 LISTENER = "PLAINTEXT"
 CLUSTER_ID = "test-cluster"
@@ -257,8 +257,8 @@ def known(leader: Node) -> set[ReplicaKey]:
 
 
 async def make_voter(leader: Node, node: Node) -> None:
-    from odradek_broker.model.errors import ErrorCode
     from odradek_broker.raft.messages import AddVoterRequest
+    from odradek_protocol.error_codes import ErrorCode
 
     endpoint = Endpoint(LISTENER, "127.0.0.1", node.proxy.port)
     while not leader.quorum.state.voters.contains(node.key):

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from broker_tests.raft.support import Cluster, Node, run_story, until
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft.channel import ControllerChannel
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_broker.runtime.peer import PeerUnavailable
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 VOTE = (52, 2)  # any API that the nodes of the test serve will do
 

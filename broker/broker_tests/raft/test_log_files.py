@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from broker_tests import harness
 from broker_tests.raft.support import until
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import (
@@ -22,7 +22,6 @@ from odradek_broker.metadata.records import (
     ResourceType,
     TopicRecord,
 )
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.raft.applier import READ_BYTES
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
@@ -40,7 +39,8 @@ from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk, RealDisk
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.ids import BrokerId
+from odradek_testkit import engines as harness
 
 DIRECTORY_ID = UUID(int=4711)
 ENDPOINT = Endpoint("PLAINTEXT", "localhost", 9092)

@@ -4,7 +4,6 @@ from uuid import UUID
 
 import pytest
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft import rpc_requests, rpc_responses
 from odradek_broker.raft.control_codec import (
     SnapshotFooter,
@@ -39,10 +38,16 @@ from odradek_broker.raft.values import (
     Voters,
 )
 from odradek_broker.raft.voters import Voter, VoterSet
-from odradek_broker.wire.api import decode_request, decode_response, encode_request, encode_response
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import read_header
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages.api import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.records.record_batch import read_header
 
 ONE, TWO = ReplicaKey(1, UUID(int=11)), ReplicaKey(2, UUID(int=22))
 HERE = Endpoint("PLAINTEXT", "host-1", 9092)

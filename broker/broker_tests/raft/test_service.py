@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker_tests.proxy import Proxy
 from broker_tests.raft.support import CONFIG, Cluster, Node, make_voter, run_story, until
 from odradek_broker.log.dir_identity import LogDirConfigError
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft.log_files import VOTER_MARK
 from odradek_broker.raft.messages import RemoveVoterRequest
 from odradek_broker.raft.sender import WrongClusterError
 from odradek_broker.raft.snapshots import SnapshotPolicy
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_testkit.proxy import Proxy
 
 
 def run(story):

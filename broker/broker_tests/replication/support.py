@@ -20,19 +20,19 @@ from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.fetch_session import FetchSessions
 from odradek_broker.log.types import FileRange
 from odradek_broker.metadata.records import MetadataRecord, PartitionChangeRecord
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.partition import Partition
 from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime import slices
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.runtime.tasks import LoopThreads
-from odradek_broker.wire import api
-from odradek_broker.wire.fetch_response import FetchedResponse, decode_fetch_response
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages import api
+from odradek_protocol.messages.fetch_response import FetchedResponse, decode_fetch_response
+from odradek_protocol.messages.struct import Struct
 
 ALL = tuple(BrokerId(i) for i in (1, 2, 3))
 NOW_MS = 1_700_000_000_000

@@ -16,8 +16,8 @@ from odradek_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
 
 ROUNDS = 60
 

@@ -15,10 +15,10 @@ from odradek_broker.metadata.records import (
     RemoveTopicRecord,
     ResourceType,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.follower_state import Status
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 
 def same_everywhere(cluster: Cluster, index: int = 0) -> bool:

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from odradek_broker.handlers.fetch_session import FetchSessions, partitions_of
-from odradek_broker.model.errors import KafkaError
 from odradek_broker.replication.session import FollowerSession, Key, SessionRequest
-from odradek_broker.wire.fetch import FetchPartition, FetchRequest
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.messages.fetch import FetchPartition, FetchRequest
 
 
 def asked(index: int, offset: int) -> FetchPartition:

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.runtime.disk import IOV_MAX, Disk, RealDisk
-from odradek_broker.runtime.sim_disk import SimDisk
 
 
 @pytest.fixture(params=["real", "simulated"])

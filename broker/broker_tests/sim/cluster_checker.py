@@ -29,7 +29,7 @@ from broker_tests.sim.cluster_log import DataDisk, Entry, SimLog
 from broker_tests.sim.world import World
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 
 
 class ClusterChecker:

@@ -15,10 +15,10 @@ from odradek_broker.controller.active import ActiveController
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.records import MetadataRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset
 from odradek_broker.raft.types import ClientAppend
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
+from odradek_protocol.messages.struct import Struct
 
 if TYPE_CHECKING:
     from broker_tests.sim.cluster_node import ClusterNode

@@ -19,14 +19,14 @@ from random import Random
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.future_logs import FutureLogs
 from odradek_broker.log.leader_epochs import LeaderEpochs
 from odradek_broker.log.types import AppendInfo
-from odradek_broker.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 
 _CHAIN_PRIME = 1_000_003
 _CHAIN_MASK = (1 << 61) - 1

@@ -21,14 +21,14 @@ from odradek_broker.metadata.image import (
     MetadataImage,
     PartitionRegistration,
 )
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset
 from odradek_broker.partition import follower_state, replica_state
 from odradek_broker.partition.follower_state import FollowerState, Truncate
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Follower, ReplicaState
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
+from odradek_protocol.messages.struct import Struct
 
 # ---------------------------------------------------------------- the follower
 

@@ -35,8 +35,6 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.metadata.publisher import MetadataPublisher
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.raft.types import (
@@ -48,7 +46,9 @@ from odradek_broker.raft.types import (
     LostLeadership,
 )
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 HEARTBEAT_MS = 100
 CALL_TIMEOUT_MS = 200

@@ -14,13 +14,13 @@ from broker_tests.sim.cluster_log import Entry
 from broker_tests.sim.world import Address
 from odradek_broker.handlers import fetch as fetch_handler
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, TopicPartition
 from odradek_broker.partition import follower_state, replica_state
 from odradek_broker.partition.follower_state import FetchPosition, FollowerState, Status
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Proposal
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 if TYPE_CHECKING:
     from broker_tests.sim.cluster_node import ClusterNode

@@ -43,14 +43,14 @@ from broker_tests.sim.raft_node import new_uuid
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError, World
 from odradek_broker.metadata.image import PartitionRegistration
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from odradek_broker.partition import replica_state
 from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 FORM_MS = 4_000  # a cluster forms and has its topic within this time
 FAULTS_MS = 5_000

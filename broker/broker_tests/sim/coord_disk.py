@@ -9,13 +9,13 @@ from __future__ import annotations
 from random import Random
 from uuid import UUID
 
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.dir_identity import DirIdentity, write_identity
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.runtime.clock import Clock
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.ids import TopicPartition
 
 PATH = "/data"
 

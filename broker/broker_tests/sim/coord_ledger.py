@@ -19,8 +19,8 @@ from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, Moment
 from odradek_broker.coordinator.timers import Timers
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import LeaderEpoch, Offset, ProducerId
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import LeaderEpoch, Offset, ProducerId
 
 WAIT_MS = 150.0
 

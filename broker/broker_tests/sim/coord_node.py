@@ -16,8 +16,6 @@ from broker_tests.sim.cluster_replication import Fetch, SimReplication
 from broker_tests.sim.coord_disk import ProductionDisk
 from broker_tests.sim.coord_loop import SimLoop
 from odradek_broker.handlers import fetch as fetch_handler
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.partition import follower_state, replica_state
 from odradek_broker.partition.follower_state import FollowerState
@@ -26,6 +24,8 @@ from odradek_broker.partition.service import PartitionService
 from odradek_broker.replication.applying import carry_out
 from odradek_broker.replication.batches import whole_batches
 from odradek_broker.runtime.disk import File
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, TopicPartition
 
 FETCH_BYTES = 2_000
 

@@ -20,8 +20,8 @@ from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.service import CoordinatorService
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicPartition
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicPartition
 
 Asked = Callable[[], Coroutine[Any, Any, int]]
 

@@ -20,15 +20,15 @@ from random import Random
 from uuid import UUID
 
 from broker_tests.sim.cluster_log import Entry, LogWatcher, SimDir, SimLog
+from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.controller.stepping_aside import Level
 from odradek_broker.log.errors import LogDirError, NoRoomError
 from odradek_broker.log.future_logs import FutureLogs
 from odradek_broker.log.types import AppendInfo
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
-from odradek_broker.runtime.sim_disk import SimDisk
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 
 
 @dataclass

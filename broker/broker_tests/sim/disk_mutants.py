@@ -17,9 +17,9 @@ from odradek_broker.controller import alter_partition, directories
 from odradek_broker.controller.stepping_aside import SteppingAside
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage
 from odradek_broker.metadata.records import MetadataRecord
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition import replica_state
 from odradek_broker.partition.replica_state import Follower, ReplicaState
+from odradek_protocol.ids import BrokerId
 
 
 def _nothing(*_: Any, **__: Any) -> None: ...

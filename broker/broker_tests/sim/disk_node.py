@@ -21,13 +21,13 @@ from broker_tests.sim.raft_node import new_uuid
 from broker_tests.sim.world import Address
 from odradek_broker.controller.stepping_aside import Level, SteppingAside
 from odradek_broker.log.errors import LogDirError, NoRoomError
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId, TopicPartition
 from odradek_broker.partition import follower_state, replica_state
 from odradek_broker.partition.follower_state import FollowerState
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId, TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 LOOK_MS = 50  # at the directories; production: at once after a failed write, else each second
 FENCE_MS_MAX = 300  # then a broker without a directory ends without having been fenced

@@ -26,8 +26,8 @@ from broker_tests.sim.raft_run import CALM_CONFIG
 from odradek_broker.controller import stepping_aside
 from odradek_broker.controller.stepping_aside import Level
 from odradek_broker.metadata.image import PartitionRegistration
-from odradek_broker.model.ids import Offset, TopicPartition
 from odradek_broker.runtime.settings import Settings
+from odradek_protocol.ids import Offset, TopicPartition
 
 LAG_MS = 2_400
 FAULTS_MS = 9_000

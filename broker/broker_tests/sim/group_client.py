@@ -24,8 +24,8 @@ from odradek_broker.group.classic_join import Join
 from odradek_broker.group.classic_member import Protocol
 from odradek_broker.group.offset_requests import CommitRequest
 from odradek_broker.group.service import GroupService
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 if TYPE_CHECKING:
     from broker_tests.sim.coord_node import CoordNode

@@ -23,8 +23,8 @@ from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.runtime.settings import Settings
+from odradek_protocol.ids import TopicPartition
 
 MEMBERS = 3
 COMMIT_TIMEOUT_MS = 500.0

@@ -16,8 +16,6 @@ from unittest.mock import patch
 
 from broker_tests.sim.raft_disk import RaftDisk
 from broker_tests.sim.raft_node import RaftNode
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import Offset
 from odradek_broker.raft import (
     election,
     follower,
@@ -35,6 +33,8 @@ from odradek_broker.raft.states import Cause, Role
 from odradek_broker.raft.types import Commit, Instruction, PersistVote
 from odradek_broker.raft.values import NodeId, OffsetAndEpoch, ReplicaKey
 from odradek_broker.raft.voters import VoterHistory, VotersAt, VoterSet
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import Offset
 
 MISFIT = re.compile(r"^(TypeError|AttributeError|NameError|ImportError)\b", re.MULTILINE)
 

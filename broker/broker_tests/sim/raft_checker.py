@@ -15,12 +15,12 @@ from typing import NamedTuple, NoReturn
 from broker_tests.sim.raft_disk import MemoryLog
 from broker_tests.sim.raft_node import RaftNode
 from broker_tests.sim.world import SimulationError, World
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft.messages import FetchRequest, FetchSnapshotRequest, Request
 from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.values import Batch, OffsetAndEpoch, ReplicaKey, Voters
 from odradek_broker.raft.voters import VotersAt, VoterSet
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 # Between the deadline of a timer and its tick lies at most one ms, plus the vote file.
 ZOMBIE_SLACK_MS = 50

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
-from odradek_broker.model.ids import Offset
 from odradek_broker.raft.values import (
     EMPTY_LOG,
     Batch,
@@ -22,6 +21,7 @@ from odradek_broker.raft.values import (
 )
 from odradek_broker.raft.vote_state import VoteState
 from odradek_broker.raft.voters import VotersAt, VoterSet
+from odradek_protocol.ids import Offset
 
 BATCH_OVERHEAD_BYTES = 61
 UNDO_CHANCE = 0.3

@@ -18,7 +18,6 @@ from uuid import UUID
 from broker_tests.sim.faults import Injector
 from broker_tests.sim.raft_disk import RaftDisk, StoredSnapshot
 from broker_tests.sim.world import Address, World
-from odradek_broker.model.ids import Offset
 from odradek_broker.raft import quorum
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import Request, Response, VoteRequest, VoteResponse
@@ -51,6 +50,7 @@ from odradek_broker.raft.types import (
 )
 from odradek_broker.raft.values import Batch, Endpoint, OffsetAndEpoch, ReplicaKey, SnapshotInfo
 from odradek_broker.raft.voters import VoterSet
+from odradek_protocol.ids import Offset
 
 if TYPE_CHECKING:
     from broker_tests.sim.raft_checker import RaftChecker

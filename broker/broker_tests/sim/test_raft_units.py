@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.raft.describe import describe
 from odradek_broker.raft.errors import CommittedDataError, IllegalTransitionError
 from odradek_broker.raft.leader import find_divergence
@@ -67,6 +66,7 @@ from odradek_broker.raft.values import (
 )
 from odradek_broker.raft.vote_state import VoteState
 from odradek_broker.raft.voters import Voter, VoterHistory, VoterSet
+from odradek_protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 KEYS = {i: ReplicaKey(i, UUID(int=100 + i)) for i in range(1, 6)}

@@ -25,9 +25,9 @@ from uuid import UUID
 
 from broker_tests.sim.coord_loop import SimLoop
 from broker_tests.sim.txn_node import TxnNode
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import ProducerId, TopicPartition
-from odradek_broker.wire.records import Record, build_batch
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import ProducerId, TopicPartition
+from odradek_protocol.records.records import Record, build_batch
 
 if TYPE_CHECKING:
     from broker_tests.sim.txn_run import TxnRun

@@ -13,14 +13,14 @@ from odradek_broker.coordinator.host import ShardHost
 from odradek_broker.handlers.produce import ProduceCall
 from odradek_broker.log.log import Log
 from odradek_broker.log.producer_state import ProducerState
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import Offset, ProducerId
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.verification import Verifications
 from odradek_broker.txn import transitions
 from odradek_broker.txn.service import TransactionCoordinator
-from odradek_broker.wire.byte_range import ByteRange
-from odradek_broker.wire.produce import ProducePartition
+from odradek_protocol.byte_range import ByteRange
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import Offset, ProducerId
+from odradek_protocol.messages.produce import ProducePartition
 
 
 def _nothing(*_: Any, **__: Any) -> None: ...

@@ -19,20 +19,20 @@ from odradek_broker.coordinator.loading import batches_of
 from odradek_broker.handlers import add_partitions_to_txn, produce, write_txn_markers
 from odradek_broker.handlers.produce import ProduceCall
 from odradek_broker.log.control import parse_marker
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId, Offset, ProducerId, TopicPartition
 from odradek_broker.partition.partition import Partition
 from odradek_broker.runtime.disk import File
 from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.txn import verifier
 from odradek_broker.txn.markers import WRITE_TXN_MARKERS, MarkerSender
 from odradek_broker.txn.service import TransactionCoordinator
 from odradek_broker.txn.verifier import ADD_PARTITIONS_TO_TXN, TransactionVerifier
-from odradek_broker.wire.byte_range import whole
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
-from odradek_broker.wire.records import read_records
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.byte_range import whole
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId, Offset, ProducerId, TopicPartition
+from odradek_protocol.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.records.records import read_records
 
 CALL_MS_MAX = 400.0
 PRODUCE_TIMEOUT_MS = 600

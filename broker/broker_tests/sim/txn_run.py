@@ -27,8 +27,8 @@ from broker_tests.sim.world import Address, SimulationError
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
 from odradek_broker.metadata.image import PartitionRegistration
-from odradek_broker.model.ids import Offset, ProducerId, TopicPartition
 from odradek_broker.runtime.settings import Settings
+from odradek_protocol.ids import Offset, ProducerId, TopicPartition
 
 CLIENTS = 3
 FIRST_CLIENT_HOST = 100

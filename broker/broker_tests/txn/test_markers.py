@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import TopicPartition
+from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.txn import markers
 from odradek_broker.txn.channels import BrokerCalls
 from odradek_broker.txn.markers import FencedError, MarkerSender, TxnMarker
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 MARKER = TxnMarker(7, 3, True, 1, 2)
 

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from odradek_broker.txn import transitions
 from odradek_broker.txn.log_records import decode_key, decode_value, encode_key, encode_value
 from odradek_broker.txn.metadata import EPOCH_MAX, TransactionMetadata
@@ -21,6 +19,8 @@ from odradek_broker.txn.states import (
     next_state,
 )
 from odradek_broker.txn.transitions import NeedsProducerIdError, Step
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 
 S = TransactionState
 TP = TopicPartition("t", 0)

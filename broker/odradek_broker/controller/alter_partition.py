@@ -26,9 +26,9 @@ from odradek_broker.metadata.records import (
     UNASSIGNED_DIRECTORY,
     PartitionChangeRecord,
 )
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 UNKNOWN_BROKER_EPOCH = -1  # the leader does not know which incarnation it is
 

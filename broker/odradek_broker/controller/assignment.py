@@ -22,8 +22,8 @@ Used for CreateTopics, CreatePartitions, and by tools that propose reassignments
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
 
 Racks = Mapping[BrokerId, str | None]
 Replicas = tuple[BrokerId, ...]

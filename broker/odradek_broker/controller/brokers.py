@@ -34,10 +34,10 @@ from odradek_broker.metadata.records import (
     SupportedFeature,
     UnregisterBrokerRecord,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, Offset
 from odradek_broker.runtime.listeners import SECURITY_PROTOCOLS, Listener
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, Offset
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

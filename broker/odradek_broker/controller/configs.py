@@ -22,9 +22,9 @@ from odradek_broker.model.config_table import (
     UpdateMode,
     parse_topic_configs,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.runtime.settings import ConfigSource, Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 
 class Operation(IntEnum):

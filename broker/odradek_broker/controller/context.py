@@ -30,7 +30,7 @@ from odradek_broker.metadata.image import (
     TopicImage,
 )
 from odradek_broker.metadata.records import NO_LEADER
-from odradek_broker.model.ids import BrokerId, TopicId
+from odradek_protocol.ids import BrokerId, TopicId
 
 # Partitions, or replicas that are only looked at, for one step: some 2 ms.
 PARTITIONS_PER_STEP = 50

@@ -17,7 +17,7 @@ new controller does not wait for them, and nothing depends on it but what an ope
 from collections.abc import Iterator
 
 from odradek_broker.controller.replica_states import ReplicaKey, ReplicaState, ReplicaStates
-from odradek_broker.model.ids import BrokerId, Offset, TopicId
+from odradek_protocol.ids import BrokerId, Offset, TopicId
 
 
 class Deletions:

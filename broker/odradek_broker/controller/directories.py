@@ -23,9 +23,9 @@ from odradek_broker.metadata.records import (
     MetadataRecord,
     PartitionChangeRecord,
 )
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import TopicId
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import TopicId
+from odradek_protocol.messages.struct import Struct
 
 
 def has_none_left(broker: BrokerRegistration, failed: Collection[UUID]) -> bool:

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from odradek_broker.metadata.records import NO_LEADER
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.ids import BrokerId
 
 
 class Kind(Enum):

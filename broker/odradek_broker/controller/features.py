@@ -15,8 +15,8 @@ from odradek_broker.metadata.records import (
     MetadataRecord,
     SupportedFeature,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 
 class UpgradeType(IntEnum):

@@ -23,7 +23,7 @@ from enum import Enum
 from uuid import UUID
 
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage
-from odradek_broker.model.ids import BrokerId, Offset
+from odradek_protocol.ids import BrokerId, Offset
 
 NEVER = float("inf")
 

@@ -17,8 +17,8 @@ from odradek_broker.controller.partition_changes import (
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 
 class ElectionType(IntEnum):

@@ -25,12 +25,12 @@ from odradek_broker.controller.brokers import SUPPORTED_FEATURES
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import BrokerRegistration
 from odradek_broker.metadata.publisher import MetadataPublisher
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset
 from odradek_broker.runtime.listeners import SECURITY_PROTOCOLS, Listener
+from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

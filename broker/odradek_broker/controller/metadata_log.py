@@ -6,7 +6,7 @@ from typing import Protocol
 
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.records import MetadataRecord
-from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 
 class MetadataLog(Protocol):

@@ -40,7 +40,7 @@ from odradek_broker.metadata.records import (
     PartitionChangeRecord,
     ResourceType,
 )
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.ids import BrokerId
 
 Replicas = tuple[BrokerId, ...]
 # Brokers that may lead, with the directories that they have.

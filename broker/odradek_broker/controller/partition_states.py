@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from odradek_broker.controller.state_machine import StateMachine
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.ids import TopicId
 
 
 class PartitionState(Enum):

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 from odradek_broker.controller.lifecycle import Channel
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, ProducerId
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_broker.runtime.peer import PeerUnavailable
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, ProducerId
+from odradek_protocol.messages.struct import Struct
 
 ALLOCATE_PRODUCER_IDS, VERSION = 67, 0
 TIMEOUT_MS = 10_000.0

@@ -8,9 +8,9 @@ from odradek_broker.controller.brokers import check_epoch
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import ProducerIdsRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 BLOCK_SIZE = 1000
 PRODUCER_ID_MAX = 2**63 - 1

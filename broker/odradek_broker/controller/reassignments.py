@@ -24,8 +24,8 @@ from odradek_broker.controller.result import Result
 from odradek_broker.controller.topics import check_replicas
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from odradek_broker.metadata.records import PartitionChangeRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 # One request becomes one batch of the metadata log, which must stay of bearable size.
 PARTITIONS_PER_REQUEST_MAX = 10_000

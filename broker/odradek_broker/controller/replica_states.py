@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from odradek_broker.controller.state_machine import StateMachine
-from odradek_broker.model.ids import BrokerId, TopicId
+from odradek_protocol.ids import BrokerId, TopicId
 
 
 class ReplicaState(Enum):

@@ -11,13 +11,13 @@ from odradek_broker.controller.service import ControllerService
 from odradek_broker.controller.voters import Add
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.publisher import MetadataPublisher
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch
 from odradek_broker.raft.messages import AddVoterRequest, RemoveVoterRequest
 from odradek_broker.raft.service import QuorumService
 from odradek_broker.raft.values import Endpoint
 from odradek_broker.raft.voters import Voter
 from odradek_broker.runtime.clock import Clock
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, LeaderEpoch
 
 logger = logging.getLogger(__name__)
 

@@ -34,15 +34,15 @@ from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import MetadataRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, ProducerId
 from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.runtime.clock import Clock, SystemClock
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.slices import Slices
 from odradek_broker.runtime.tasks import Scheduler
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, LeaderEpoch, ProducerId
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

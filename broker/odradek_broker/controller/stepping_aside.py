@@ -23,7 +23,7 @@ from random import Random
 from uuid import UUID
 
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.ids import BrokerId
 
 MinIsr = Callable[[str], int]
 

@@ -2,7 +2,7 @@
 
 import re
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX = 249  # leaves room for "-<partition>" and a suffix in a directory name
 METADATA_TOPIC = "__cluster_metadata"

@@ -32,10 +32,10 @@ from odradek_broker.metadata.records import (
     TopicRecord,
 )
 from odradek_broker.model.config_table import ConfigError
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, TopicId
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, TopicId
+from odradek_protocol.messages.struct import Struct
 
 # One request becomes one batch of the metadata log, which must stay of bearable size (8 MB; a
 # partition with three replicas takes 125 bytes). Apache Kafka refuses more than 10,000.

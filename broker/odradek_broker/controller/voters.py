@@ -25,8 +25,8 @@ from typing import TypeAlias
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import ConfigRecord, ResourceType
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.raft.values import ReplicaKey
+from odradek_protocol.ids import BrokerId
 
 VOTERS_MAX = 3
 AUTO_JOIN = "odradek.quorum.auto.join.enable"

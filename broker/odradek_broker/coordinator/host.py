@@ -15,10 +15,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Producer, Result, Ticket
 from odradek_broker.coordinator.shard import S
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import NO_PRODUCER_ID, Offset
-from odradek_broker.wire.record_batch import HEADER_BYTES
-from odradek_broker.wire.records import Record, build_batch
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import NO_PRODUCER_ID, Offset
+from odradek_protocol.records.record_batch import HEADER_BYTES
+from odradek_protocol.records.records import Record, build_batch
 
 T = TypeVar("T")
 

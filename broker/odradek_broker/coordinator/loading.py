@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from odradek_broker.coordinator.result import CoordinatorRecord
 from odradek_broker.coordinator.shard import Shard
 from odradek_broker.log.control import parse_marker
-from odradek_broker.model.ids import NO_PRODUCER_ID, Offset
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import HEADER_BYTES, BatchHeader, read_header
-from odradek_broker.wire.records import read_records
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.ids import NO_PRODUCER_ID, Offset
+from odradek_protocol.records.record_batch import HEADER_BYTES, BatchHeader, read_header
+from odradek_protocol.records.records import read_records
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,8 @@
 them (`kafka-dump-log --offsets-decoder`).
 
 A key is `int16 type, fields`, a value `int16 version, fields`. A layout is declared once for all
-its versions; the codecs are those of the wire protocol (`wire/encode.py`, `wire/decode.py`):
+its versions; the codecs are those of the wire protocol (`odradek_protocol/messages/encode.py` and
+`decode.py`):
 
     KEY = RecordSchema("GroupMetadataKey", range(2, 3), (F("group", "string"),))
     VALUE = RecordSchema("GroupMetadataValue", range(0, 5), (…), flexible_from=4)
@@ -17,11 +18,11 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from odradek_broker.wire.decode import Read, compile_reader
-from odradek_broker.wire.encode import Write, compile_writer
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.primitives import ITEMS_MAX
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages.decode import Read, compile_reader
+from odradek_protocol.messages.encode import Write, compile_writer
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.primitives import ITEMS_MAX
 
 _VERSION = struct.Struct(">h")
 _TYPES: dict[str, type] = {

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.model.ids import ProducerId
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.ids import ProducerId
 
 T = TypeVar("T")
 

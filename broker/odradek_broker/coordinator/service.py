@@ -19,13 +19,13 @@ from odradek_broker.coordinator.result import Moment, Producer, Result, as_error
 from odradek_broker.coordinator.shard import S
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.metadata.delta import MetadataDelta
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.disk import File
 from odradek_broker.runtime.tasks import Cancellable
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Result
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.ids import LeaderEpoch, Offset, ProducerId
+from odradek_protocol.ids import LeaderEpoch, Offset, ProducerId
 
 
 class Shard(Protocol):

@@ -7,8 +7,8 @@ from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.records import offset_tombstone
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.group.states import GroupState
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 DESCRIBE_NOT_FOUND_SINCE = 6
 

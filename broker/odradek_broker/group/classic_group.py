@@ -24,8 +24,8 @@ from odradek_broker.group.records import (
 )
 from odradek_broker.group.states import GroupEvent, GroupState, next_state
 from odradek_broker.group.turn import Turn
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

@@ -8,8 +8,8 @@ from odradek_broker.group.classic_group import ClassicGroup, join_error
 from odradek_broker.group.classic_member import Member, Protocol
 from odradek_broker.group.states import GroupState
 from odradek_broker.group.turn import Turn
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 # From this version on a dynamic member gets its id first, and joins with it (KIP-394): else a
 # client that gives up and comes back would leave a member behind each time.

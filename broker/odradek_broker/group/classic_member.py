@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek_broker.coordinator.result import Ticket
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 
 class Protocol(NamedTuple):

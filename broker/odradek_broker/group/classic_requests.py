@@ -9,8 +9,8 @@ from odradek_broker.group.classic_join import Join, join
 from odradek_broker.group.consumer import requests as consumer_requests
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.shard import GroupShard
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 
 def join_group(shard: GroupShard, now: Moment, request: Join) -> Result[Struct]:

@@ -6,8 +6,8 @@ from odradek_broker.coordinator.result import Ticket
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.states import GroupState
 from odradek_broker.group.turn import Turn
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 
 def sync(

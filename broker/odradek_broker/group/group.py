@@ -7,7 +7,7 @@ from odradek_broker.coordinator.result import CoordinatorRecord
 from odradek_broker.group.records import Key, OffsetAndMetadata
 from odradek_broker.group.turn import Turn
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.errors import ErrorCode
+from odradek_protocol.error_codes import ErrorCode
 
 
 class Group(Protocol):

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from odradek_broker.group.records import Key
 from odradek_broker.group.service import GroupService
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId, Offset
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.wire.peer import Peer, PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_broker.runtime.peer import Peer, PeerUnavailable
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId, Offset
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from odradek_broker.group.records import (
     offset_tombstone,
 )
 from odradek_broker.group.shard import GroupShard
-from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ log (then that one stays); an abort drops them. What is pending makes a partitio
 """
 
 from odradek_broker.group.records import Key, OffsetAndMetadata, Offsets
-from odradek_broker.model.ids import NO_PRODUCER_ID, Offset, ProducerId
+from odradek_protocol.ids import NO_PRODUCER_ID, Offset, ProducerId
 
 
 class OffsetTable:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from odradek_broker.coordinator.record_schema import F, RecordSchema
 from odradek_broker.coordinator.result import CoordinatorRecord
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 LEGACY_OFFSET_COMMIT_TYPE = 0
 OFFSET_COMMIT_TYPE = 1

@@ -17,9 +17,9 @@ from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.offset_requests import CommitRequest, FetchedOffset
 from odradek_broker.group.records import Key
 from odradek_broker.group.shard import GroupShard
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 T = TypeVar("T")
 

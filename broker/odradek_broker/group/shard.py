@@ -22,9 +22,9 @@ from odradek_broker.group.states import GroupEvent, next_state
 from odradek_broker.group.turn import TimerKey, Turn
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import LeaderEpoch, Offset, ProducerId
-from odradek_broker.wire.errors import DecodeError
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.ids import LeaderEpoch, Offset, ProducerId
 
 logger = logging.getLogger(__name__)
 

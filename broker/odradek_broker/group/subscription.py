@@ -6,8 +6,8 @@ topic names; what newer versions add comes behind that.
 
 from struct import error
 
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.primitives import ITEMS_MAX, int32, legacy_text
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.primitives import ITEMS_MAX, int32, legacy_text
 
 
 def topics_of(metadata: bytes) -> set[str] | None:

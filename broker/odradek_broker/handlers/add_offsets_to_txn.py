@@ -8,9 +8,9 @@ from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicPartition
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 25
 VERSIONS = range(0, 5)

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from odradek_broker.controller.topic_names import INTERNAL_TOPICS
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicPartition
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 24
 VERSIONS = range(0, 6)

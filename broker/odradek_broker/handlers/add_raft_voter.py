@@ -8,9 +8,9 @@ earlier answer, is ignored.)
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.quorum_calls import check_cluster, check_voter
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.raft import rpc_requests, rpc_responses
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 80
 VERSIONS = range(0, 2)

@@ -2,7 +2,7 @@
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import check_sender
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 67
 VERSIONS = range(0, 1)

@@ -6,7 +6,7 @@ restarted since it caught up.
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import check_sender
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 56
 VERSIONS = range(2, 4)

@@ -8,9 +8,9 @@ only the last one counts, as in Kafka.
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicPartition
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 34
 VERSIONS = range(1, 3)

@@ -11,9 +11,9 @@ import re
 
 from odradek_broker.controller.brokers import SUPPORTED_FEATURES
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.raft.values import KRAFT_VERSION
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 18
 VERSIONS = range(0, 5)

@@ -5,7 +5,7 @@ Only from brokers with more than one directory; the controller knows where else 
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import check_sender
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 73
 VERSIONS = range(0, 1)

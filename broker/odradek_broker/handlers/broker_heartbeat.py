@@ -6,7 +6,7 @@ cordoned directories (v2); none is ever cordoned.
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import check_sender
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 63
 VERSIONS = range(0, 3)

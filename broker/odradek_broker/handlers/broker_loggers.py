@@ -6,8 +6,8 @@ logger's level to nothing (DELETE) lets it inherit again.
 
 import logging
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 ROOT = "root"
 LEVELS = {

@@ -7,7 +7,7 @@ every stop counts as unclean.
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import check_sender
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 62
 VERSIONS = range(0, 5)

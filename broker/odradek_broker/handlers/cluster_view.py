@@ -7,8 +7,8 @@ from odradek_broker.controller.topic_names import INTERNAL_TOPICS
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import Endpoint
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
 
 # Bit sets of AclOperation: what a client may do where there is no authorizer.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))

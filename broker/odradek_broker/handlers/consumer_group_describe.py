@@ -6,8 +6,8 @@ GROUP_ID_NOT_FOUND for classic groups too: clients then ask with DescribeGroups.
 from odradek_broker.group.consumer.describe import unknown
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.describe_groups import GROUP_OPERATIONS
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 69
 VERSIONS = range(0, 2)

@@ -6,8 +6,8 @@ A classic group that members of this protocol join is converted while it runs.
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 68
 VERSIONS = range(0, 2)

@@ -3,8 +3,8 @@
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.messages import refused
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 37
 VERSIONS = range(0, 4)

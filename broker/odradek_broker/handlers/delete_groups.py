@@ -1,8 +1,8 @@
 """DeleteGroups (42), v0–2: groups without members, with all their offsets."""
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 42
 VERSIONS = range(0, 3)

@@ -9,9 +9,9 @@ REQUEST_TIMED_OUT after the request's timeout; the records are on their way out 
 import asyncio
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.partition.partition import Partition
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 21
 VERSIONS = range(0, 3)

@@ -6,8 +6,8 @@ Before v3 there is no TOPIC_DELETION_DISABLED; such clients get INVALID_REQUEST.
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.messages import refused
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 20
 VERSIONS = range(1, 7)

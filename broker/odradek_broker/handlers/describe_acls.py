@@ -1,8 +1,8 @@
 """DescribeAcls (29), v1–3: there is no authorizer yet, which is what this says."""
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 29
 VERSIONS = range(1, 4)

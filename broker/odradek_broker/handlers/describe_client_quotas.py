@@ -1,8 +1,8 @@
 """DescribeClientQuotas (48), v0–1: there are no quotas yet, so nothing matches any filter."""
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 48
 VERSIONS = range(0, 2)

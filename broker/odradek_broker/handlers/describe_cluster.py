@@ -9,8 +9,8 @@ from odradek_broker.handlers.cluster_view import (
     ClusterView,
 )
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 60
 VERSIONS = range(0, 3)

@@ -16,9 +16,9 @@ from odradek_broker.handlers.messages import MALFORMED_REQUEST
 from odradek_broker.metadata.records import ResourceType
 from odradek_broker.model.config_docs import documentation
 from odradek_broker.model.config_table import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigKey
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.runtime.settings import ConfigSource, Settings, Synonym
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 32
 VERSIONS = range(1, 5)

@@ -4,8 +4,8 @@ A group that is not known is `Dead`; from v6 on also GROUP_ID_NOT_FOUND.
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 15
 VERSIONS = range(0, 7)

@@ -8,8 +8,8 @@ from odradek_broker.handlers.context import RequestContext
 from odradek_broker.log.future_logs import lag_of
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import DirDescription
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 35
 VERSIONS = range(1, 6)

@@ -12,8 +12,8 @@ find-hanging --broker-id N` asks one broker about all replicas that it hosts.
 from odradek_broker.controller.topic_names import validate_topic_name
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.log.producer_state import ProducerEntry
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 61
 VERSIONS = range(0, 1)

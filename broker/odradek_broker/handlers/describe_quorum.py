@@ -7,12 +7,12 @@ the leader is always caught up, a replica that never was has -1.
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.raft.log_files import METADATA_PARTITION
 from odradek_broker.raft.quorum_state import Progress, QuorumState
 from odradek_broker.raft.rpc_requests import endpoint_structs
 from odradek_broker.raft.values import ReplicaKey
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 55
 VERSIONS = range(0, 3)

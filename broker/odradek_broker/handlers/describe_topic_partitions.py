@@ -16,8 +16,8 @@ from odradek_broker.handlers.cluster_view import (
 )
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.metadata.image import TopicImage
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 75
 VERSIONS = range(0, 1)

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 50
 VERSIONS = range(0, 1)

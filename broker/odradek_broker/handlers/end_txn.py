@@ -6,8 +6,8 @@ of the next one. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v2.
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 26
 VERSIONS = range(0, 6)

@@ -12,10 +12,10 @@ from typing import Any
 from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.forwarding import ControllerMovedError
 from odradek_broker.handlers.quorum_calls import check_sender
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire import api
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages import api
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 58
 VERSIONS = range(0, 1)

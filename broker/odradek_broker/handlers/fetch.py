@@ -25,13 +25,13 @@ from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.fetch_session import FetchSession, Key, SessionPartition
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
 from odradek_broker.log.types import FileRange
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, Offset
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.read_replica import RACK_AWARE, preferred_read_replica
 from odradek_broker.partition.replica_state import FollowerFetched, FollowerStopped
 from odradek_broker.partition.waiting import ProgressListener, Ticket
-from odradek_broker.wire.fetch import (
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, Offset
+from odradek_protocol.messages.fetch import (
     TOPIC_ID_FROM,
     FetchPartition,
     FetchPartitionResult,

@@ -9,16 +9,20 @@ from uuid import UUID
 
 from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.quorum_calls import check_sender
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import ZERO_UUID, BrokerId
 from odradek_broker.raft import messages
 from odradek_broker.raft.messages import FetchResponse, Response
 from odradek_broker.raft.rpc_requests import METADATA_TOPIC_ID
 from odradek_broker.raft.rpc_responses import leader_fields
 from odradek_broker.raft.service import Records
 from odradek_broker.raft.values import ReplicaKey
-from odradek_broker.wire.fetch import FetchPartitionResult, FetchRequest, encode_fetch_response
-from odradek_broker.wire.primitives import NodeEndpoint
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import ZERO_UUID, BrokerId
+from odradek_protocol.messages.fetch import (
+    FetchPartitionResult,
+    FetchRequest,
+    encode_fetch_response,
+)
+from odradek_protocol.primitives import NodeEndpoint
 
 _TOPIC_ID = METADATA_TOPIC_ID.bytes
 

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 
 if TYPE_CHECKING:
     from odradek_broker.partition.partition import Partition

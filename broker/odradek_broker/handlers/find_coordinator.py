@@ -13,8 +13,8 @@ from odradek_broker.handlers import internal_topics
 from odradek_broker.handlers.cluster_view import ClusterView
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.messages import MALFORMED_REQUEST
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 10
 VERSIONS = range(0, 7)

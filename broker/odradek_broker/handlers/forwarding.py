@@ -13,11 +13,11 @@ import ipaddress
 from collections.abc import Awaitable, Callable
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire import api
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_broker.runtime.peer import PeerUnavailable
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages import api
+from odradek_protocol.messages.struct import Struct
 
 ENVELOPE = 58
 # Clients wait 30 seconds by default: they should hear that it failed, and why.

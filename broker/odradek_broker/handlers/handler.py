@@ -5,7 +5,7 @@ from typing import Any
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.runtime.metrics import RequestMetrics
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 Handle = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
 Serve = Callable[[RequestContext, bytes, int], None]

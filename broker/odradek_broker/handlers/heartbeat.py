@@ -1,8 +1,8 @@
 """Heartbeat (12), v0–4: a member is alive, and hears whether it has to join again."""
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 12
 VERSIONS = range(0, 5)

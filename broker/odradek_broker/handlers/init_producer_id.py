@@ -7,9 +7,9 @@ PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v4. Left out: v6, two-phase com
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import NO_PRODUCER_ID
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import NO_PRODUCER_ID
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 22
 VERSIONS = range(0, 6)

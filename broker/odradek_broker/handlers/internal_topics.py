@@ -4,8 +4,8 @@ from odradek_broker.coordinator.internal_topics import InternalTopic, internal_t
 from odradek_broker.handlers import create_topics
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 CREATE_TIMEOUT_MS = 5000
 

@@ -9,8 +9,8 @@ from odradek_broker.group.classic_group import join_error
 from odradek_broker.group.classic_join import Join
 from odradek_broker.group.classic_member import Protocol
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 11
 VERSIONS = range(0, 10)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire.primitives import NodeEndpoint
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.primitives import NodeEndpoint
 
 LEADER_ERRORS = frozenset([ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch])
 

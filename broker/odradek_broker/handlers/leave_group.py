@@ -1,8 +1,8 @@
 """LeaveGroup (13), v0–5: members go at once; from v3 on several, also by instance id alone."""
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 13
 VERSIONS = range(0, 6)

@@ -6,8 +6,8 @@ v1 asks by resource type, none given means all.
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.metadata.records import ResourceType
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 74
 VERSIONS = range(0, 2)

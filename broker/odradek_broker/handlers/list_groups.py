@@ -1,8 +1,8 @@
 """ListGroups (16), v0–5: groups that this broker coordinates, by state (v4+) and type (v5+)."""
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 16
 VERSIONS = range(0, 6)

@@ -14,9 +14,9 @@ from collections import Counter
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.log.types import TimestampOffset
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.partition.partition import Partition
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 2
 VERSIONS = range(1, 12)

@@ -5,7 +5,7 @@ Answered from this broker's metadata, which may be a moment behind the controlle
 
 from odradek_broker.controller.reassignments import list_partition_reassignments
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 46
 VERSIONS = range(0, 1)

@@ -9,10 +9,10 @@ COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded: the list would n
 import re2
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.txn.metadata import TransactionMetadata
 from odradek_broker.txn.states import TransactionState
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 66
 VERSIONS = range(0, 3)

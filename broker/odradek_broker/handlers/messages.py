@@ -1,7 +1,7 @@
 """Error answers that more than one API gives."""
 
-from odradek_broker.model.errors import KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.messages.struct import Struct
 
 # Apache Kafka's text for a request that makes no sense.
 MALFORMED_REQUEST = (

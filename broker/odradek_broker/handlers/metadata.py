@@ -31,11 +31,11 @@ from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.internal_topics import as_request
 from odradek_broker.handlers.metadata_cache import Shape
 from odradek_broker.metadata.image import PartitionRegistration, TopicImage
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicId
 from odradek_broker.runtime import clock
-from odradek_broker.wire.api import encode_response_item
-from odradek_broker.wire.struct import EncodedItems, Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicId
+from odradek_protocol.messages.api import encode_response_item
+from odradek_protocol.messages.struct import EncodedItems, Struct
 
 API_KEY = 3
 VERSIONS = range(0, 14)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.ids import BrokerId
 
 # 50,000 partitions with three replicas take 3 MB for each shape, and clients of one cluster ask in
 # few of them.

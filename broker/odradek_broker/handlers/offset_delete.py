@@ -1,8 +1,8 @@
 """OffsetDelete (47), v0: a group forgets the offsets of partitions that no member reads."""
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 47
 VERSIONS = range(0, 1)

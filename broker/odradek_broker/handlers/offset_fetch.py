@@ -10,8 +10,8 @@ from typing import Any
 from odradek_broker.group.offset_requests import FetchedOffset
 from odradek_broker.group.records import Key
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 9
 VERSIONS = range(1, 11)

@@ -3,8 +3,8 @@ whether the log it read from was truncated behind its back (KIP-320).
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 23
 VERSIONS = range(2, 5)

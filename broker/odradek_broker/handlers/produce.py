@@ -22,20 +22,20 @@ from odradek_broker.controller.topic_names import INTERNAL_TOPICS
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
 from odradek_broker.log.validation import RecordsRejectedError, only_batch
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Ticket
 from odradek_broker.txn.verifier import Question, for_client
-from odradek_broker.wire.byte_range import ByteRange
-from odradek_broker.wire.compression import ZSTD
-from odradek_broker.wire.primitives import NodeEndpoint
-from odradek_broker.wire.produce import (
+from odradek_protocol.byte_range import ByteRange
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.produce import (
     ProducePartition,
     ProduceRequest,
     decode_produce,
     encode_produce_response,
 )
-from odradek_broker.wire.record_batch import (
+from odradek_protocol.primitives import NodeEndpoint
+from odradek_protocol.records.compression import ZSTD
+from odradek_protocol.records.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,
     TRANSACTIONAL_BIT,

@@ -3,10 +3,10 @@
 import asyncio
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft.messages import Request, Response
 from odradek_broker.raft.service import Records
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 
 def check_cluster(ctx: RequestContext, cluster_id: str | None) -> None:

@@ -5,8 +5,8 @@ protocol that it was told of (KIP-559).
 """
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 14
 VERSIONS = range(0, 6)

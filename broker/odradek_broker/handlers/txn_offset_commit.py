@@ -16,9 +16,9 @@ from odradek_broker.handlers.add_offsets_to_txn import offsets_partition
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.offset_commit import answer, split
 from odradek_broker.log.producer_state import NO_SEQUENCE
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.txn.verifier import Question, for_client
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 28
 VERSIONS = range(0, 6)

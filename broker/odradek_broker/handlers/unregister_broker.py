@@ -2,7 +2,7 @@
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 64
 VERSIONS = range(0, 1)

@@ -4,7 +4,7 @@ from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import ask_quorum
 from odradek_broker.raft import rpc_requests, rpc_responses
 from odradek_broker.raft.messages import VoterChangeResponse
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 82
 VERSIONS = range(0, 1)

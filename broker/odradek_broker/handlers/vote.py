@@ -4,7 +4,7 @@ get it (pre-vote). The answer leaves after the vote is on disk."""
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import ask_quorum
 from odradek_broker.raft import rpc_requests, rpc_responses
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 API_KEY = 52
 VERSIONS = range(2, 3)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from odradek_broker.log.errors import CorruptLogError
 from odradek_broker.runtime.disk import File
-from odradek_broker.wire.record_batch import (
+from odradek_protocol.records.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
     BatchHeader,

@@ -11,7 +11,7 @@ fsync, rename); a damaged one counts as empty, which costs time at the next star
 
 from collections.abc import Iterable, Mapping
 
-from odradek_broker.model.ids import Offset, TopicPartition
+from odradek_protocol.ids import Offset, TopicPartition
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"  # all below was fsynced
 LOG_START_OFFSET = "log-start-offset-checkpoint"  # after DeleteRecords or retention

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from odradek_broker.log.log import Log
 from odradek_broker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
-from odradek_broker.model.ids import Offset
 from odradek_broker.model.log_config import LONG_MAX, LogConfig
+from odradek_protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 
 from odradek_broker.log.control import parse_marker
 from odradek_broker.log.txn_index import AbortedTxn
-from odradek_broker.model.ids import Offset, ProducerId
 from odradek_broker.runtime.disk import Buffer
-from odradek_broker.wire.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from odradek_protocol.ids import Offset, ProducerId
+from odradek_protocol.records.record_batch import TRANSACTIONAL_BIT, BatchHeader
 
 
 class CleanedTransactions:

@@ -26,14 +26,14 @@ from typing import NamedTuple, cast
 from odradek_broker.log.cleaned_transactions import CleanedTransactions
 from odradek_broker.log.offset_map import NOT_FOUND, OffsetMap
 from odradek_broker.log.record_columns import RecordColumns, keep_records, read_columns
-from odradek_broker.model.ids import Offset, ProducerId
 from odradek_broker.runtime.disk import Buffer
-from odradek_broker.wire.record_batch import (
+from odradek_protocol.ids import Offset, ProducerId
+from odradek_protocol.records.record_batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     BatchHeader,
 )
-from odradek_broker.wire.records import retain_records, uncompressed_records
+from odradek_protocol.records.records import retain_records, uncompressed_records
 
 OFFSET_MAX: Offset = 2**63 - 1
 

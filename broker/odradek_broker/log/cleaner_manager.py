@@ -30,9 +30,9 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log import Log
 from odradek_broker.log.loop_calls import LoopCalls, LoopStoppedError
 from odradek_broker.log.throttle import Throttle
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
+from odradek_protocol.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 

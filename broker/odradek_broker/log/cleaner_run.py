@@ -31,10 +31,10 @@ from odradek_broker.log.record_columns import read_columns
 from odradek_broker.log.segment import LogSegment
 from odradek_broker.log.txn_index import AbortedTxn
 from odradek_broker.log.txn_index import parse as parse_txn_index
-from odradek_broker.model.ids import Offset, ProducerId
 from odradek_broker.runtime.disk import Buffer
-from odradek_broker.wire.record_batch import CONTROL_BIT, BatchHeader, read_header
-from odradek_broker.wire.records import uncompressed_records
+from odradek_protocol.ids import Offset, ProducerId
+from odradek_protocol.records.record_batch import CONTROL_BIT, BatchHeader, read_header
+from odradek_protocol.records.records import uncompressed_records
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ coordinator_epoch: int32`. Example, a commit by coordinator epoch 3: key 0000000
 from struct import Struct
 
 from odradek_broker.log.producer_state import EndTxnMarker
-from odradek_broker.model.ids import ProducerId
 from odradek_broker.runtime.disk import Buffer
-from odradek_broker.wire.record_batch import TRANSACTIONAL_BIT, read_header
-from odradek_broker.wire.records import Record, build_batch, read_records
+from odradek_protocol.ids import ProducerId
+from odradek_protocol.records.record_batch import TRANSACTIONAL_BIT, read_header
+from odradek_protocol.records.records import Record, build_batch, read_records
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")

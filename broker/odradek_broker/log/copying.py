@@ -17,7 +17,7 @@ from odradek_broker.log.leader_epochs import LeaderEpochs
 from odradek_broker.log.log import Log
 from odradek_broker.log.trimming import move_log_start
 from odradek_broker.log.types import FileRange
-from odradek_broker.wire.record_batch import HEADER_BYTES, read_header
+from odradek_protocol.records.record_batch import HEADER_BYTES, read_header
 
 # Read at a time. Small enough to append it between two requests (1 ms), large enough for a disk.
 SLICE_BYTES = 1 << 20

@@ -16,8 +16,8 @@ import json
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from odradek_broker.model.ids import ZERO_UUID
 from odradek_broker.runtime.disk import Disk
+from odradek_protocol.ids import ZERO_UUID
 
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"

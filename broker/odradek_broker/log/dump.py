@@ -27,14 +27,14 @@ from odradek_broker.log.producer_state import last_sequence_of
 from odradek_broker.log.time_index import TimeIndex
 from odradek_broker.log.txn_index import VERSION, parse
 from odradek_broker.runtime.disk import RealFile
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import (
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.records.record_batch import (
     DELETE_HORIZON_BIT,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     crc_matches,
 )
-from odradek_broker.wire.records import Record, read_records
+from odradek_protocol.records.records import Record, read_records
 
 Fields: TypeAlias = dict[str, object]
 

@@ -1,6 +1,6 @@
 """How the log layer fails."""
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 
 class LogDirError(KafkaError):

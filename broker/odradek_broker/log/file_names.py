@@ -14,7 +14,7 @@ Suffixes say what a file is in the middle of: `.cleaned` a replacement that is b
 import re
 import uuid
 
-from odradek_broker.model.ids import TopicPartition
+from odradek_protocol.ids import TopicPartition
 
 LOG = ".log"
 OFFSET_INDEX = ".index"

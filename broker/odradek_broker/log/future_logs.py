@@ -27,9 +27,9 @@ from odradek_broker.log.file_names import (
 from odradek_broker.log.flushing import save_epochs
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.disk import Disk
+from odradek_protocol.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ epoch too, so recovery can restore what a crash kept from this file.
 
 from itertools import pairwise
 
-from odradek_broker.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from odradek_protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 NO_OFFSET: Offset = -1
 VERSION = 0

@@ -23,8 +23,8 @@ from odradek_broker.log.file_names import (
     TEMPORARY,
     parse_file_name,
 )
-from odradek_broker.model.ids import Offset
 from odradek_broker.runtime.disk import Disk, FileInfo
+from odradek_protocol.ids import Offset
 
 
 def clear_leftovers(

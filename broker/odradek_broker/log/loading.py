@@ -33,8 +33,8 @@ from odradek_broker.log.recovery import recover_segment
 from odradek_broker.log.segment import LogSegment
 from odradek_broker.log.time_index import TimeIndex
 from odradek_broker.log.txn_index import ENTRY as TXN_ENTRY
-from odradek_broker.model.ids import ZERO_UUID, Offset, TopicPartition
 from odradek_broker.model.log_config import LogConfig
+from odradek_protocol.ids import ZERO_UUID, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -44,18 +44,18 @@ from odradek_broker.log.trimming import (
 from odradek_broker.log.txn_index import AbortedTxn
 from odradek_broker.log.types import AbortedTransaction, AppendInfo, FileRange, TimestampOffset
 from odradek_broker.log.validation import validate_for_append, validate_for_replica
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import ZERO_UUID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.disk import Buffer
-from odradek_broker.wire.byte_range import ByteRange, whole
-from odradek_broker.wire.record_batch import (
+from odradek_protocol.byte_range import ByteRange, whole
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import ZERO_UUID, LeaderEpoch, Offset, ProducerId, TopicPartition
+from odradek_protocol.records.record_batch import (
     CONTROL_BIT,
     LOG_OVERHEAD,
     BatchHeader,
     queue_stamped,
 )
-from odradek_broker.wire.records import Record
+from odradek_protocol.records.records import Record
 
 logger = logging.getLogger(__name__)
 

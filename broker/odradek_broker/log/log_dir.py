@@ -30,8 +30,8 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_cache import FileCache
 from odradek_broker.log.file_names import DELETE_DIR
 from odradek_broker.log.room import Room
-from odradek_broker.model.ids import ZERO_UUID, Offset, TopicPartition
 from odradek_broker.runtime.disk import Disk, DiskUsage, Lock
+from odradek_protocol.ids import ZERO_UUID, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from odradek_broker.log.log import Log

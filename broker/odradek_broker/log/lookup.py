@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from odradek_broker.log.segment import LogSegment
 from odradek_broker.log.time_index import NO_TIMESTAMP
 from odradek_broker.log.types import AbortedTransaction
-from odradek_broker.model.ids import Offset
-from odradek_broker.wire.record_batch import BatchHeader
-from odradek_broker.wire.records import Record, read_records
+from odradek_protocol.ids import Offset
+from odradek_protocol.records.record_batch import BatchHeader
+from odradek_protocol.records.records import Record, read_records
 
 
 def find_by_timestamp(

@@ -40,12 +40,12 @@ from odradek_broker.log.loading import LoadOptions, load_log
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.partition_metadata import encode_partition_metadata
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import METADATA_TOPIC, ZERO_UUID, Offset, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.descriptors import share
 from odradek_broker.runtime.disk import Disk, DiskUsage
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import METADATA_TOPIC, ZERO_UUID, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 

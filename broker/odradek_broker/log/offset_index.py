@@ -12,7 +12,7 @@ from struct import Struct
 from typing import ClassVar, NamedTuple
 
 from odradek_broker.log.index_file import IndexFile
-from odradek_broker.model.ids import Offset
+from odradek_protocol.ids import Offset
 
 
 class OffsetPosition(NamedTuple):

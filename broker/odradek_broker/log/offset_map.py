@@ -24,7 +24,7 @@ from hashlib import blake2b
 from math import isqrt
 from struct import unpack
 
-from odradek_broker.model.ids import Offset
+from odradek_protocol.ids import Offset
 
 ENTRY_BYTES = 24
 HASH_BYTES = 16

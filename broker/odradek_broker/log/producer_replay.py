@@ -12,9 +12,9 @@ from odradek_broker.log.producer_snapshot import CorruptSnapshotError, state_fro
 from odradek_broker.log.producer_state import ProducerState
 from odradek_broker.log.segment import LogSegment
 from odradek_broker.log.txn_index import AbortedTxn
-from odradek_broker.model.ids import Offset
 from odradek_broker.runtime.disk import Disk
-from odradek_broker.wire.record_batch import BatchHeader
+from odradek_protocol.ids import Offset
+from odradek_protocol.records.record_batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from odradek_broker.log.producer_state import (
     ProducerEntry,
     ProducerState,
 )
-from odradek_broker.model.ids import Offset, ProducerId
+from odradek_protocol.ids import Offset, ProducerId
 
 VERSION = 1
 _PREFIX = Struct(">hI")

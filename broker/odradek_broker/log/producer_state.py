@@ -12,9 +12,9 @@ and in recovery alike. The file format is in `producer_snapshot.py`.
 
 from typing import Final, NamedTuple
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import Offset, ProducerId
-from odradek_broker.wire.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import Offset, ProducerId
+from odradek_protocol.records.record_batch import TRANSACTIONAL_BIT, BatchHeader
 
 BATCHES_TO_RETAIN: Final = 5  # as many requests as a client may have in flight
 SEQUENCE_MAX: Final = 2**31 - 1

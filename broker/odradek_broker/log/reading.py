@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from odradek_broker.log.segment import LogSegment
 from odradek_broker.log.types import FileRange
-from odradek_broker.model.ids import Offset
+from odradek_protocol.ids import Offset
 
 
 def segment_index(segments: Sequence[LogSegment], offset: Offset) -> int:

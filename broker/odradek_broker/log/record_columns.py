@@ -11,14 +11,14 @@ a tombstone. One pass over the bytes gives these as plain lists, without an obje
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import (
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.records.record_batch import (
     DELETE_HORIZON_BIT,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
 )
-from odradek_broker.wire.records import seal_batch
-from odradek_broker.wire.varint import read_uvarint, read_varint, read_varlong, write_varint
+from odradek_protocol.records.records import seal_batch
+from odradek_protocol.varint import read_uvarint, read_varint, read_varlong, write_varint
 
 _NULL = 1  # a varint of -1
 

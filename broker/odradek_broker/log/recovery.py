@@ -15,7 +15,7 @@ from odradek_broker.log.batches import scan_batches
 from odradek_broker.log.errors import CorruptLogError
 from odradek_broker.log.leader_epochs import LeaderEpochs
 from odradek_broker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
-from odradek_broker.model.ids import Offset
+from odradek_protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 

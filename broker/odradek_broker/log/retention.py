@@ -8,8 +8,8 @@ segment is never deleted.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from odradek_broker.model.ids import Offset
 from odradek_broker.model.log_config import LogConfig
+from odradek_protocol.ids import Offset
 
 
 class SegmentAge(NamedTuple):

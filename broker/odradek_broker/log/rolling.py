@@ -3,8 +3,8 @@
 import zlib
 
 from odradek_broker.log.segment import RELATIVE_OFFSET_MAX, LogSegment
-from odradek_broker.model.ids import Offset, TopicPartition
 from odradek_broker.model.log_config import LogConfig
+from odradek_protocol.ids import Offset, TopicPartition
 
 
 def must_roll(

@@ -26,9 +26,9 @@ from odradek_broker.log.offset_index import OffsetIndex, OffsetPosition
 from odradek_broker.log.recent import RecentBatches
 from odradek_broker.log.time_index import NO_TIMESTAMP, TimeEntry, TimeIndex
 from odradek_broker.log.txn_index import TxnIndex
-from odradek_broker.model.ids import Offset
 from odradek_broker.runtime.disk import Buffer, File
-from odradek_broker.wire.record_batch import HEADER_BYTES, BatchHeader, read_header
+from odradek_protocol.ids import Offset
+from odradek_protocol.records.record_batch import HEADER_BYTES, BatchHeader, read_header
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from struct import Struct
 from typing import ClassVar, NamedTuple
 
 from odradek_broker.log.index_file import IndexFile
-from odradek_broker.model.ids import Offset
 from odradek_broker.runtime.disk import Disk
+from odradek_protocol.ids import Offset
 
 NO_TIMESTAMP = -1
 

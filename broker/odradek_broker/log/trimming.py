@@ -21,7 +21,7 @@ from odradek_broker.log.producer_replay import restore_producer_state, snapshot_
 from odradek_broker.log.producer_state import ProducerState
 from odradek_broker.log.retention import SegmentAge, deletable_count
 from odradek_broker.log.segment import LogSegment
-from odradek_broker.model.ids import Offset
+from odradek_protocol.ids import Offset
 
 if TYPE_CHECKING:
     from odradek_broker.log.log import Log

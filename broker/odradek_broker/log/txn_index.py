@@ -15,8 +15,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from odradek_broker.log.producer_state import CompletedTxn
-from odradek_broker.model.ids import Offset
 from odradek_broker.runtime.disk import Disk
+from odradek_protocol.ids import Offset
 
 ENTRY = Struct(">hqqqq")
 VERSION = 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 
 class HasFileno(Protocol):

@@ -24,13 +24,13 @@ from typing import Any, Final
 from crc32c import crc32c
 from librt.strings import read_i32_be
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.model.log_config import LONG_MAX, LogConfig, TimestampType
-from odradek_broker.wire import compression
-from odradek_broker.wire.byte_range import ByteRange, whole
-from odradek_broker.wire.compression import DecompressedTooLargeError
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import (
+from odradek_protocol.byte_range import ByteRange, whole
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.records import compression
+from odradek_protocol.records.compression import DecompressedTooLargeError
+from odradek_protocol.records.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_AT,
@@ -42,7 +42,7 @@ from odradek_broker.wire.record_batch import (
     BatchHeader,
     read_header,
 )
-from odradek_broker.wire.records import (
+from odradek_protocol.records.records import (
     NO_TIMESTAMP,
     check_record,
     renumber_records,
@@ -50,7 +50,7 @@ from odradek_broker.wire.records import (
     uncompressed_records,
     view_records,
 )
-from odradek_broker.wire.varint import Buffer, read_varint
+from odradek_protocol.varint import Buffer, read_varint
 
 MAGIC: Final = 2
 SMALLEST_BATCH_LENGTH: Final = 14  # of the oldest format; anything less is no batch of any kind

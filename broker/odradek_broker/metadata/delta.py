@@ -37,7 +37,7 @@ from odradek_broker.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from odradek_broker.model.ids import BrokerId, Offset, TopicId
+from odradek_protocol.ids import BrokerId, Offset, TopicId
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -16,7 +16,7 @@ from odradek_broker.metadata.records import (
     ResourceType,
     SupportedFeature,
 )
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
 
 
 class ConfigResource(NamedTuple):

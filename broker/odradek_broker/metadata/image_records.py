@@ -22,7 +22,7 @@ from odradek_broker.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from odradek_broker.model.ids import BrokerId
+from odradek_protocol.ids import BrokerId
 
 # By name: a field that the record does not have cannot be forgotten, it is a TypeError.
 _PARTITION_FIELDS = tuple(field.name for field in fields(PartitionRegistration))

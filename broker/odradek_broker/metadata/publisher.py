@@ -15,8 +15,8 @@ from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
 from odradek_broker.metadata.records import MetadataRecord, ResourceType
 from odradek_broker.model.config_table import ConfigError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset
 from odradek_broker.runtime.settings import Settings
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
 

@@ -32,8 +32,8 @@ from odradek_broker.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_layout import (
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.records.record_layout import (
     BOOL,
     INT8,
     INT16,
@@ -53,7 +53,7 @@ from odradek_broker.wire.record_layout import (
     read_layout,
     write_layout,
 )
-from odradek_broker.wire.varint import read_uvarint, write_uvarint
+from odradek_protocol.varint import read_uvarint, write_uvarint
 
 FRAME_VERSION = 1
 

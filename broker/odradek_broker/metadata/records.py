@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import TypeAlias
 from uuid import UUID
 
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
+from odradek_protocol.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
 
 NO_LEADER = BrokerId(-1)
 NO_LEADER_CHANGE = BrokerId(-2)

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 from odradek_broker.handlers import api_versions
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.slow_handlers import SLOW_NS, SlowHandlers, Watched
 from odradek_broker.runtime import clock
-from odradek_broker.wire import api
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.headers import parse_request_header
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages import api
+from odradek_protocol.messages.headers import parse_request_header
+from odradek_protocol.messages.struct import Struct
 
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection

@@ -1,7 +1,7 @@
 """A frame that comes in several reads, and is `bytes` in the end without having been copied.
 
-Handlers want `bytes` (wire/byte_range.py), and sockets fill only buffers that can be written to.
-BytesIO is both: what it has collected is handed out as it is, if nobody else looks at it.
+Handlers want `bytes` (odradek_protocol/byte_range.py), and sockets fill only writable buffers.
+BytesIO is both: what it has collected is handed out without a copy, if nothing else views it.
 
 Its buffer grows with the bytes that arrive: 68 KB for a bare length prefix, later at most four
 times what arrived (twice, from 1 MB on). The owner asks for the memory before it lets it grow.

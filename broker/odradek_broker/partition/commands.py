@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration
-from odradek_broker.model.ids import BrokerId, TopicId, TopicPartition
+from odradek_protocol.ids import BrokerId, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

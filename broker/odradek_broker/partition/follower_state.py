@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 
 # The first pause after trouble; each further one is twice as long, up to the setting
 # replica.fetch.backoff.ms. After an election a follower often asks before the new leader knows

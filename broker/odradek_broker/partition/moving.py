@@ -26,12 +26,12 @@ from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.types import FileRange
-from odradek_broker.model.errors import KafkaError
 from odradek_broker.partition.partition import Partition
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.disk import File
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Scheduler, Threads
+from odradek_protocol.error_codes import KafkaError
 
 logger = logging.getLogger(__name__)
 

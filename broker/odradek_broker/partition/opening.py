@@ -17,11 +17,11 @@ from dataclasses import replace
 
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
-from odradek_broker.model.ids import TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.partition.commands import LeaderAndIsr, StopReplica
 from odradek_broker.runtime.slices import Slices
 from odradek_broker.runtime.tasks import Threads
+from odradek_protocol.ids import TopicPartition
 
 # Made by one job of a thread: few enough that one that somebody asks for comes soon.
 AT_A_TIME = 32

@@ -20,20 +20,20 @@ from uuid import UUID
 
 from odradek_broker.log.producer_state import EPOCH_PER_TRANSACTION_FROM
 from odradek_broker.metadata.image import PartitionRegistration
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
 from odradek_broker.partition import replica_state
 from odradek_broker.partition.follower_state import FollowerState
 from odradek_broker.partition.replica_state import Peers, ReplicaState
 from odradek_broker.partition.verification import Verifications
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
 
 if TYPE_CHECKING:
     from odradek_broker.log.log import Log
     from odradek_broker.log.producer_state import EndTxnMarker
     from odradek_broker.log.types import AppendInfo
     from odradek_broker.partition.waiting import ProgressListener
-    from odradek_broker.wire.byte_range import ByteRange
-    from odradek_broker.wire.varint import Buffer
+    from odradek_protocol.byte_range import ByteRange
+    from odradek_protocol.varint import Buffer
 
 
 WRITTEN: Final = ErrorCode.none  # looked up once: the name of an enum's member is dear

@@ -5,8 +5,8 @@ RackAwareReplicaSelector and the consumer told its `client.rack`. Pure.
 """
 
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.ids import BrokerId, Offset
 from odradek_broker.partition.replica_state import ReplicaState
+from odradek_protocol.ids import BrokerId, Offset
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 

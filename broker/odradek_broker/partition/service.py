@@ -27,8 +27,6 @@ from odradek_broker.metadata.image import (
     MetadataImage,
     PartitionRegistration,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId, Offset, ProducerId, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.partition import replica_state
 from odradek_broker.partition.commands import (
@@ -50,6 +48,8 @@ from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.slices import Slices
 from odradek_broker.runtime.tasks import Scheduler, Threads
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId, Offset, ProducerId, TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ monotonic time.
 from collections.abc import Mapping
 from enum import Enum
 
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.runtime.settings import Settings
+from odradek_protocol.ids import BrokerId
 
 
 class Direction(Enum):

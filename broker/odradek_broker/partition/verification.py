@@ -16,8 +16,8 @@ remembers the lowest sequence that was ever kept waiting. Pure; called by `handl
 
 from collections.abc import Callable
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import ProducerId
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import ProducerId
 
 # Producers whose lowest sequence is remembered although they wait no longer. Each failed
 # verification leaves one; who is forgotten could only write out of order, not twice.

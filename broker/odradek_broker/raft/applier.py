@@ -21,12 +21,12 @@ from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.record_codec import decode_record
 from odradek_broker.metadata.records import MetadataRecord
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft.log_files import LogFiles
 from odradek_broker.raft.snapshot_files import read_metadata_records
 from odradek_broker.raft.values import SnapshotInfo
-from odradek_broker.wire.record_batch import read_header
-from odradek_broker.wire.records import read_records
+from odradek_protocol.ids import LeaderEpoch, Offset
+from odradek_protocol.records.record_batch import read_header
+from odradek_protocol.records.records import read_records
 
 READ_BYTES = 1 << 20  # of the log at a time
 RECORDS_PER_STEP = 50  # some 1.5 ms

@@ -17,11 +17,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft.service import QuorumService
+from odradek_broker.runtime.peer import Peer, PeerUnavailable
 from odradek_broker.runtime.quorum_addresses import Address
-from odradek_broker.wire.peer import Peer, PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 RETRY_SECONDS = 0.05
 

@@ -25,12 +25,12 @@ from odradek_broker.raft.values import (
     Voters,
 )
 from odradek_broker.raft.voters import Voter, VoterSet
-from odradek_broker.wire import control_records as types
-from odradek_broker.wire.control_records import control_key, control_type_of
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.primitives import compact_string, compact_text, skip_tagged_fields
-from odradek_broker.wire.records import Record, build_batch, read_records
-from odradek_broker.wire.varint import Buffer, read_uvarint, uvarint
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.primitives import compact_string, compact_text, skip_tagged_fields
+from odradek_protocol.records import control_records as types
+from odradek_protocol.records.control_records import control_key, control_type_of
+from odradek_protocol.records.records import Record, build_batch, read_records
+from odradek_protocol.varint import Buffer, read_uvarint, uvarint
 
 _VERSION = b"\0\0"
 _NO_TAGS = b"\0"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.values import NodeId, ReplicaKey
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 
 @dataclass(frozen=True, slots=True)

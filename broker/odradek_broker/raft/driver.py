@@ -20,7 +20,6 @@ from functools import partial
 from typing import TypeAlias
 
 from odradek_broker.log.types import FileRange
-from odradek_broker.model.errors import KafkaError
 from odradek_broker.raft import quorum
 from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.log_files import LogFiles
@@ -57,6 +56,7 @@ from odradek_broker.raft.values import SnapshotInfo
 from odradek_broker.raft.voters import VoterSet
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.tasks import Cancellable, Threads
+from odradek_protocol.error_codes import KafkaError
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ own: whatever a majority has, the winner has.
 
 from __future__ import annotations
 
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.raft import transitions
 from odradek_broker.raft.messages import (
     BeginQuorumEpochRequest,
@@ -21,6 +20,7 @@ from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import Instruction, Reply, Send
 from odradek_broker.raft.values import LeaderAndEpoch, NodeId, ReplicaKey
+from odradek_protocol.error_codes import ErrorCode
 
 # Backoff after a lost election doubles with each retry, from here up to the configured maximum.
 ELECTION_BACKOFF_BASE_MS = 100

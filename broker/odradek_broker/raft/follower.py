@@ -6,8 +6,6 @@ because its offset is the acknowledgement.
 
 from __future__ import annotations
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft import log_writes, transitions
 from odradek_broker.raft.errors import CommittedDataError
 from odradek_broker.raft.log_view import LogView
@@ -35,6 +33,8 @@ from odradek_broker.raft.types import (
     WriteSnapshotChunk,
 )
 from odradek_broker.raft.values import Batch, NodeId, OffsetAndEpoch, SnapshotInfo
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 
 def wants_fetch(state: QuorumState) -> bool:

@@ -7,8 +7,6 @@ counting itself up to where it has flushed.
 
 from __future__ import annotations
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft import log_writes, transitions
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import (
@@ -31,6 +29,8 @@ from odradek_broker.raft.types import (
     Send,
 )
 from odradek_broker.raft.values import Batch, OffsetAndEpoch, ReplicaKey
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 # An observer that has not fetched for this long is forgotten.
 OBSERVER_SESSION_MS = 300_000

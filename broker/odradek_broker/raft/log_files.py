@@ -22,7 +22,6 @@ from odradek_broker.log.loading import LoadOptions, load_log
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.types import FileRange
-from odradek_broker.model.ids import METADATA_TOPIC, NO_LEADER_EPOCH, Offset, TopicPartition
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.raft.control_codec import build_control_batch, read_control_batch
 from odradek_broker.raft.snapshot_files import (
@@ -46,9 +45,10 @@ from odradek_broker.raft.vote_state import VoteState
 from odradek_broker.raft.voters import VotersAt, VoterSet
 from odradek_broker.runtime.disk import Disk, File
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import CRC_FROM, HEADER_BYTES, LOG_OVERHEAD, read_header
-from odradek_broker.wire.varint import Buffer
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.ids import METADATA_TOPIC, NO_LEADER_EPOCH, Offset, TopicPartition
+from odradek_protocol.records.record_batch import CRC_FROM, HEADER_BYTES, LOG_OVERHEAD, read_header
+from odradek_protocol.varint import Buffer
 
 logger = logging.getLogger(__name__)
 

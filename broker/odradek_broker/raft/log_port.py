@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from odradek_broker.model.ids import Offset
 from odradek_broker.raft.values import Batch, SnapshotInfo
 from odradek_broker.raft.voters import VotersAt
+from odradek_protocol.ids import Offset
 
 
 class RaftLog(Protocol):

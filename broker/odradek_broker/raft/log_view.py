@@ -13,7 +13,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.log_port import RaftLog
 from odradek_broker.raft.values import (
@@ -24,6 +23,7 @@ from odradek_broker.raft.values import (
     Voters,
 )
 from odradek_broker.raft.voters import VoterHistory, VotersAt, VoterSet
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 LOAD_BYTES_MAX = 1 << 20  # read the log at start in pieces of this size
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from odradek_broker.model.ids import Offset
 from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.types import Append, Flush, Instruction, Truncate
 from odradek_broker.raft.values import Batch, ControlRecord
+from odradek_protocol.ids import Offset
 
 
 def append(state: QuorumState, batches: tuple[Batch, ...], out: list[Instruction]) -> None:

@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft.values import (
     Batch,
     Endpoint,
@@ -23,6 +21,8 @@ from odradek_broker.raft.values import (
     ReplicaKey,
 )
 from odradek_broker.raft.voters import Voter
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import FetchRequest
 from odradek_broker.raft.states import FETCHERS, NOMINEES, Role
@@ -22,6 +21,7 @@ from odradek_broker.raft.values import (
 )
 from odradek_broker.raft.vote_state import VoteState
 from odradek_broker.raft.voters import Voter, VoterSet
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 
 @dataclass(frozen=True, slots=True)

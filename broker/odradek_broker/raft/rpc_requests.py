@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import METADATA_TOPIC, ZERO_UUID
 from odradek_broker.raft.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
@@ -29,7 +27,9 @@ from odradek_broker.raft.messages import (
 )
 from odradek_broker.raft.values import Endpoint, OffsetAndEpoch, ReplicaKey
 from odradek_broker.raft.voters import Voter
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import METADATA_TOPIC, ZERO_UUID
+from odradek_protocol.messages.struct import Struct
 
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, FETCH_SNAPSHOT = 52, 53, 54, 1, 59
 ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_RAFT_VOTER = 80, 81, 82

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import METADATA_TOPIC
 from odradek_broker.raft.log_files import parse_batches
 from odradek_broker.raft.messages import (
     AddVoterRequest,
@@ -35,7 +33,9 @@ from odradek_broker.raft.messages import (
 )
 from odradek_broker.raft.rpc_requests import METADATA_TOPIC_ID
 from odradek_broker.raft.values import Endpoint, LeaderAndEpoch, OffsetAndEpoch
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import METADATA_TOPIC
+from odradek_protocol.messages.struct import Struct
 
 _NOBODY = -1
 

@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
 from odradek_broker.raft import rpc_requests, rpc_responses
 from odradek_broker.raft.messages import FetchRequest, FetchSnapshotRequest
 from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.types import Event, ReceivedResponse, RequestFailed, Send
 from odradek_broker.raft.values import LeaderAndEpoch, NodeId
+from odradek_broker.runtime.peer import Peer, PeerRefused, PeerUnavailable
 from odradek_broker.runtime.quorum_addresses import Address
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.peer import Peer, PeerRefused, PeerUnavailable
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
 
 logger = logging.getLogger(__name__)
 

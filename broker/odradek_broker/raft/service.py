@@ -22,8 +22,6 @@ from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.record_codec import encode_record
 from odradek_broker.metadata.records import MetadataRecord
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft import quorum
 from odradek_broker.raft.applier import Applier, PendingAppend
 from odradek_broker.raft.driver import Driver, LogReplaced, News, Records, Ticket
@@ -63,7 +61,9 @@ from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.slices import SLICE_MS, Slices
 from odradek_broker.runtime.tasks import Threads
-from odradek_broker.wire.records import Record, build_batch
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import LeaderEpoch, Offset
+from odradek_protocol.records.records import Record, build_batch
 
 __all__ = ["Identity", "Leadership", "QuorumService", "Records", "Ticket"]
 

@@ -29,10 +29,10 @@ from odradek_broker.raft.control_codec import (
 )
 from odradek_broker.raft.values import KRAFT_VERSION, KRaftVersion, OffsetAndEpoch, Voters
 from odradek_broker.raft.voters import VoterSet
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_batch import CRC_FROM, HEADER_BYTES, BatchHeader, read_header
-from odradek_broker.wire.records import Record, build_batch, read_records
-from odradek_broker.wire.varint import Buffer
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.records.record_batch import CRC_FROM, HEADER_BYTES, BatchHeader, read_header
+from odradek_protocol.records.records import Record, build_batch, read_records
+from odradek_protocol.varint import Buffer
 
 CHECKPOINT = ".checkpoint"
 PART = ".part"

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.image_records import records_of
 from odradek_broker.metadata.record_codec import encode_record
-from odradek_broker.model.ids import Offset
 from odradek_broker.raft.driver import Driver
 from odradek_broker.raft.log_files import LogFiles
 from odradek_broker.raft.log_view import LogView
@@ -26,6 +25,7 @@ from odradek_broker.raft.values import OffsetAndEpoch, SnapshotInfo
 from odradek_broker.raft.voters import VoterSet
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.tasks import Threads
+from odradek_protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 

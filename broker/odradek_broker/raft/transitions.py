@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import LeaderEpoch
 from odradek_broker.raft import log_writes
 from odradek_broker.raft.errors import TwoLeadersError
 from odradek_broker.raft.messages import FetchResponse, VoterChangeResponse, VoteRequest
@@ -26,6 +24,8 @@ from odradek_broker.raft.values import (
     ReplicaKey,
     Voters,
 )
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import LeaderEpoch
 
 
 def election_timeout_ms(state: QuorumState) -> float:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import LeaderEpoch, Offset
 from odradek_broker.raft.messages import (
     FetchResponse,
     FetchSnapshotResponse,
@@ -27,6 +25,8 @@ from odradek_broker.raft.values import (
 )
 from odradek_broker.raft.vote_state import VoteState
 from odradek_broker.raft.voters import VotersAt
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 # ---------------------------------------------------------------- events
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
-from odradek_broker.model.ids import LeaderEpoch, Offset
+from odradek_protocol.ids import LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from odradek_broker.raft.voters import VoterSet

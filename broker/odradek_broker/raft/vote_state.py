@@ -13,8 +13,8 @@ import json
 from dataclasses import dataclass
 from uuid import UUID
 
-from odradek_broker.model.ids import ZERO_UUID, LeaderEpoch
 from odradek_broker.raft.values import NodeId, ReplicaKey
+from odradek_protocol.ids import ZERO_UUID, LeaderEpoch
 
 _NOBODY = -1
 

@@ -7,7 +7,6 @@ otherwise two leaders could hold sets whose majorities share nobody.
 
 from __future__ import annotations
 
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.raft import leader, log_writes
 from odradek_broker.raft.messages import (
     AddVoterRequest,
@@ -19,6 +18,7 @@ from odradek_broker.raft.quorum_state import Leadership, PendingVoterChange, Quo
 from odradek_broker.raft.types import Instruction, Reply
 from odradek_broker.raft.values import KRAFT_VERSION, Voters
 from odradek_broker.raft.voters import VoterSet
+from odradek_protocol.error_codes import ErrorCode
 
 VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 

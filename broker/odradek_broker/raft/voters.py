@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from odradek_broker.model.ids import Offset
 from odradek_broker.raft.values import (
     BEFORE_THE_LOG,
     KRAFT_VERSION,
@@ -18,6 +17,7 @@ from odradek_broker.raft.values import (
     NodeId,
     ReplicaKey,
 )
+from odradek_protocol.ids import Offset
 
 
 @dataclass(frozen=True, slots=True)

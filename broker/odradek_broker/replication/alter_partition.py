@@ -6,8 +6,6 @@ The partition decides what to make of an answer, and of none (partition/replica_
 import logging
 from uuid import UUID
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import (
     CheckIsr,
@@ -22,8 +20,10 @@ from odradek_broker.replication.batch_sender import (
     BatchSender,
     ControllerChannel,
 )
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_broker.runtime.peer import PeerUnavailable
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

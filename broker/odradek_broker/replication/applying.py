@@ -7,10 +7,10 @@ reason) when it cannot be done; the rest is left out then.
 import logging
 
 from odradek_broker.log.copying import append_pieces
-from odradek_broker.model.ids import BrokerId, Offset
 from odradek_broker.partition import follower_state
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
+from odradek_protocol.ids import BrokerId, Offset
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ brings what was told back, so there is nothing to remember here.
 import logging
 from uuid import UUID
 
-from odradek_broker.model.errors import ErrorCode
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.replication.batch_sender import (
@@ -17,8 +16,9 @@ from odradek_broker.replication.batch_sender import (
     BatchSender,
     ControllerChannel,
 )
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_broker.runtime.peer import PeerUnavailable
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

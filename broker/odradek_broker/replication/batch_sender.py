@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from typing import Generic, Protocol, TypeVar
 
 from odradek_broker.partition.partition import Partition
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 # An answer that takes longer is not waited for. Far below LOST_PROPOSAL_MS of
 # partition/replica_state.py: a request that was given up is not that old.

@@ -6,9 +6,9 @@ those of the next leader. Epochs tell: in an answer of leader epoch 5 to a log t
 epoch 3, they begin with 3 at least, never fall, and end with 5 at most.
 """
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import LeaderEpoch, Offset
-from odradek_broker.wire.record_batch import HEADER_BYTES, read_header
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import LeaderEpoch, Offset
+from odradek_protocol.records.record_batch import HEADER_BYTES, read_header
 
 
 def whole_batches(

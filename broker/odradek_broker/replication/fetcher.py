@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from odradek_broker.log.errors import LogDirError, NoRoomError
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition import follower_state
 from odradek_broker.partition.follower_state import FetchPosition, Status
 from odradek_broker.partition.partition import Partition
@@ -36,19 +34,21 @@ from odradek_broker.replication.applying import carry_out
 from odradek_broker.replication.batches import whole_batches
 from odradek_broker.replication.session import FollowerSession, Key, SessionRequest
 from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Threads
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.fetch import FetchPartition
-from odradek_broker.wire.fetch_response import (
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.fetch import FetchPartition
+from odradek_protocol.messages.fetch_response import (
     FetchedPartition,
     FetchedResponse,
     decode_fetch_response,
     encode_fetch_request,
 )
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from uuid import UUID
 
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
-from odradek_broker.model.ids import BrokerId
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Propose
 from odradek_broker.partition.service import PartitionService
@@ -23,6 +22,7 @@ from odradek_broker.replication.fetcher import FetcherContext, LeaderConnection,
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Threads
+from odradek_protocol.ids import BrokerId
 
 logger = logging.getLogger(__name__)
 

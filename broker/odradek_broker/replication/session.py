@@ -10,7 +10,7 @@ are new or moved on, and those to forget; the answer names only those that have 
 
 from dataclasses import dataclass
 
-from odradek_broker.wire.fetch import FetchPartition
+from odradek_protocol.messages.fetch import FetchPartition
 
 Key = tuple[bytes, int]  # topic id, partition
 

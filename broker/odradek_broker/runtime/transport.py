@@ -1,4 +1,4 @@
-"""A connection to another broker, as frames of bytes: what `wire/peer.py` speaks Kafka over.
+"""A connection to another broker, as frames of bytes: what `runtime/peer.py` speaks Kafka over.
 
 Raw non-blocking socket on the loop, connected when the first call needs it. Calls are
 pipelined: each is one frame out (4 bytes size, then the frame, whose bytes 4–7 are the

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire.peer import Peer, PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_broker.runtime.peer import Peer, PeerUnavailable
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 T = TypeVar("T")
 

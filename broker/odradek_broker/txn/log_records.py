@@ -16,11 +16,11 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from odradek_broker.model.ids import NO_PRODUCER_ID, TopicPartition
 from odradek_broker.txn.metadata import NO_EPOCH, TransactionMetadata
 from odradek_broker.txn.states import TransactionState
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.primitives import (
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.ids import NO_PRODUCER_ID, TopicPartition
+from odradek_protocol.primitives import (
     bad_count,
     compact_string,
     compact_text,
@@ -32,7 +32,7 @@ from odradek_broker.wire.primitives import (
     skip_tagged_fields,
     tagged_fields,
 )
-from odradek_broker.wire.varint import read_uvarint, uvarint
+from odradek_protocol.varint import read_uvarint, uvarint
 
 KEY_VERSION = 0
 VALUE_VERSION = 1

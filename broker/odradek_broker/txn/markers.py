@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.txn.channels import Batches, BrokerCalls
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from odradek_broker.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from odradek_broker.txn.states import PREPARED, SETTLED, TransactionState
+from odradek_protocol.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 
 NO_EPOCH = -1
 NO_TIMESTAMP = -1

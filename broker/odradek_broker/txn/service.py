@@ -16,8 +16,6 @@ from typing import TypeVar
 from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
 from odradek_broker.coordinator.result import NOTHING, Moment, Result
 from odradek_broker.coordinator.service import CoordinatorService
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import ProducerId, TopicPartition
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
@@ -27,6 +25,8 @@ from odradek_broker.txn.metadata import TransactionMetadata
 from odradek_broker.txn.shard import TransactionShard, result_of, tombstone
 from odradek_broker.txn.states import PREPARED, Event, next_state
 from odradek_broker.txn.transitions import NeedsProducerIdError, Step
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import ProducerId, TopicPartition
 
 logger = logging.getLogger(__name__)
 

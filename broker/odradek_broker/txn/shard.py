@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, Moment, Result
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.ids import LeaderEpoch, Offset, ProducerId
 from odradek_broker.txn.log_records import decode_key, decode_value, encode_key, encode_value
 from odradek_broker.txn.metadata import TransactionMetadata
 from odradek_broker.txn.states import PREPARED, TransactionState
 from odradek_broker.txn.transitions import Step
-from odradek_broker.wire.errors import DecodeError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.ids import LeaderEpoch, Offset, ProducerId
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ The numbers and names are Kafka's: the former stand in the log, the latter in Li
 
 from enum import Enum, IntEnum
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 
 class TransactionState(IntEnum):

@@ -13,8 +13,6 @@ the same answer. When 32766 is used up, the markers carry 32767, and a new produ
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from odradek_broker.txn.metadata import (
     EPOCH_BUMP_FROM,
     EPOCH_MAX,
@@ -23,6 +21,8 @@ from odradek_broker.txn.metadata import (
     TransactionMetadata,
 )
 from odradek_broker.txn.states import PREPARED, SETTLED, Event, TransactionState, next_state
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

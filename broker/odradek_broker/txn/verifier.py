@@ -15,12 +15,12 @@ from typing import NamedTuple
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.model.ids import BrokerId, ProducerId, TopicPartition
+from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.txn.channels import Batches, BrokerCalls
-from odradek_broker.wire.peer import PeerUnavailable
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId, ProducerId, TopicPartition
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

@@ -19,10 +19,10 @@ from e2e_tests.kind.story import KubectlError, Story, kubectl
 from odradek_e2e import release
 from odradek_e2e.chart import ROOT
 from odradek_e2e.ci import DEADLINE
-from odradek_e2e.images.table import IMAGES
 from odradek_e2e.kind import cluster as kind
 from odradek_e2e.kind import engine as engines
 from odradek_e2e.kind.places import kubeconfig
+from odradek_images.table import IMAGES
 
 SYSTEM = "odradek-system"
 RELEASE = "odradek"

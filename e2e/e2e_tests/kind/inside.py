@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from e2e_tests.kind.story import CLUSTER, Story
-from odradek_e2e.images.table import IMAGES, version
+from odradek_images.table import IMAGES, version
 
 PROGRAM = """
 import json, sys

@@ -27,9 +27,9 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from broker_tests.cluster.load import Load
 from odradek_e2e.kind.places import kubeconfig
-from odradek_e2e.programs import program
+from odradek_testkit.kubernetes.programs import program
+from odradek_testkit.load import Load
 
 PATIENCE_S = 420.0  # two cores carry four nodes, the brokers and the clients
 POLL_S = 1.0

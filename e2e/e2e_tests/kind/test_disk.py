@@ -3,16 +3,16 @@
 The provisioner of kind gives directories of the node's own disk, which nobody wants to fill. So
 the log directory of every broker is a tmpfs of its own here (an emptyDir of kind Memory, mounted
 over the directory on the volume): it is as small as asked for, and survives its container. A file
-in it takes the room. The same story runs on processes (operator_tests/apply/test_local_disk.py).
+in it takes the room. The same story runs on processes (operator_tests/local/test_disk.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_tests.cluster.disk_story import a_disk_fills_up
 from e2e_tests.kind.story import PATIENCE_S, Story
 from e2e_tests.kind.test_rolls import begin
+from odradek_testkit.disk_story import a_disk_fills_up
 
 LOG_DIR = "/var/lib/odradek/data-0/log"
 SIZE_MB = 128

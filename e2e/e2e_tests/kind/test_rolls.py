@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 
 from e2e_tests.kind.story import PATIENCE_S, Story, kubectl
-from odradek_e2e.images.table import IMAGES, version
 from odradek_e2e.kind import cluster
 from odradek_e2e.kind import engine as engines
+from odradek_images.table import IMAGES, version
 
 NEXT = "next"  # a second tag of the broker's image
 

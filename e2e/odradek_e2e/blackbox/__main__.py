@@ -15,8 +15,8 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 
-from broker_tests.harness import RunningApacheKafka, RunningBroker
 from odradek_e2e.blackbox import SETTINGS
+from odradek_testkit.engines import RunningApacheKafka, RunningBroker
 
 ROOT = Path(__file__).parents[3]
 ENGINES = {"apache": RunningApacheKafka, "embedded": RunningBroker}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from odradek_broker.wire.record_batch import HEADER, HEADER_BYTES
-from odradek_broker.wire.struct import Struct
 from odradek_e2e.diff.engines import Outcome
 from odradek_e2e.diff.names import Names
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.records.record_batch import HEADER, HEADER_BYTES
 
 IGNORED = frozenset((
     "throttle_time", "throttle_time_ms", "cluster_id", "host", "port", "log_dir", "total_bytes",

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_tests.harness import RunningApacheKafka, RunningBroker, Server
-from odradek_broker.wire.api import DecodeError, Struct, decode_response, flexible
-from odradek_broker.wire.headers import API_VERSIONS_KEY
 from odradek_e2e.diff.names import Names
+from odradek_protocol.messages.api import DecodeError, Struct, decode_response, flexible
+from odradek_protocol.messages.headers import API_VERSIONS_KEY
+from odradek_testkit.engines import RunningApacheKafka, RunningBroker, Server
 
 # What an engine does not answer within this time it will answer when something else happens.
 PATIENCE_S = 6.0

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, NamedTuple
 
-from odradek_broker.wire.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
-from odradek_broker.wire.struct import Struct
 from odradek_e2e.diff.compare import Difference
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.records.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
 
 Fits = EllipsisType | object
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from odradek_broker.wire.kio_table import APIS
-from odradek_broker.wire.schema import Field, fields_of, load_class
-from odradek_broker.wire.struct import Struct
 from odradek_e2e.diff.values import Round, pool
+from odradek_protocol.messages.kio_table import APIS
+from odradek_protocol.messages.schema import Field, fields_of, load_class
+from odradek_protocol.messages.struct import Struct
 
 ODD = 0.12  # of the values; a request has a handful, so about half of the requests are all sane
 TAGGED = 0.3  # of the tagged fields are set at all

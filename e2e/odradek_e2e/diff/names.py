@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.messages.struct import Struct
 
 # Fields whose values an engine makes up; two answers to one request teach their names.
 LEARNED = frozenset(("topic_id", "member_id", "producer_id", "session_id"))

@@ -9,11 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.api import decode_request, encode_request, request_header
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.kio_table import APIS
-from odradek_broker.wire.struct import Struct
 from odradek_e2e.diff.compare import Difference, compare
 from odradek_e2e.diff.engines import Engine, Outcome
 from odradek_e2e.diff.expected import reason_for
@@ -21,6 +16,11 @@ from odradek_e2e.diff.generate import request
 from odradek_e2e.diff.malform import DAMAGES, Damage, huge_length, negative_length
 from odradek_e2e.diff.names import learn_from
 from odradek_e2e.diff.values import PARTITIONS, Round, records
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages.api import decode_request, encode_request, request_header
+from odradek_protocol.messages.kio_table import APIS
+from odradek_protocol.messages.struct import Struct
 
 ROUND_REQUESTS = 100
 MALFORMED = 0.2

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from broker_tests.clients.raw import batch
 from odradek_e2e.diff.names import Names, Ref
+from odradek_testkit.raw_requests import batch
 
 NOW_MS = 1_700_000_000_000
 UNKNOWN_ID = UUID(int=0x0D0D0D0D0D0D4D0DBD0D0D0D0D0D0D0D)

@@ -9,7 +9,7 @@ from odradek_e2e.kind import cluster
 from odradek_e2e.kind import engine as engines
 from odradek_e2e.kind.places import KindError, kubeconfig
 from odradek_e2e.kind.steps import minutes, say
-from odradek_e2e.programs import ProgramsMissingError, cache_dir
+from odradek_testkit.kubernetes.programs import ProgramsMissingError, cache_dir
 
 
 def up() -> None:

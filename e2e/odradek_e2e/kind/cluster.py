@@ -11,7 +11,7 @@ from odradek_e2e.kind import leftovers, node_image
 from odradek_e2e.kind.engine import Engine
 from odradek_e2e.kind.places import NAME, NODES, ZONES, KindError, command, kubeconfig, run_dir
 from odradek_e2e.kind.steps import Step, carry_out, say
-from odradek_e2e.programs import COREDNS, cache_dir, program
+from odradek_testkit.kubernetes.programs import COREDNS, cache_dir, program
 
 # On two idle cores, each after the ones before it (they share Go's build cache).
 BUILD_SECONDS = {

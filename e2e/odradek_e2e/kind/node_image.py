@@ -16,10 +16,10 @@ import shutil
 import time
 from pathlib import Path
 
-from odradek_e2e.images import archive, debian
 from odradek_e2e.kind.engine import Engine
 from odradek_e2e.kind.places import FILES, KindError, command, home
-from odradek_e2e.programs import COREDNS, KIND, KUBERNETES, module_dir, program
+from odradek_images import archive, debian
+from odradek_testkit.kubernetes.programs import COREDNS, KIND, KUBERNETES, module_dir, program
 
 RECIPE = "1"  # a change in what is done here makes the image anew
 NODE_PACKAGES = (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from odradek_operator.api.crd import CRDS, crd, crd_file, crd_text
-from odradek_operator.api.kinds import KINDS, Kind
+from odradek_api.crd import CRDS, crd, crd_file, crd_text
+from odradek_api.kinds import KINDS, Kind
 
 # Left out means "not this one": a default would say that it is meant.
 BY_PRESENCE = {"controllers", "external", "topic", "table", "mirror", "console", "files", "rate"}

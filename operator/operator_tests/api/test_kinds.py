@@ -6,7 +6,7 @@ import sys
 PROGRAM = """
 import sys
 import msgspec
-from odradek_operator.api.kinds import KINDS
+from odradek_api.kinds import KINDS
 
 prepared = []
 sys.setprofile(lambda frame, event, _: prepared.append(frame.f_code.co_name))

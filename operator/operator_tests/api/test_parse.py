@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from odradek_operator.api.base import InvalidManifestError, quantity_bytes, settings_text
-from odradek_operator.api.parse import load, parse
+from odradek_api.base import InvalidManifestError, quantity_bytes, settings_text
+from odradek_api.parse import load, parse
 
 CLUSTER = {"apiVersion": "odradek.dev/v1alpha1", "kind": "KafkaCluster", "metadata": {"name": "m"}}
 TOPIC = {"apiVersion": "odradek.dev/v1alpha1", "kind": "Topic", "metadata": {"name": "orders"}}

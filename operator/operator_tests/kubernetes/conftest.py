@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_e2e.programs import ProgramsMissingError
-from odradek_operator.api.crd import CRDS
-from odradek_operator.api.kinds import KINDS
+from odradek_api.crd import CRDS
+from odradek_api.kinds import KINDS
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.programs import ProgramsMissingError
 
 
 @pytest.fixture(scope="session")

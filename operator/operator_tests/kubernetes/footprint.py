@@ -20,13 +20,13 @@ from typing import Any, cast
 
 import yaml
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_operator.api.crd import CRDS
-from odradek_operator.cluster.kafka_admin import KafkaAdmin
-from odradek_operator.process import objects
-from odradek_operator.process.operator import Operator, Options
-from operator_tests.kubernetes.fake_kafka import FakeKafka
-from operator_tests.kubernetes.world import Wire, World, connect
+from odradek_api.crd import CRDS
+from odradek_operator.admin.kafka_admin import KafkaAdmin
+from odradek_operator.kubernetes import objects
+from odradek_operator.kubernetes.operator import Operator, Options
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.fake_kafka import FakeKafka
+from odradek_testkit.kubernetes.world import Wire, World, connect
 
 REST_S = 60.0
 CLOCK_HZ = 100  # of /proc/*/stat

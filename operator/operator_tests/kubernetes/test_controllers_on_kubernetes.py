@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_operator.api.base import RESTART_ANNOTATION
+from odradek_api.base import RESTART_ANNOTATION
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.world import World
 from operator_tests.kubernetes.test_worker import found, quiet, uids
-from operator_tests.kubernetes.world import World
 
 APART: dict[str, Any] = {
     "engine": "apache",

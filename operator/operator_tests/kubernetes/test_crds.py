@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from odradek_e2e.control_plane import ControlPlane, ControlPlaneError
+from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError
 
 
 def cluster(namespace: str, **spec: Any) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import pytest
 from lightkube.resources.core_v1 import Pod
 from lightkube.types import PatchType
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_operator.process.worker import Outcome
+from odradek_operator.kubernetes.worker import Outcome
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.world import World
 from operator_tests.kubernetes.test_worker import uids
-from operator_tests.kubernetes.world import World
 
 LAST_LINES = "ERROR: write failed\nodradek: log directory /data: no space left on device\n"
 

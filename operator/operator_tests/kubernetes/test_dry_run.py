@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_operator.api.base import InvalidManifestError
-from odradek_operator.api.parse import load
-from odradek_operator.cluster.kafka_admin import KafkaAdmin
-from odradek_operator.process.dry_run import dry_run
-from operator_tests.kubernetes.world import World
+from odradek_api.base import InvalidManifestError
+from odradek_api.parse import load
+from odradek_operator.admin.kafka_admin import KafkaAdmin
+from odradek_operator.kubernetes.dry_run import dry_run
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.world import World
 
 API = "odradek.dev/v1alpha1"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_operator.cluster.kubernetes import names
-from odradek_operator.cluster.kubernetes.manifests import Rack, manifests, owner_reference
-from odradek_operator.desired.build import DesiredCluster
+from odradek_operator.kafka.desired import DesiredCluster
+from odradek_operator.kubernetes import names
+from odradek_operator.kubernetes.manifests import Rack, manifests, owner_reference
+from odradek_testkit.kubernetes.control_plane import ControlPlane
 from operator_tests.worlds import cluster
 
 PATIENCE_S = 90.0

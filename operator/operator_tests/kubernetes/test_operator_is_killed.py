@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_operator.api.base import RESTART_ANNOTATION
-from operator_tests.kubernetes.world import OperatorKilledError, Outcome, World
+from odradek_api.base import RESTART_ANNOTATION
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.world import OperatorKilledError, Outcome, World
 
 PATIENCE_S = 110.0
 RUNS_MAX = 12  # at a time

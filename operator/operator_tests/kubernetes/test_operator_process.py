@@ -16,12 +16,12 @@ from typing import Any, cast
 
 import pytest
 
-from odradek_e2e.control_plane import ControlPlane, ControlPlaneError, free_port
-from odradek_operator.api.base import RESTART_ANNOTATION
-from odradek_operator.cluster.kafka_admin import KafkaAdmin
+from odradek_api.base import RESTART_ANNOTATION
+from odradek_operator.admin.kafka_admin import KafkaAdmin
+from odradek_operator.kubernetes.operator import Operator, Options
 from odradek_operator.main import parse_arguments
-from odradek_operator.process.operator import Operator, Options
-from operator_tests.kubernetes.world import Wire, World, connect
+from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError, free_port
+from odradek_testkit.kubernetes.world import Wire, World, connect
 
 PATIENCE_S = 90.0
 

@@ -6,11 +6,11 @@ from datetime import datetime
 
 import pytest
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_operator.plan.pipeline_runs import instant
-from odradek_operator.process.spark import PROGRESS, SparkWorker
-from operator_tests.kubernetes.pipeline_world import CRD, Cluster
-from operator_tests.kubernetes.world import connect
+from odradek_operator.kubernetes.spark_worker import PROGRESS, SparkWorker
+from odradek_operator.spark.runs import instant
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.pipeline_world import CRD, Cluster
+from odradek_testkit.kubernetes.world import connect
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_schedule(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     made = cluster.get("sparkpipeline", "page-views")["metadata"]["creationTimestamp"]
     created = datetime.fromisoformat(made).timestamp()
     now = [created]
-    monkeypatch.setattr("odradek_operator.process.spark.time.time", lambda: now[0])
+    monkeypatch.setattr("odradek_operator.kubernetes.spark_worker.time.time", lambda: now[0])
     cluster.settle()
     due = [instant((created // 3600 + n) * 3600) for n in range(4)]
     assert cluster.ready() == f"False Scheduled: it runs at {due[1]}"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_operator.process.objects import FINALIZER, difference
-from operator_tests.kubernetes.world import World
+from odradek_operator.kubernetes.objects import FINALIZER, difference
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.world import World
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from lightkube.core.exceptions import ApiError
 
-from odradek_e2e.control_plane import ControlPlane
-from odradek_operator.api.base import RESTART_ANNOTATION
-from odradek_operator.cluster.kubernetes import platform, pods
-from odradek_operator.process.worker import ClusterWorker
+from odradek_api.base import RESTART_ANNOTATION
+from odradek_operator.kubernetes import platform, pods
+from odradek_operator.kubernetes.worker import ClusterWorker
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.kubernetes.world import Outcome, World
 from operator_tests.kubernetes.test_manifests import eventually
-from operator_tests.kubernetes.world import Outcome, World
 
 
 @pytest.fixture

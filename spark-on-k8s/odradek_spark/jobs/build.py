@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from odradek_pipeline.job import Job
+from odradek_api.pipeline.job import Job
 from odradek_spark.sources.look import sink_topics, source_partitions
 from odradek_spark.sources.read import read
 from odradek_spark.transforms.parse import REASON, bad, good, good_or_fail

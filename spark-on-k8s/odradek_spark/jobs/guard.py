@@ -14,7 +14,7 @@ import json
 import uuid
 from typing import Any, Protocol
 
-from odradek_pipeline.job import Job, SpecError
+from odradek_api.pipeline.job import Job, SpecError
 
 CHECKPOINT_MARK, TABLE_MARK = "odradek.json", "_odradek.json"
 

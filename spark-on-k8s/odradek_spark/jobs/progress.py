@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from odradek_pipeline.status import QueryProgress
+from odradek_api.pipeline.status import QueryProgress
 
 
 def progress(said: dict[str, Any], before: QueryProgress | None) -> QueryProgress:

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from odradek_pipeline.job import Job, SpecError
-from odradek_pipeline.status import JobStatus, QueryProgress
+from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.status import JobStatus, QueryProgress
 from odradek_spark.config import write_json
 from odradek_spark.jobs.build import Partitions, build, look
 from odradek_spark.jobs.guard import guard

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from odradek_pipeline.status import JobStatus
+from odradek_api.pipeline.status import JobStatus
 
 ANNOTATION = "odradek.dev/progress"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
-from odradek_pipeline.job import Job, SpecError
+from odradek_api.pipeline.job import Job, SpecError
 from odradek_spark.config import librdkafka_config, spark_kafka_options
 from odradek_spark.schemas import first_line
 from odradek_spark.sinks.mirror import MirrorWriter

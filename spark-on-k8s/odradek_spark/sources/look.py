@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from odradek_pipeline.job import Job, SpecError
-from odradek_pipeline.spec import Source
+from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.spec import Source
 from odradek_spark.config import librdkafka_config
 
 LOOK_S = 30.0

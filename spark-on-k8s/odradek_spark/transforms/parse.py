@@ -17,8 +17,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
-from odradek_pipeline.job import SpecError
-from odradek_pipeline.spec import Format
+from odradek_api.pipeline.job import SpecError
+from odradek_api.pipeline.spec import Format
 from odradek_spark.schemas import CORRUPT, columns, first_line, required, with_corrupt
 
 REASON, VALUE = "__reason", "__value"

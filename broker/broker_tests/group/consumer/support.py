@@ -19,8 +19,8 @@ from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.consumer.regex import resolve
 from odradek_broker.group.consumer.subscription import regexes_resolved
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-from odradek_broker.model.ids import BrokerId
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.ids import BrokerId
+from odradek_protocol.messages.struct import Struct
 
 CONFIG = ConsumerGroupConfig(assignment_interval_ms=0)
 

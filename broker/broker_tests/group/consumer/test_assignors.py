@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from odradek_broker.group.consumer.assignors import ASSIGNORS, MemberSpec
 from odradek_broker.group.consumer.assignors.heterogeneous import LEVELLING_STEPS_MAX
 from odradek_broker.group.consumer.member import Partitions
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.ids import TopicId
 
 TOPICS = [UUID(int=n) for n in range(1, 6)]
 Assignment = dict[str, Partitions]

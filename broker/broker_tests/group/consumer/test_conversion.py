@@ -17,8 +17,8 @@ from odradek_broker.group.consumer import embedded, requests
 from odradek_broker.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.shard import GroupShard
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 requests.plug_in()
 

@@ -10,7 +10,7 @@ from broker_tests.group.consumer.support import Consumer, GroupOnPaper, topic_id
 from odradek_broker.group.consumer import heartbeat as beat
 from odradek_broker.group.consumer.context import TimerKind
 from odradek_broker.group.consumer.member import MemberState
-from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 
 def fails(code: ErrorCode, call: Any, *args: Any, **fields: Any) -> str:

@@ -26,9 +26,9 @@ from odradek_broker.group.consumer.member import (
     MemberState,
 )
 from odradek_broker.group.consumer.subscription import expressions_to_resolve
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages.struct import Struct
 
 PROTOCOL_TYPE = "consumer"
 

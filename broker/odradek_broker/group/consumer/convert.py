@@ -23,9 +23,9 @@ from odradek_broker.group.consumer.member import (
 from odradek_broker.group.records import group_metadata_record
 from odradek_broker.group.turn import Turn
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.messages.struct import Struct
 
 
 def upgraded(group: ClassicGroup, ctx: Context) -> Draft:

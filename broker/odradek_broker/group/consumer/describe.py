@@ -3,8 +3,8 @@
 from odradek_broker.group.consumer.group import ConsumerGroup, plain
 from odradek_broker.group.consumer.member import ConsumerGroupMember, Partitions
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.errors import ErrorCode
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.messages.struct import Struct
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 NOT_ASKED_FOR = -(2**31)  # authorized operations

@@ -13,12 +13,12 @@ from typing import Any
 
 from odradek_broker.group.consumer.member import OwnedPartitions, Partitions
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.model.ids import TopicId
-from odradek_broker.wire.decode import compile_reader
-from odradek_broker.wire.encode import compile_writer
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.primitives import ITEMS_MAX
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.ids import TopicId
+from odradek_protocol.messages.decode import compile_reader
+from odradek_protocol.messages.encode import compile_writer
+from odradek_protocol.messages.struct import Struct
+from odradek_protocol.primitives import ITEMS_MAX
 
 SUBSCRIPTION, SUBSCRIPTION_VERSION_MAX = "ConsumerProtocolSubscription", 3
 ASSIGNMENT, ASSIGNMENT_VERSION_MAX = "ConsumerProtocolAssignment", 3

@@ -25,8 +25,8 @@ from odradek_broker.group.consumer.member import (
 from odradek_broker.group.records import Key, OffsetAndMetadata
 from odradek_broker.group.turn import Turn
 from odradek_broker.metadata.image import MetadataImage, TopicImage
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicId
 
 # Whether an offset may be committed in an epoch that is not the member's newest.
 CommitCheck = Callable[[MetadataImage, Key], ErrorCode]

@@ -36,8 +36,8 @@ from odradek_broker.group.consumer.subscription import (
     expressions_to_resolve,
 )
 from odradek_broker.group.consumer.target import maybe_assign
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.messages.struct import Struct
 
 MEMBER_ID_BY_CLIENT_SINCE = 1
 

@@ -11,8 +11,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from odradek_broker.model.ids import TopicId
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.ids import TopicId
+from odradek_protocol.messages.struct import Struct
 
 Partitions: TypeAlias = Mapping[TopicId, frozenset[int]]
 # By topic and partition, the member epoch in which the partition was given to the member.

@@ -23,8 +23,8 @@ from odradek_broker.group.consumer.member import (
     Partitions,
     overlaps,
 )
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import TopicId
 
 
 def reconcile(

@@ -21,9 +21,9 @@ from odradek_broker.group.consumer.member import (
     OwnedPartitions,
     Partitions,
 )
-from odradek_broker.model.ids import TopicId
-from odradek_broker.wire.errors import DecodeError
-from odradek_broker.wire.record_layout import (
+from odradek_protocol.errors import DecodeError
+from odradek_protocol.ids import TopicId
+from odradek_protocol.records.record_layout import (
     INT8,
     INT32,
     INT32S,
@@ -38,7 +38,7 @@ from odradek_broker.wire.record_layout import (
     read_layout,
     write_layout,
 )
-from odradek_broker.wire.varint import read_uvarint, write_uvarint
+from odradek_protocol.varint import read_uvarint, write_uvarint
 
 EMPTY_CLASSIC_METADATA = ClassicMemberMetadata()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import re2
 
-from odradek_broker.model.errors import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 # A compiled expression may take this much; `(((a{99}){99}){99})` would take all there is.
 COMPILED_BYTES_MAX = 1 << 20

@@ -20,9 +20,9 @@ from odradek_broker.group.consumer.target import maybe_assign
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.group.turn import TimerKey, Turn
 from odradek_broker.metadata.records import ResourceType
-from odradek_broker.model.errors import ErrorCode, KafkaError
-from odradek_broker.model.ids import Offset, ProducerId
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import Offset, ProducerId
+from odradek_protocol.messages.struct import Struct
 
 TIMER_NAMES = {kind: f"consumer-{kind.value}" for kind in TimerKind}
 DOWNGRADED_TIMER = "consumer-downgraded"

@@ -14,9 +14,9 @@ from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.consumer import regex, requests
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.shard import GroupShard
-from odradek_broker.model.errors import KafkaError
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.wire.struct import Struct
+from odradek_protocol.error_codes import KafkaError
+from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 

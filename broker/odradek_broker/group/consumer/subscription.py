@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from odradek_broker.group.consumer import records as rec
 from odradek_broker.group.consumer.context import Context, Decision, Draft
 from odradek_broker.group.consumer.group import ConsumerGroup
-from odradek_broker.model.ids import Offset
+from odradek_protocol.ids import Offset
 
 # New topics are looked for at most this often by groups with expressions, as in Kafka: a
 # cluster that creates topics all day does not keep its coordinators matching.

@@ -3,7 +3,7 @@
 from odradek_broker.group.consumer import records as rec
 from odradek_broker.group.consumer.assignors import ASSIGNORS, MemberSpec
 from odradek_broker.group.consumer.context import Context, Draft, Timer, TimerKind
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.ids import TopicId
 
 
 def maybe_assign(draft: Draft, ctx: Context) -> list[Timer]:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from odradek_broker.group.consumer.assignors import range_assignor, uniform
 from odradek_broker.group.consumer.assignors.spec import MemberSpec
 from odradek_broker.group.consumer.member import Partitions
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.ids import TopicId
 
 Assign: TypeAlias = Callable[
     [Mapping[str, MemberSpec], Mapping[TopicId, int]], dict[str, Partitions]

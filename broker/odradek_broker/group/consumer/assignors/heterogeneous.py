@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from odradek_broker.group.consumer.assignors.spec import MemberSpec
 from odradek_broker.group.consumer.member import Partitions
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.ids import TopicId
 
 TopicIdPartition = tuple[TopicId, int]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from odradek_broker.group.consumer.assignors.spec import MemberSpec
 from odradek_broker.group.consumer.member import Partitions
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.ids import TopicId
 
 
 def assign(

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from odradek_broker.group.consumer.member import NO_PARTITIONS, Partitions
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.ids import TopicId
 
 
 class MemberSpec(NamedTuple):

@@ -11,7 +11,7 @@ from itertools import chain
 from odradek_broker.group.consumer.assignors import heterogeneous
 from odradek_broker.group.consumer.assignors.spec import MemberSpec
 from odradek_broker.group.consumer.member import Partitions
-from odradek_broker.model.ids import TopicId
+from odradek_protocol.ids import TopicId
 
 TopicIdPartition = tuple[TopicId, int]
 

@@ -1,0 +1,45 @@
+"""A part of some bytes that is not copied, and that compiled code reads like an array in C.
+
+Only `bytes` are read that fast: an item of a memoryview is a call into the interpreter and an
+object. So a request is one `bytes`, and its records are a range of it.
+"""
+
+from typing import Final
+
+from odradek_protocol.varint import Buffer
+
+# Up to this size a copy is cheaper than a memoryview.
+COPY_BYTES_MAX: Final = 4096
+
+
+class ByteRange:
+    """Bytes `start` to `end` (not included) of `data`."""
+
+    __slots__ = ("data", "end", "start")
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self.data = data
+        self.start = start
+        self.end = end
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def part(self, at: int, size: int) -> "ByteRange":
+        """`size` bytes of it, from its byte `at` on."""
+        if at == 0 and size == len(self):
+            return self
+        start = self.start + at
+        return ByteRange(self.data, start, start + size)
+
+    def from_byte(self, at: int) -> Buffer:
+        """What lies from its byte `at` on, for somebody who takes any buffer."""
+        start = self.start + at
+        if self.end - start <= COPY_BYTES_MAX:
+            return self.data[start : self.end]
+        return memoryview(self.data)[start : self.end]
+
+
+def whole(data: Buffer) -> ByteRange:
+    """All of it."""
+    return ByteRange(data if isinstance(data, bytes) else bytes(data), 0, len(data))

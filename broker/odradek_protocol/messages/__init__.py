@@ -1,0 +1,1 @@
+"""Requests and responses of every API, encoded and decoded for every version."""

@@ -1,0 +1,1 @@
+"""Record batches: layout, reading, building, compression."""

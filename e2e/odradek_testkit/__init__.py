@@ -1,0 +1,1 @@
+"""The test kit: engines, clusters of processes, load and checker, Kubernetes' control plane."""

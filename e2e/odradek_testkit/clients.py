@@ -1,0 +1,166 @@
+"""What several client tests need: produce a list, consume a list, wait for a condition.
+
+librdkafka (through confluent-kafka) is the workhorse here, because it is the quickest to start;
+the other clients have their own files and their own code, as their users write it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from odradek_testkit.engines import Server
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DEADLINE_S = 30.0  # for anything that a healthy broker does in milliseconds
+
+# Consumers are assigned their partitions; librdkafka wants a group name all the same.
+CONSUMER_SETTINGS = {
+    "group.id": "assigned",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "enable.partition.eof": False,
+    "allow.auto.create.topics": False,
+}
+
+
+@dataclass
+class Rec:
+    """A record as the test means it; `headers` in order, names may repeat, values may be None."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+    timestamp_ms: int = 0
+    partition: int = 0
+
+    @classmethod
+    def of(cls, message: Message) -> Rec:
+        return cls(
+            message.value(),
+            message.key(),
+            message.headers() or [],
+            message.timestamp()[1],
+            message.partition(),
+        )
+
+
+def numbered(count: int, size: int = 20) -> list[bytes]:
+    """Values that differ, compress well and name their place: b"0000000017......"."""
+    return [b"%010d" % i + b"." * (size - 10) for i in range(count)]
+
+
+def admin_of(broker: Server) -> AdminClient:
+    """Keep it in a variable: its futures fail when it is collected."""
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+def create_topic(
+    broker: Server, topic: str, partitions: int = 1, config: dict[str, str] | None = None
+) -> None:
+    admin = admin_of(broker)
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
+    admin.create_topics([new])[topic].result(DEADLINE_S)
+    wait_until(lambda: topic in admin.list_topics(timeout=DEADLINE_S).topics)
+    asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
+
+    def led() -> bool:
+        """Apache Kafka shows a topic a moment before it leads its partitions."""
+        errors = [answer.exception(DEADLINE_S) for answer in admin.list_offsets(asked).values()]
+        return not any(errors)
+
+    wait_until(led)
+
+
+def produce(
+    broker: Server, topic: str, values: Iterable[bytes | Rec], **settings: Any
+) -> list[Message]:
+    """Produces everything and waits for the acks; the delivered messages, in order of their acks.
+
+    Settings are librdkafka's with _ for dots: produce(b, t, [b"x"], compression_type="gzip").
+    """
+    delivered: list[Message] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        delivered.append(message)
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap, **dotted(settings)})
+    for value in values:
+        rec = value if isinstance(value, Rec) else Rec(value)
+        producer.produce(
+            topic,
+            rec.value,
+            rec.key,
+            partition=rec.partition,
+            headers=rec.headers,
+            timestamp=rec.timestamp_ms,
+            on_delivery=on_delivery,
+        )
+        producer.poll(0)
+    assert producer.flush(DEADLINE_S) == 0, "not everything was acknowledged"
+    return delivered
+
+
+@contextmanager
+def consumer_of(broker: Server, **settings: Any) -> Iterator[Consumer]:
+    base = {"bootstrap.servers": broker.bootstrap, **CONSUMER_SETTINGS}
+    consumer = Consumer({**base, **dotted(settings)})
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def consume(
+    broker: Server,
+    topic: str,
+    count: int,
+    *,
+    partition: int = 0,
+    offset: int = OFFSET_BEGINNING,
+    **settings: Any,
+) -> list[Message]:
+    """The next `count` messages of one partition; fails when they do not come."""
+    with consumer_of(broker, **settings) as consumer:
+        consumer.assign([TopicPartition(topic, partition, offset)])
+        return take(consumer, count)
+
+
+def take(consumer: Consumer, count: int) -> list[Message]:
+    messages: list[Message] = []
+    give_up = time.monotonic() + DEADLINE_S
+    while len(messages) < count:
+        for message in consumer.consume(count - len(messages), timeout=1.0):
+            assert message.error() is None, message.error()
+            messages.append(message)
+        if time.monotonic() > give_up:
+            pytest.fail(f"{len(messages)} of {count} messages after {DEADLINE_S:.0f} s")
+    return messages
+
+
+def dotted(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def wait_until(condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+    """Asks again every 10 ms: for what a client can only learn by asking."""
+    give_up = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > give_up:
+            pytest.fail(f"did not come true within {deadline_s:.0f} s")
+        time.sleep(0.01)

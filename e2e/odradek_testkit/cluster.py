@@ -1,0 +1,297 @@
+"""A cluster of real broker processes on loopback, and what may happen to each of them.
+
+    with Cluster(3) as cluster:                       # node ids 1, 2, 3 in racks a, b, c
+        cluster.create_topic("orders", partitions=6)  # replication factor 3
+        leader = cluster.leader("orders", 0)
+        cluster.kill(leader)                          # kill -9; also pause, resume, stop, start
+        cluster.wait_until(lambda: cluster.leader("orders", 0) != leader)
+
+Each broker keeps its port when it comes back, as a pod keeps its name: ports come from below the
+range that the kernel gives to outgoing connections, so nobody else takes them meanwhile. The
+first three brokers vote about the metadata. Questions go to a broker that runs, one after
+another until one answers. At the end only processes that were started here are ended, by pid;
+a broker that died without being told to fails the test.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek_protocol.messages.struct import Struct
+from odradek_testkit.ask import DESCRIBE_QUORUM, METADATA, Questions
+from odradek_testkit.engines import OWN_DIRECTORY, RunningBroker
+
+RACKS = ("a", "b", "c")
+VOTERS_MAX = 3
+CLUSTER_ID = "b2RyYWRlay1jbHVzdGVyMQ"
+PORTS = range(20_000, 32_000)
+DEADLINE_S = 60.0
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class Node(RunningBroker):
+    """One broker of a cluster, with an address that stays the same over restarts."""
+
+    def __init__(self, node_id: int, settings: Mapping[str, str], directory: Path) -> None:
+        super().__init__({"node.id": str(node_id), **settings}, directory=directory)
+        self.name = f"broker {node_id}"
+        self.node_id = node_id
+        self.paused = False
+        self.address = settings["listeners"].removeprefix("PLAINTEXT://")
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and not self.paused
+
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its memory, files and connections, and does nothing."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        self.paused = True
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+        self.paused = False
+
+    def kill(self) -> None:
+        super().kill()
+        self.paused = False
+
+
+class Cluster:
+    def __init__(
+        self,
+        size: int = 3,
+        *,
+        racks: Sequence[str] = RACKS,
+        settings: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self.directory = directory or Path(tempfile.mkdtemp(prefix=OWN_DIRECTORY))
+        self._questions = Questions()
+        ports = free_ports(size)
+        voters = ",".join(f"{i}@127.0.0.1:{ports[i - 1]}" for i in range(1, VOTERS_MAX + 1)[:size])
+        self.nodes: dict[int, Node] = {}
+        for node_id, port in enumerate(ports, 1):
+            own = {
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "broker.rack": racks[(node_id - 1) % len(racks)],
+                "controller.quorum.voters": voters,
+                "odradek.cluster.id": CLUSTER_ID,
+                **(settings or {}),
+            }
+            self.nodes[node_id] = Node(node_id, own, self.directory / f"broker-{node_id}")
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.address for node in self.nodes.values())
+
+    def start(self, node_ids: Iterable[int] = ()) -> None:
+        """All of them (or those named) at once, because the first alone has no quorum."""
+        nodes = [self.nodes[node_id] for node_id in node_ids or self.nodes]
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            list(pool.map(lambda node: node.start(DEADLINE_S), nodes))
+
+    def kill(self, *node_ids: int) -> None:
+        for node_id in node_ids or self.nodes:
+            self.nodes[node_id].kill()
+
+    def stop(self, *node_ids: int) -> None:
+        """SIGTERM to one after the other; each must end cleanly."""
+        for node_id in node_ids or self.nodes:
+            node = self.nodes[node_id]
+            code = node.stop()
+            assert code == 0, f"{node.name} did not stop cleanly (exit code {code})\n{node.log()}"
+
+    def running(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.running]
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+            voters = min(len(self.nodes), VOTERS_MAX)
+            self.wait_until(lambda: len(self.quorum().current_voters) == voters, "all voters")
+        except BaseException:
+            self._end_all()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        died = self._end_all()
+        if kind is None:  # the test's own failure is the news otherwise
+            assert not died, died
+
+    def _end_all(self) -> str:
+        """Kills what runs; the last words of brokers that had died by themselves."""
+        died = ""
+        self._questions.close()
+        for node in self.nodes.values():
+            if node.process is None:
+                continue
+            code = node.process.poll()
+            if code is not None:
+                died += f"{node.name} died (exit code {code})\n{node.log()[-4_000:]}\n"
+                node.process = None
+            else:
+                node.kill()
+        if self.directory.name.startswith(OWN_DIRECTORY):
+            shutil.rmtree(self.directory, ignore_errors=True)
+        return died
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def ask_any(self, api_key: int, version: int, request: Struct) -> Struct:
+        """The first answer of a running broker; asks for up to a few seconds."""
+        give_up = time.monotonic() + DEADLINE_S
+        error: Exception | None = None
+        while time.monotonic() < give_up:
+            for node in self.running():
+                try:
+                    return self._questions.ask(node.address, api_key, version, request)
+                except OSError as failed:
+                    error = failed
+            time.sleep(0.05)
+        raise AssertionError(f"no broker answers: {error}")
+
+    def ask(self, node_id: int, api_key: int, version: int, request: Struct) -> Struct:
+        """The answer of this broker."""
+        address = self.nodes[node_id].address
+        try:
+            return self._questions.ask(address, api_key, version, request)
+        except OSError:  # perhaps of a connection to the process before
+            return self._questions.ask(address, api_key, version, request)
+
+    def metadata(self, *topics: str) -> Struct:
+        asked = [Struct(topic_id=None, name=topic) for topic in topics]
+        request = Struct(topics=asked or None, allow_auto_topic_creation=False)
+        return self.ask_any(METADATA, 12, request)
+
+    def partitions(self, topic: str) -> dict[int, Struct]:
+        """Partition → leader_id, replica_nodes, isr_nodes, offline_replicas."""
+        (described,) = self.metadata(topic).topics
+        return {p.partition_index: p for p in described.partitions}
+
+    def leader(self, topic: str, partition: int) -> int:
+        return int(self.partitions(topic)[partition].leader_id)
+
+    def leader_seen_by(self, node_id: int, topic: str, partition: int) -> int:
+        """The leader of a partition as this broker knows it."""
+        request = Struct(
+            topics=[Struct(topic_id=None, name=topic)], allow_auto_topic_creation=False
+        )
+        (described,) = self.ask(node_id, METADATA, 12, request).topics
+        found = {p.partition_index: p.leader_id for p in described.partitions}
+        return int(found[partition])
+
+    def quorum(self, *, of: int | None = None) -> Struct:
+        """DescribeQuorum's answer about the metadata log, from any broker or a certain one."""
+        topics = [Struct(topic_name=METADATA_TOPIC, partitions=[Struct(partition_index=0)])]
+        request = Struct(topics=topics)
+        if of is None:
+            answer = self.ask_any(DESCRIBE_QUORUM, 2, request)
+        else:
+            answer = self._questions.ask(self.nodes[of].address, DESCRIBE_QUORUM, 2, request)
+        return answer.topics[0].partitions[0] if answer.topics else answer
+
+    def controller(self) -> int:
+        """The active controller; waits while the quorum elects one."""
+        found = -1
+
+        def elected() -> bool:
+            nonlocal found
+            found = int(getattr(self.quorum(), "leader_id", -1))
+            return found in {node.node_id for node in self.running()}
+
+        self.wait_until(elected, "an active controller")
+        return found
+
+    # -- topics ------------------------------------------------------------------------------------
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 3,
+        replication_factor: int = 3,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
+        admin = self.admin()
+        admin.create_topics([new], request_timeout=DEADLINE_S)[topic].result(DEADLINE_S)
+        self.wait_until(lambda: self.all_in_sync(topic), f"{topic} in sync everywhere")
+
+    def delete_topic(self, topic: str) -> None:
+        admin = self.admin()
+        admin.delete_topics([topic], request_timeout=DEADLINE_S)[topic].result(DEADLINE_S)
+
+    def all_in_sync(self, topic: str) -> bool:
+        partitions = self.partitions(topic)
+        return bool(partitions) and all(
+            p.leader_id > 0 and len(p.isr_nodes) == len(p.replica_nodes)
+            for p in partitions.values()
+        )
+
+    def wait_in_sync(self, topic: str, deadline_s: float = DEADLINE_S) -> None:
+        self.wait_until(lambda: self.all_in_sync(topic), f"{topic} in sync", deadline_s)
+
+    def wait_until(
+        self, condition: Callable[[], bool], what: str = "", deadline_s: float = DEADLINE_S
+    ) -> float:
+        """Asks again every 20 ms; the seconds that it took."""
+        began = time.monotonic()
+        while not condition():
+            if time.monotonic() - began > deadline_s:
+                pytest.fail(f"{what or 'the condition'}: not within {deadline_s:.0f} s")
+            time.sleep(0.02)
+        return time.monotonic() - began
+
+    def logs(self) -> dict[str, str]:
+        return {node.name: node.log() for node in self.nodes.values()}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on; the same ones are taken again by restarts."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
+
+
+def is_error(error: KafkaException, name: str) -> bool:
+    return bool(error.args[0].name() == name)
+
+
+def settled(answers: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The results of an admin call, all waited for; the first error is raised."""
+    return {asked: answer.result(DEADLINE_S) for asked, answer in answers.items()}

@@ -1,0 +1,250 @@
+"""Kubernetes' own programs, built from their Go modules once per machine.
+
+    python -m odradek_testkit.kubernetes.programs kube-apiserver etcd
+
+builds what is missing and prints where the programs are. No image registry and no download site
+is needed, only the Go module proxy. On two idle cores: etcd 1.5 min, kube-apiserver 4 to 6 min,
+kube-controller-manager 1 min, the others less, because they share the build cache.
+
+The programs go to `$XDG_CACHE_HOME/odradek/kubernetes-<version>/`; what Go downloads and compiles
+goes where Go always puts it.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+KUBERNETES = "v1.34.3"
+ETCD = "v3.6.5"
+COREDNS = "v1.13.1"  # kubeadm 1.34 asks for 1.12.1, which does not compile with client-go 0.34
+PAUSE = "3.10.1"
+LOCAL_PATH = "v0.0.30"
+KIND = "v0.30.0"
+HELM = "v3.19.0"
+
+FLAGS = ("-mod=mod", "-trimpath", "-buildvcs=false")
+
+
+class ProgramsMissingError(Exception):
+    """A program is not there and cannot be built; the text says what to install."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a program comes from. `package` is what is built; `main` is Go text instead of it."""
+
+    module: str  # empty: `main` needs none
+    version: str
+    package: str = ""
+    main: str = ""
+    with_modules: tuple[str, ...] = ()  # "module version": required in this version
+    version_variables: tuple[str, ...] = ()  # set to `version` by the linker
+
+
+def _published(kubernetes: str) -> str:
+    """The version of the staging modules: v1.34.3 → v0.34.3."""
+    return "v0." + kubernetes.removeprefix("v1.")
+
+
+def _kubernetes(command: str) -> Source:
+    variables = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return Source(
+        "k8s.io/kubernetes",
+        KUBERNETES,
+        f"k8s.io/kubernetes/cmd/{command}",
+        version_variables=tuple(f"{name}.gitVersion" for name in variables),
+    )
+
+
+# Those of kubeadm's Corefile, and what helps to look into a cluster. All of them would pull in the
+# libraries of three clouds.
+COREDNS_PLUGINS = (
+    "bind", "cache", "cancel", "debug", "errors", "forward", "health", "hosts", "kubernetes",
+    "loadbalance", "log", "loop", "metrics", "ready", "reload", "whoami",
+)  # fmt: skip
+
+# What holds a pod's namespaces while its containers come and go; it also buries their orphans.
+PAUSE_MAIN = """
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGINT, syscall.SIGTERM)
+	for got := range signals {
+		if got != syscall.SIGCHLD {
+			return
+		}
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+}
+"""
+
+SOURCES = {
+    "etcd": Source(
+        "go.etcd.io/etcd/server/v3",
+        ETCD,
+        # The module with etcd's own main cannot be required from outside (local replaces).
+        main='import ("os"; "go.etcd.io/etcd/server/v3/etcdmain")\n'
+        "func main() { etcdmain.Main(os.Args) }\n",
+    ),
+    "kube-apiserver": _kubernetes("kube-apiserver"),
+    "kube-controller-manager": _kubernetes("kube-controller-manager"),
+    "kube-scheduler": _kubernetes("kube-scheduler"),
+    "kubectl": _kubernetes("kubectl"),
+    "kubelet": _kubernetes("kubelet"),
+    "kubeadm": _kubernetes("kubeadm"),
+    "kube-proxy": _kubernetes("kube-proxy"),
+    "coredns": Source(
+        "github.com/coredns/coredns",
+        COREDNS,
+        main="import (\n"
+        + "".join(f'_ "github.com/coredns/coredns/plugin/{name}"\n' for name in COREDNS_PLUGINS)
+        + '"github.com/coredns/coredns/coremain"\n)\nfunc main() { coremain.Run() }\n',
+        # Those of Kubernetes, so that the build cache is shared.
+        with_modules=tuple(
+            f"k8s.io/{name} {_published(KUBERNETES)}"
+            for name in ("api", "apimachinery", "client-go")
+        ),
+    ),
+    "local-path-provisioner": Source(
+        "github.com/rancher/local-path-provisioner",
+        LOCAL_PATH,
+        "github.com/rancher/local-path-provisioner",
+        version_variables=("main.VERSION",),
+    ),
+    "pause": Source("", PAUSE, main=PAUSE_MAIN),
+    "kind": Source("sigs.k8s.io/kind", KIND, "sigs.k8s.io/kind"),
+    "helm": Source(
+        "helm.sh/helm/v3",
+        HELM,
+        "helm.sh/helm/v3/cmd/helm",
+        version_variables=("helm.sh/helm/v3/internal/version.version",),
+    ),
+}
+
+
+def cache_dir() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "odradek" / f"kubernetes-{KUBERNETES}"
+
+
+def program(name: str) -> Path:
+    """The path of a program; builds it first if this machine has not got it yet."""
+    target = cache_dir() / name
+    if target.exists():
+        return target
+    if shutil.which("go") is None:
+        raise ProgramsMissingError(
+            f"{name} is built from Go modules and Go is missing: install Go 1.24 or newer"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target.parent / "build.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            _build(name, SOURCES[name], target)
+    return target
+
+
+def _build(name: str, source: Source, target: Path) -> None:
+    print(f"Building {name} {source.version} from its Go module, once …", file=sys.stderr)
+    began = time.monotonic()
+    work = target.parent / "build" / (source.module.replace("/", "_") or name)
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "go.mod").write_text(_go_mod(work, source) if source.module else "module build\n")
+    if source.main:
+        (work / "main.go").write_text(f"package main\n{source.main}")
+    else:
+        # All commands of a module share one file, so that they share one choice of versions.
+        packages = sorted(s.package for s in SOURCES.values() if s.module == source.module)
+        imports = "".join(f'import _ "{package}"\n' for package in packages)
+        (work / "tools.go").write_text(f"//go:build tools\n\npackage tools\n\n{imports}")
+    _go(work, "mod", "tidy", "-e")
+    variables = [f"-X {name}={source.version}" for name in source.version_variables]
+    partial = target.with_name(f"{name}.partial")
+    _go(
+        work,
+        "build",
+        *FLAGS,
+        "-ldflags",
+        " ".join(["-s", "-w", *variables]),
+        "-o",
+        str(partial),
+        source.package or ".",
+    )
+    partial.rename(target)
+    print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
+def module_dir(module: str, version: str) -> Path:
+    """Where Go keeps the files of a module, which it downloads first if need be."""
+    return Path(_downloaded(cache_dir(), module, version)["Dir"])
+
+
+def _downloaded(work: Path, module: str, version: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(_go(work, "mod", "download", "-json", f"{module}@{version}"))
+    return found
+
+
+def _go_mod(work: Path, source: Source) -> str:
+    """A module that requires the source, with the source's replacements, which Go ignores else.
+
+    Kubernetes replaces its staging modules by local paths; they are published as v0.x as well.
+    """
+    original = _downloaded(work, source.module, source.version)["GoMod"]
+    described = json.loads(_go(work, "mod", "edit", "-json", original))
+    lines = ["module build", f"go {described['Go']}"]
+    lines += [f"godebug {one['Key']}={one['Value']}" for one in described.get("Godebug") or []]
+    lines.append(f"require {source.module} {source.version}")
+    lines += [f"require {one}" for one in source.with_modules]
+    published = _published(source.version)
+    for replace in described.get("Replace") or []:
+        old, new = replace["Old"], replace["New"]
+        if new.get("Version"):
+            left = " ".join(filter(None, (old["Path"], old.get("Version"))))
+            lines.append(f"replace {left} => {new['Path']} {new['Version']}")
+        elif new["Path"].startswith("./staging/"):
+            lines.append(f"replace {old['Path']} => {old['Path']} {published}")
+    return "\n".join(lines) + "\n"
+
+
+def _go(work: Path, *args: str) -> str:
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-modcacherw"}
+    done = subprocess.run(
+        ["nice", "-n", "10", "go", *args],
+        cwd=work,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ProgramsMissingError(f"go {' '.join(args)} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def main() -> None:
+    for name in sys.argv[1:]:
+        if name not in SOURCES:
+            sys.exit(f"no program {name}; there are {', '.join(SOURCES)}")
+        try:
+            print(program(name))
+        except ProgramsMissingError as error:
+            sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,346 @@
+"""Builds our images: `make images`, or `python -m odradek_images.build [broker] [operator]`.
+
+Where a container engine runs and its registry answers, with the Dockerfile beside this file.
+Elsewhere the same images from Debian's packages and wheels, without an engine. `--with docker` and
+`--with debian` leave no choice. Either way the result is an archive that `kind load image-archive`,
+`docker load` and `ctr images import` take; its path is the last line for each image.
+
+What was made is kept in `$XDG_CACHE_HOME/odradek/images`, by a hash of what went into it, and not
+made again; `--fresh` makes all of it again, for Debian's security updates.
+"""
+
+import argparse
+import compileall
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from py_compile import PycInvalidationMode
+
+from odradek_images import archive, debian
+from odradek_images.requirements import (
+    Locked,
+    LockError,
+    requirements_of,
+    requirements_text,
+    sbom_text,
+)
+from odradek_images.table import (
+    BASES,
+    ENVIRONMENT,
+    HOME,
+    IMAGES,
+    PYTHON,
+    ROOT,
+    SUITE,
+    USER_ID,
+    Image,
+)
+
+DOCKERFILE = ROOT / "images" / "Dockerfile"
+RECIPE = "2"  # a change in how images are assembled makes them anew
+SOURCE_SUFFIXES = (".py", ".json", ".sha256")
+KEPT = 3  # archives of each image in the cache
+MB = 1_000_000
+
+
+class BuildError(Exception):
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="images.build", description="Builds our images")
+    parser.add_argument("images", nargs="*", choices=[*IMAGES, []], help="left out: all")
+    parser.add_argument("--with", dest="way", choices=("auto", "docker", "debian"), default="auto")
+    parser.add_argument("--fresh", action="store_true", help="nothing of the cache is used")
+    given = parser.parse_args(arguments)
+    try:
+        for name in given.images or IMAGES:
+            print(build(IMAGES[name], given.way, fresh=given.fresh))
+    except (BuildError, LockError, debian.DebianError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def build(image: Image, way: str = "auto", *, fresh: bool = False) -> Path:
+    """The archive of an image that is tagged with the version of the package."""
+    if way == "docker" or (way == "auto" and docker_can_build()):
+        return build_with_docker(image)
+    return assemble(image, fresh=fresh)
+
+
+def tag_of(image: Image) -> str:
+    return f"{image.repository}:{image.tag()}"
+
+
+def cache_dir() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "odradek" / "images"
+
+
+# -- with a registry -------------------------------------------------------------------------------
+
+
+def base_image() -> str:
+    """The one that the Dockerfile begins with."""
+    first = next(
+        line for line in DOCKERFILE.read_text().splitlines() if line.startswith("ARG BASE=")
+    )
+    return first.removeprefix("ARG BASE=").strip()
+
+
+def docker_can_build() -> bool:
+    if shutil.which("docker") is None:
+        return False
+    for command in (["version"], ["pull", "--quiet", base_image()]):
+        done = subprocess.run(["docker", *command], capture_output=True, check=False)
+        if done.returncode != 0:
+            return False
+    return True
+
+
+def build_with_docker(image: Image) -> Path:
+    target = cache_dir() / f"{image.name}-{image.tag()}-docker.tar"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with progress(f"{tag_of(image)} with docker"):
+        _run("docker", "build", f"--file={DOCKERFILE}", f"--target={image.name}",
+             f"--tag={tag_of(image)}", *_jars_context(image), str(ROOT),
+             environment={"DOCKER_BUILDKIT": "1"})  # fmt: skip
+        _run("docker", "save", f"--output={target}", tag_of(image))
+    return target
+
+
+def _jars_context(image: Image) -> list[str]:
+    return [f"--build-context=jars={image.jars()}"] if image.jars else []
+
+
+# -- without one -----------------------------------------------------------------------------------
+
+
+def assemble(image: Image, *, fresh: bool = False) -> Path:
+    packages = requirements_of(image.name)
+    target = cache_dir() / f"{image.name}-{image.tag()}-{content_key(image, packages)}.tar"
+    if target.exists() and not fresh:
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    base = base_layer(image.base, fresh=fresh)
+    staging = target.with_suffix(".staging")
+    shutil.rmtree(staging, ignore_errors=True)
+    with progress(f"{image.name}: {len(packages)} packages"):
+        install(image, packages, staging, debian.installed(base_tree(image.base)))
+    with progress(f"{image.name}: does it start?"):
+        check_start(image, staging)
+    with progress(f"{image.name}: archive"):
+        layer_file = target.with_suffix(".layer")
+        layers = [base, archive.write_layer(layer_file, staging, HOME.strip("/"), when=0)]
+        if image.user_name:
+            layers.append(user_layer(image, target.with_suffix(".user")))
+        archive.write_archive(target, [archive.Built(tag_of(image), layers, config(image))])
+    shutil.rmtree(staging)
+    for layer in layers[1:]:
+        layer.path.unlink()
+    say(f"{tag_of(image)}: {target.stat().st_size / MB:.0f} MB")
+    forget_older(image)
+    return target
+
+
+def forget_older(image: Image) -> None:
+    """A day of changes makes gigabytes of images; the newest few may still be in use."""
+    made = cache_dir().glob(f"{image.name}-*.tar")
+    for old in sorted(made, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        old.unlink()
+
+
+def user_layer(image: Image, target: Path) -> archive.Layer:
+    """/etc/passwd of the base and a line for the user that the image runs as."""
+    known = (base_tree(image.base) / "etc" / "passwd").read_text()
+    line = f"{image.user_name}:x:{USER_ID}:{USER_ID}::/tmp:/usr/sbin/nologin\n"
+    with tempfile.TemporaryDirectory(dir=target.parent) as directory:
+        passwd = Path(directory) / "passwd"
+        passwd.write_text(known + line)
+        return archive.write_layer(target, Path(directory), "etc", when=0)
+
+
+def config(image: Image) -> dict[str, object]:
+    """As the Dockerfile says it."""
+    return {
+        "User": f"{USER_ID}:{USER_ID}",
+        "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()],
+        "WorkingDir": image.work_dir,
+        "Entrypoint": image.entrypoint,
+        "StopSignal": "SIGTERM",
+        "Labels": {
+            "org.opencontainers.image.title": image.repository,
+            "org.opencontainers.image.version": image.tag(),
+            "org.opencontainers.image.licenses": "Apache-2.0",
+        },
+    }
+
+
+def content_key(image: Image, packages: Sequence[Locked]) -> str:
+    """A hash of all that goes into an image except for Debian's packages."""
+    digest = hashlib.sha256(f"{RECIPE}\n{base_key(image.base)}\n{config(image)}\n".encode())
+    digest.update(requirements_text(packages).encode())
+    digest.update(f"{image.from_source}{image.left_out}{image.user_name}".encode())
+    for name, path in (sources(image) | extensions(image)).items():
+        digest.update(f"{name}\0".encode())
+        digest.update(path.read_bytes())
+    for name in jar_names(image):
+        digest.update(f"{name}\0".encode())
+    return digest.hexdigest()[:12]
+
+
+def jar_names(image: Image) -> list[str]:
+    """Their versions are in their names."""
+    return sorted(path.name for path in image.jars().iterdir()) if image.jars else []
+
+
+def sources(image: Image) -> dict[str, Path]:
+    """Below /opt/odradek → here: {"odradek_broker/main.py": …}."""
+    return {
+        path.relative_to(package.parent).as_posix(): path
+        for package in image.packages
+        for path in sorted(package.rglob("*"))
+        if path.suffix in SOURCE_SUFFIXES
+    } | {f"{image.package}/{path.name}": path for path in image.files}
+
+
+@cache
+def extensions(image: Image) -> dict[str, Path]:
+    """Modules that were compiled to C, as `sources`; they go before the sources of their names."""
+    if image.compiler is None:
+        return {}
+    if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):
+        say(f"{image.name}: not compiled, at half of its speed: that takes Python {PYTHON}")
+        return {}
+    with progress(f"{image.name}: compiling (two minutes, if it is to be done)"):
+        compiled = _run(sys.executable, str(image.compiler)).strip()
+    if not compiled:
+        return {}
+    found = sorted(Path(compiled).rglob("*.so"))
+    return {path.relative_to(compiled).as_posix(): path for path in found}
+
+
+def base_key(base: str) -> str:
+    recipe = (SUITE, BASES[base], debian.UNWANTED, debian.EMPTY)
+    return hashlib.sha256(repr(recipe).encode()).hexdigest()[:12]
+
+
+def base_tree(base: str) -> Path:
+    return cache_dir() / f"debian-{SUITE}-{base_key(base)}"
+
+
+def base_layer(base: str, *, fresh: bool = False) -> archive.Layer:
+    """One layer for all images of a base: whoever has one of them has most of the others."""
+    tree = base_tree(base)
+    layer = tree.with_suffix(".tar")
+    if fresh:
+        shutil.rmtree(tree, ignore_errors=True)
+    if not tree.exists():
+        layer.unlink(missing_ok=True)
+        with progress("Debian's packages (about a minute)"):
+            debian.make_base(tree, BASES[base])
+    if layer.exists():
+        return archive.Layer(layer, archive.sha256_of(layer))
+    partial = layer.with_suffix(".partial")
+    made = archive.write_layer(partial, tree)
+    partial.rename(layer)
+    return archive.Layer(layer, made.digest)
+
+
+def install(
+    image: Image, packages: Sequence[Locked], target: Path, debian_packages: dict[str, str]
+) -> None:
+    """What /opt/odradek holds; wheels (pyspark has none), each checked against its hash."""
+    target.mkdir(parents=True)
+    if packages:
+        listed = target.with_suffix(".requirements")
+        listed.write_text(requirements_text(packages))
+        _run(_uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes",
+             "--only-binary=:all:", *(f"--no-binary={one}" for one in image.from_source),
+             f"--python-version={PYTHON}", f"--target={target}",
+             f"--requirements={listed}")  # fmt: skip
+        listed.unlink()
+    if image.jars:
+        shutil.copytree(image.jars(), target / "jars")
+    for unwanted in (target / name for name in ("bin", ".lock", *image.left_out)):
+        if unwanted.is_dir():
+            shutil.rmtree(unwanted)
+        else:
+            unwanted.unlink(missing_ok=True)
+    for name, path in (sources(image) | extensions(image)).items():
+        copied = target / name
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copied)
+    (target / "sbom.json").write_text(sbom_text(packages, debian_packages))
+    compile_all(target)
+
+
+def compile_all(target: Path) -> None:
+    """Valid whatever time a file has: in the archive all times are 0."""
+    if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):
+        say(f"not compiled: that takes Python {PYTHON}; the images start a second later")
+        return
+    for cached in target.rglob("__pycache__"):
+        shutil.rmtree(cached)
+    compileall.compile_dir(
+        target, quiet=2, stripdir=str(target), prependdir=HOME,
+        invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+    )  # fmt: skip
+
+
+def check_start(image: Image, staging: Path) -> None:
+    """Its program runs in the new root, as its user, and explains itself; nothing is written."""
+    root = base_tree(image.base)
+    environment = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
+    inside = ["chroot", f"--userspec={USER_ID}:{USER_ID}", str(root), "/usr/bin/env", "-i",
+              *environment, *image.entrypoint, "--help"]  # fmt: skip
+    script = 'mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" && shift 2 && exec "$@"'
+    _run("unshare", "--mount", "sh", "-c", script, "sh", str(staging),
+         str(root / HOME.strip("/")), *inside)  # fmt: skip
+
+
+# -- helpers ---------------------------------------------------------------------------------------
+
+
+def _uv() -> str:
+    beside = Path(sys.executable).with_name("uv")
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if found is None:
+        raise BuildError("uv is missing: make setup installs it")
+    return found
+
+
+def _run(*command: str, environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        ["nice", *command], env={**os.environ, **(environment or {})},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).strip()
+        raise BuildError(f"{' '.join(command[:3])} … failed:\n{said[-3000:]}")
+    return done.stdout
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    began = time.monotonic()
+    say(f"{what} …")
+    yield
+    say(f"{what}: {time.monotonic() - began:.1f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""What an image needs of requirements.lock: its own requirements and all that these need.
+
+    python -m odradek_images.requirements broker          # for pip or uv, with hashes
+    python -m odradek_images.requirements broker --sbom   # the same as a CycloneDX list
+    python -m odradek_images.requirements compiler        # for the Dockerfile's compiling stage
+
+The lock says after each package who asked for it ("# via aiohttp"); read the other way round
+that is what each package needs. Only the standard library is used: the Dockerfile runs this too.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from odradek_images.table import IMAGES, LOCK
+
+# Codecs that kafka-python takes if it finds them; the lock has them for our tests of it only.
+TESTS_ONLY = frozenset({"lz4", "python-snappy", "zstandard"})
+
+
+# What makes C of a package of ours, and the packages whose types that has to know.
+COMPILER = "compiler"
+COMPILER_NEEDS = ("mypy", "setuptools")
+
+
+class LockError(Exception):
+    """The lock does not have what an image needs."""
+
+
+@dataclass(frozen=True)
+class Locked:
+    name: str
+    version: str
+    text: str  # "kio==0.6.5 \\\n    --hash=sha256:… \\\n …"
+    asked_by: frozenset[str]
+
+
+def read_lock(text: str) -> dict[str, Locked]:
+    found = {}
+    for block in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.M):
+        head = re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", block)
+        if head is None:
+            continue
+        lines = block.splitlines()
+        pinned = [line for line in lines if not line.lstrip().startswith("#")]
+        comments = [line.lstrip("# ") for line in lines if line.lstrip().startswith("#")]
+        asked_by = {one.removeprefix("via").strip() for one in comments} - {""}
+        text_of = "\n".join(pinned).rstrip()
+        found[head[1]] = Locked(head[1], head[2], text_of, frozenset(asked_by))
+    return found
+
+
+def needed(lock: Mapping[str, Locked], roots: Iterable[str]) -> list[Locked]:
+    """The roots and what they need, in the order of the alphabet."""
+    chosen: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name in chosen:
+            continue
+        if name not in lock:
+            raise LockError(f"requirements.lock has no {name}")
+        chosen.add(name)
+        waiting += [one.name for one in lock.values()
+                    if name in one.asked_by and one.name not in TESTS_ONLY]  # fmt: skip
+    return [lock[name] for name in sorted(chosen)]
+
+
+def requirements_of(image: str) -> list[Locked]:
+    if image == COMPILER:
+        compiled = next(one for one in IMAGES.values() if one.compiler)
+        return needed(read_lock(LOCK.read_text()), (*compiled.requirements, *COMPILER_NEEDS))
+    lock: dict[str, Locked] = {}
+    for path in IMAGES[image].locks:
+        lock |= read_lock(path.read_text())
+    return needed(lock, IMAGES[image].requirements)
+
+
+def requirements_text(packages: Sequence[Locked]) -> str:
+    return "".join(f"{package.text}\n" for package in packages)
+
+
+def sbom_text(packages: Sequence[Locked], debian: Mapping[str, str] | None = None) -> str:
+    """CycloneDX 1.5: the Python packages and, where they are known, Debian's."""
+    components = [_component("pypi", one.name, one.version) for one in packages]
+    components += [_component("deb/debian", *one) for one in sorted((debian or {}).items())]
+    bom = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "components": components}
+    return json.dumps(bom, indent=1) + "\n"
+
+
+def _component(kind: str, name: str, version: str) -> dict[str, str]:
+    purl = f"pkg:{kind}/{name}@{version}"
+    return {"type": "library", "name": name, "version": version, "purl": purl}
+
+
+def main(arguments: Sequence[str]) -> int:
+    names = [one for one in arguments if one != "--sbom"]
+    if len(names) != 1 or names[0] not in (*IMAGES, COMPILER):
+        usage = "usage: python -m odradek_images.requirements"
+        print(f"{usage} {' | '.join(IMAGES)} | {COMPILER} [--sbom]", file=sys.stderr)
+        return 2
+    packages = requirements_of(names[0])
+    sys.stdout.write(sbom_text(packages) if "--sbom" in arguments else requirements_text(packages))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,161 @@
+"""CRDs from the types: `python -m odradek_api.crd` writes crds/*.yaml (`make gen`);
+with --check it only compares (`make check`).
+
+msgspec gives JSON schema; Kubernetes wants the structural subset of OpenAPI v3: references are
+put in place, null becomes "may be left out", and an object whose fields all have defaults gets
+the default {} so that the defaults inside it are filled in.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from odradek_api.base import GROUP, VERSION, Rule
+from odradek_api.kinds import KINDS, Kind
+
+CRDS = Path(__file__).parents[2] / "crds"
+HEADER = "# Generated from odradek_api by `make gen`; changes here are lost.\n"
+CONDITION_TYPES = ["type"]  # the key of the conditions list, for server-side apply
+
+
+def crd(kind: Kind) -> dict[str, Any]:
+    version: dict[str, Any] = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": [
+            {"name": c.name, "type": c.type, "jsonPath": c.path}
+            | ({"priority": c.priority} if c.priority else {})
+            for c in kind.columns
+        ],
+        "subresources": _subresources(kind),
+        "schema": {"openAPIV3Schema": _schema(kind)},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.name.lower(),
+                "shortNames": list(kind.short_names),
+                "categories": ["kafka", "odradek"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+def crd_text(kind: Kind) -> str:
+    plain = msgspec.json.decode(msgspec.json.encode(crd(kind)))  # nothing shared: no YAML anchors
+    return HEADER + yaml.safe_dump(plain, sort_keys=False, width=100, allow_unicode=True)
+
+
+def crd_file(kind: Kind) -> str:
+    return f"{GROUP}_{kind.plural}.yaml"
+
+
+def _subresources(kind: Kind) -> dict[str, Any]:
+    subresources: dict[str, Any] = {"status": {}}
+    if kind.scale:
+        spec, status, selector = kind.scale
+        subresources["scale"] = {
+            "specReplicasPath": spec,
+            "statusReplicasPath": status,
+            "labelSelectorPath": selector,
+        }
+    return subresources
+
+
+def _schema(kind: Kind) -> dict[str, Any]:
+    (spec_ref, status_ref), components = msgspec.json.schema_components(
+        [kind.spec, kind.status], ref_template="{name}"
+    )
+    spec = _structural(spec_ref, components)
+    spec.pop("default", None)  # it is required, and the rules do not hold for an empty one
+    status = _structural(status_ref, components, defaults=False)
+    status["properties"]["conditions"] |= {
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": CONDITION_TYPES,
+    }
+    spec["x-kubernetes-validations"] = [_cel(rule) for rule in kind.rules if rule.cel]
+    return {
+        "type": "object",
+        "description": kind.description,
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+    }
+
+
+def _cel(rule: Rule) -> dict[str, str]:
+    return {
+        "rule": rule.cel,
+        "message": f"spec.{rule.field}: {rule.message}",
+    }
+
+
+def _structural(
+    schema: dict[str, Any], components: dict[str, Any], *, defaults: bool = True
+) -> dict[str, Any]:
+    """One schema with everything in place; `defaults=False` for status, which nobody fills in."""
+    own = dict(schema)
+    if options := own.pop("anyOf", None):
+        (present,) = [option for option in options if option.get("type") != "null"]
+        return _structural({**present, **own}, components, defaults=defaults)
+    if ref := own.pop("$ref", None):
+        target = dict(components[ref])
+        if not target.get("required") and "default" not in own:
+            own["default"] = {}
+        return _structural({**target, **own}, components, defaults=defaults)
+    for unwanted in ("title", "additionalProperties"):
+        own.pop(unwanted, None)
+    if not own.get("required"):
+        own.pop("required", None)
+    if "default" in own and (own["default"] is None or not defaults):
+        del own["default"]
+    if "enum" in own:
+        own["type"] = "string"
+    if "items" in own:
+        own["items"] = _structural(own["items"], components, defaults=defaults)
+        own["items"].pop("default", None)
+    if "properties" in own:
+        own["properties"] = {
+            name: _structural(value, components, defaults=defaults)
+            for name, value in own["properties"].items()
+        }
+    return own
+
+
+def main(arguments: list[str]) -> int:
+    stale = []
+    for kind in KINDS.values():
+        path = CRDS / crd_file(kind)
+        if not path.exists() or path.read_text() != crd_text(kind):
+            stale.append(path.name)
+            if "--check" not in arguments:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(crd_text(kind))
+    if stale and "--check" in arguments:
+        print(f"crds/ is not what the types say ({', '.join(stale)}): run `make gen`")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,238 @@
+"""Manifests to resources, and every refusal as a sentence that names the field.
+
+    resources = load([Path("examples/quickstart")])     # files and directories, YAML or JSON; "-"
+
+All problems of all files are collected into one InvalidManifestError, for example
+    cluster.yaml: KafkaCluster default/main: spec.brokrs: no such field; did you mean brokers?
+Documents of other API groups are left alone: a directory may hold a Deployment too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+import yaml
+
+from odradek_api.base import (
+    API_VERSION,
+    GROUP,
+    InvalidManifestError,
+    Problem,
+    Resource,
+    settings_text,
+)
+from odradek_api.kafka_cluster import RESERVED_SETTINGS, KafkaClusterSpec
+from odradek_api.kinds import KINDS, Kind
+from odradek_api.pipeline.spec import SparkPipelineSpec
+from odradek_api.spark_pipeline import refusals
+from odradek_api.topic import TopicSpec
+
+SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = Path("-")
+FILE_BYTES_MAX = 16 << 20  # a manifest; whoever gives a data file by mistake is told at once
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_NAMES = {"int": "a whole number", "str": "a text", "bool": "true or false", "float": "a number"}
+_NAMES |= {"array": "a list", "object": "a mapping", "null": "nothing"}
+
+
+def load(paths: Iterable[Path]) -> list[Resource[Any]]:
+    """All resources of these files and directories; two of one name are refused."""
+    problems: list[Problem] = []
+    found: dict[tuple[str, str], Resource[Any]] = {}
+    for path in _files(paths):
+        for document in _documents(path):
+            try:
+                resource = parse(document, path.name)
+            except InvalidManifestError as refused:
+                problems += refused.problems
+                continue
+            if resource is None:
+                continue
+            other = found.setdefault((resource.kind, resource.key), resource)
+            if other is not resource:
+                subject = f"{resource.kind} {resource.key}"
+                problems.append(
+                    Problem(path.name, subject, "", f"is also defined in {other.source}")
+                )
+    if problems:
+        raise InvalidManifestError(problems)
+    return list(found.values())
+
+
+def parse(
+    document: Any, source: str = "", old: Resource[Any] | None = None
+) -> Resource[Any] | None:
+    """One document; None if it is of another API group. `old` adds the rules about changes."""
+    if not isinstance(document, Mapping):
+        raise _refused(source, "", "", "a manifest is a mapping with apiVersion, kind and spec")
+    api_version, name = str(document.get("apiVersion", "")), document.get("kind")
+    if not api_version.startswith(f"{GROUP}/"):
+        if not api_version:
+            raise _refused(source, "", "apiVersion", f"is missing (ours is {API_VERSION})")
+        return None
+    if api_version != API_VERSION:
+        raise _refused(source, "", "apiVersion", f"{api_version} is not known, {API_VERSION} is")
+    kind = KINDS.get(str(name))
+    if kind is None:
+        raise _refused(source, "", "kind", f"{name} is not known{_hint(str(name), KINDS)}")
+    meta = document.get("metadata") or {}
+    if not isinstance(meta, Mapping) or not isinstance(meta.get("name"), str):
+        raise _refused(source, kind.name, "metadata.name", "is missing")
+    subject = f"{kind.name} {meta.get('namespace') or 'default'}/{meta['name']}"
+    spec = _spec(kind, document.get("spec"), source, subject)
+    problems = _broken_rules(kind, spec, old.spec if old else None, source, subject)
+    problems += _beyond_schema(spec, source, subject)
+    if problems:
+        raise InvalidManifestError(problems)
+    return Resource(
+        kind=kind.name,
+        name=meta["name"],
+        spec=spec,
+        namespace=meta.get("namespace") or "default",
+        annotations={str(k): str(v) for k, v in (meta.get("annotations") or {}).items()},
+        labels={str(k): str(v) for k, v in (meta.get("labels") or {}).items()},
+        generation=int(meta.get("generation") or 0),
+        uid=str(meta.get("uid") or ""),
+        deleting=bool(meta.get("deletionTimestamp")),
+        source=source,
+    )
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _files(paths: Iterable[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        if path == STDIN:
+            files.append(path)
+        elif path.is_dir():
+            inside = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and p.is_file())
+            if not inside:
+                raise _refused(str(path), "", "", "there is no .yaml, .yml or .json file in it")
+            files += inside
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise _refused(str(path), "", "", "there is no such file or directory")
+    return files
+
+
+def _documents(path: Path) -> list[Any]:
+    try:
+        if path != STDIN and path.stat().st_size > FILE_BYTES_MAX:
+            raise _refused(path.name, "", "", "is too large for a manifest")
+        text = sys.stdin.read(FILE_BYTES_MAX) if path == STDIN else path.read_text()
+        return [d for d in yaml.safe_load_all(text) if d is not None]
+    except yaml.MarkedYAMLError as error:
+        at = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise _refused(path.name, "", "", f"is not YAML: {error.problem}{at}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise _refused(path.name, "", "", f"cannot be read: {error}") from None
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def _spec(kind: Kind, given: Any, source: str, subject: str) -> Any:
+    if given is None:
+        raise _refused(source, subject, "spec", "is missing")
+    try:
+        return msgspec.convert(given, kind.spec)
+    except msgspec.ValidationError as error:
+        field, message = _sentence(kind, str(error))
+        raise _refused(source, subject, field, message) from None
+
+
+def _sentence(kind: Kind, text: str) -> tuple[str, str]:
+    """msgspec's words to ours: the field, and what is wrong with it."""
+    match = _AT.match(text)
+    assert match is not None
+    what, path = match["what"], match["path"] or ""
+    field = f"spec.{path}" if path else "spec"
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+        known = _fields_at(kind, path)
+        return f"{field}.{unknown[1]}", f"no such field{_hint(unknown[1], known)}"
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
+        return f"{field}.{missing[1]}", "is missing"
+    if enum := re.fullmatch(r"Invalid enum value (.*)", what):
+        return field, f"{enum[1]} is not one of its values"
+    if "matching regex" in what:
+        return field, f"has not the form {what.split('regex ')[1]}"
+    what = re.sub(r"`(\w+)( \| null)?`", lambda m: _NAMES.get(m[1], m[1]), what)
+    what = what.replace(" >= ", " of at least ").replace(" <= ", " of at most ")
+    return field, what[:1].lower() + what[1:]
+
+
+def _fields_at(kind: Kind, path: str) -> Sequence[str]:
+    """The fields that the mapping at "storage" or "listeners.external" may have."""
+    at: Any = kind.spec
+    for step in filter(None, re.sub(r"\[.*?\]", "", path).split(".")):
+        hints = get_type_hints(at)
+        names = {f.encode_name: f.name for f in msgspec.structs.fields(at)}
+        at = next((t for t in _structs(hints.get(names.get(step, ""))) if t), None)
+        if at is None:
+            return ()
+    return [f.encode_name for f in msgspec.structs.fields(at)]
+
+
+def _structs(hint: Any) -> list[type[msgspec.Struct]]:
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return [hint]
+    return [s for inner in getattr(hint, "__args__", ()) for s in _structs(inner)]
+
+
+def _hint(given: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(given, list(known), 1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def refused_changes(new: Resource[Any], old: Resource[Any]) -> list[Problem]:
+    """What a resource that is there cannot become: a smaller disk, another engine."""
+    subject = f"{new.kind} {new.key}"
+    return _broken_rules(KINDS[new.kind], new.spec, old.spec, new.source, subject)
+
+
+def _broken_rules(kind: Kind, spec: Any, old: Any, source: str, subject: str) -> list[Problem]:
+    return [
+        Problem(source, subject, f"spec.{rule.field}", rule.message)
+        for rule in kind.rules
+        if not rule.holds(spec, old)
+    ]
+
+
+def _beyond_schema(spec: Any, source: str, subject: str) -> list[Problem]:
+    """What a schema cannot say: settings that are the operator's, values that are no scalars."""
+    if isinstance(spec, SparkPipelineSpec):
+        return [Problem(source, subject, field, message) for field, message in refusals(spec)]
+    problems: list[Problem] = []
+
+    def refuse(field: str, message: str) -> None:
+        problems.append(Problem(source, subject, field, message))
+
+    for name, value in getattr(spec, "config", {}).items():
+        if value is None or isinstance(value, Mapping):
+            refuse(f"spec.config[{name}]", "a setting is a text, a number, true, false or a list")
+        elif isinstance(spec, KafkaClusterSpec) and name in RESERVED_SETTINGS:
+            refuse(f"spec.config[{name}]", f"is not set here: {RESERVED_SETTINGS[name]}")
+    if isinstance(spec, TopicSpec) and not problems:
+        min_isr = settings_text(spec.config).get("min.insync.replicas", "")
+        factor = spec.replication_factor
+        if factor is not None and min_isr.isdecimal() and int(min_isr) > factor:
+            refuse(
+                "spec.config[min.insync.replicas]",
+                f"{min_isr} in-sync replicas of {factor}: no write with acks=all would ever "
+                "be accepted",
+            )
+    return problems
+
+
+def _refused(source: str, subject: str, field: str, message: str) -> InvalidManifestError:
+    return InvalidManifestError([Problem(source, subject, field, message)])

@@ -1,0 +1,258 @@
+"""What a schema cannot say about a SparkPipeline: each rule names the field it is about.
+
+`problems(spec)` gives all that is wrong; where one sentence of CEL says the same, the API server
+refuses it too (CEL_RULES).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from odradek_api.pipeline.schedule import ScheduleError, parse_schedule
+from odradek_api.pipeline.spec import Sink, Source, SparkPipelineSpec, Step
+
+Problems = Iterator[tuple[str, str]]  # field relative to spec, sentence
+
+FILE_FORMATS = ("text", "json", "csv", "parquet")
+TOPIC_FORMATS = ("raw", "text", "json", "csv", "avro")
+
+
+@dataclass(frozen=True)
+class CelRule:
+    cel: str
+    message: str
+    field: str
+    holds: Callable[[Any, Any | None], bool]
+
+
+CEL_RULES = (
+    CelRule(
+        "(has(self.sink.topic) ? 1 : 0) + (has(self.sink.table) ? 1 : 0) + "
+        "(has(self.sink.mirror) ? 1 : 0) + (has(self.sink.console) ? 1 : 0) == 1",
+        "exactly one of topic, table, mirror and console",
+        "sink",
+        lambda new, _: len(_sink_kinds(new.sink)) == 1,
+    ),
+    CelRule(
+        "self.sources.all(s, ((has(s.topics) && s.topics.size() > 0) ? 1 : 0) + "
+        "(has(s.topicPattern) ? 1 : 0) + (has(s.files) ? 1 : 0) + (has(s.rate) ? 1 : 0) == 1)",
+        "exactly one of topics, topicPattern, files and rate in each",
+        "sources",
+        lambda new, _: all(len(_source_kinds(s)) == 1 for s in new.sources),
+    ),
+)
+
+
+def problems(spec: SparkPipelineSpec) -> list[tuple[str, str]]:
+    """[("sources[0].format.schema", "json needs one: …")]; CEL_RULES are not repeated here."""
+    found = [p for n, source in enumerate(spec.sources) for p in _source(spec, n, source)]
+    names = [source.name for source in spec.sources]
+    for n, step in enumerate(spec.steps):
+        found += _step(n, step, names)
+        names.append(step_name(n, step))
+    found += _names(spec)
+    found += _sink(spec)
+    found += _run(spec)
+    return found
+
+
+def step_name(number: int, step: Step) -> str:
+    return step.name or f"step_{number + 1}"
+
+
+def _source_kinds(source: Source) -> list[str]:
+    kinds = {"topics": source.topics, "topicPattern": source.topic_pattern,
+             "files": source.files, "rate": source.rate}  # fmt: skip
+    return [name for name, given in kinds.items() if given]
+
+
+def _sink_kinds(sink: Sink) -> list[str]:
+    kinds = {"topic": sink.topic, "table": sink.table, "mirror": sink.mirror,
+             "console": sink.console}  # fmt: skip
+    return [name for name, given in kinds.items() if given is not None]
+
+
+def _source(spec: SparkPipelineSpec, number: int, source: Source) -> Problems:
+    at = f"sources[{number}]"
+    yield from _format(at, source)
+    if source.kafka_source and not (source.kafka.bootstrap_servers or source.cluster):
+        yield from _cluster(spec, at)
+    if source.topic_pattern is not None and (wrong := _regex(source.topic_pattern)):
+        yield f"{at}.topicPattern", wrong
+    if source.from_ == "offsets":
+        if not source.offsets:
+            yield f"{at}.offsets", 'from: offsets needs them, for example {visits: {"0": 4711}}'
+        yield from _offsets(f"{at}.offsets", source.offsets)
+    elif source.offsets:
+        yield f"{at}.offsets", f"says where to begin, but from is {source.from_}"
+    if source.from_ == "timestamp" and source.timestamp is None:
+        yield f"{at}.timestamp", "from: timestamp needs one, for example 2026-11-16T12:00:00Z"
+    if source.timestamp is not None:
+        if source.from_ != "timestamp":
+            yield f"{at}.timestamp", f"says where to begin, but from is {source.from_}"
+        if timestamp_ms(source.timestamp) is None:
+            yield (
+                f"{at}.timestamp",
+                "is not a time such as 2026-11-16T12:00:00Z",
+            )
+    if source.until and spec.mode != "batch":
+        yield f"{at}.until", f"only mode: batch has an end, this is mode: {spec.mode}"
+    yield from _offsets(f"{at}.until", source.until)
+    if source.rate is not None and spec.mode != "streaming":
+        yield f"{at}.rate", "rows made as time passes are for mode: streaming"
+    if source.dedup is not None and source.watermark is None and spec.mode != "batch":
+        yield f"{at}.dedup", "needs a watermark beside it: else every key is remembered for ever"
+
+
+def _format(at: str, source: Source) -> Problems:
+    form = source.format
+    if source.files is not None and form.type not in FILE_FORMATS:
+        yield f"{at}.format.type", f"files are {', '.join(FILE_FORMATS)}; not {form.type}"
+    if source.kafka_source and form.type not in TOPIC_FORMATS:
+        yield f"{at}.format.type", f"records are {', '.join(TOPIC_FORMATS)}; not {form.type}"
+    if source.rate is not None and form.type != "raw":
+        yield f"{at}.format", "rows of a rate have their columns already"
+    if form.type in ("json", "csv", "parquet", "avro"):
+        if form.schema is None:
+            example = '"page STRING, at TIMESTAMP"'
+            if form.type == "avro":
+                example = '{"type": "record", …}'
+            yield f"{at}.format.schema", f"{form.type} needs one, for example {example}"
+        elif form.type == "avro" and not _is_json(form.schema):
+            yield f"{at}.format.schema", "an Avro schema is JSON"
+    elif form.schema is not None:
+        yield f"{at}.format.schema", f"{form.type} has its columns already"
+
+
+def _offsets(at: str, offsets: dict[str, Any]) -> Problems:
+    for topic, partitions in offsets.items():
+        if not isinstance(partitions, dict):
+            yield f"{at}.{topic}", 'is a mapping of partitions to offsets: {"0": 4711}'
+            continue
+        for partition, offset in partitions.items():
+            if not str(partition).isdecimal() or not isinstance(offset, int) or offset < -2:
+                yield f"{at}.{topic}.{partition}", f"{offset!r} is not an offset"
+
+
+def _step(number: int, step: Step, names: list[str]) -> Problems:
+    at = f"steps[{number}]"
+    kinds = [k for k in ("sql", "python", "code") if getattr(step, k) is not None]
+    if len(kinds) > 1 or not (kinds or step.watermark or step.dedup):
+        yield at, "exactly one of sql, python and code (or a watermark or dedup alone)"
+    for name in step.inputs:
+        if name not in names:
+            yield f"{at}.inputs", f"there is no view {name} before it, only {', '.join(names)}"
+    if step.inputs and step.sql is not None:
+        yield f"{at}.inputs", "SQL names its views itself"
+    if step.code is not None:
+        try:
+            compile(step.code, "code", "exec")
+        except SyntaxError as error:
+            yield f"{at}.code", f"is not Python: {error.msg} in line {error.lineno}"
+
+
+def _names(spec: SparkPipelineSpec) -> Problems:
+    seen: set[str] = set()
+    named = [(f"sources[{n}].name", s.name) for n, s in enumerate(spec.sources)]
+    named += [(f"steps[{n}].name", step_name(n, s)) for n, s in enumerate(spec.steps)]
+    for at, name in named:
+        if name in seen:
+            yield at, f"there is another {name}"
+        seen.add(name)
+
+
+def _sink(spec: SparkPipelineSpec) -> Problems:
+    sink = spec.sink
+    needs_kafka = sink.topic is not None or sink.mirror is not None
+    if needs_kafka and not (sink.kafka.bootstrap_servers or sink.cluster):
+        yield from _cluster(spec, "sink")
+    if sink.topic is not None:
+        if sink.topic.value == "avro" and sink.topic.schema is None:
+            yield "sink.topic.schema", 'avro needs one, for example {"type": "record", …}'
+        elif sink.topic.schema is not None and not _is_json(sink.topic.schema):
+            yield "sink.topic.schema", "an Avro schema is JSON"
+    if sink.table is not None and sink.output_mode != "append":
+        yield "sink.outputMode", "a table is appended to; what is written is never changed"
+    if sink.mirror is not None:
+        if spec.steps:
+            yield "sink.mirror", "records go as they are: there can be no steps"
+        for n, source in enumerate(spec.sources):
+            if not source.kafka_source or source.format.type != "raw":
+                yield f"sources[{n}].format.type", "a mirror reads topics, and as raw"
+        if len(spec.sources) > 1:
+            yield "sources", "a mirror has one; it may have many topics"
+    if not spec.steps and len(spec.sources) > 1 and sink.mirror is None:
+        yield "steps", "two sources need a step that brings them together"
+
+
+def _run(spec: SparkPipelineSpec) -> Problems:
+    if spec.dead_letter is not None:
+        if not spec.kafka.bootstrap_servers:
+            yield from _cluster(spec, "deadLetter")
+        parsed = ("json", "csv", "avro")
+        if not any(s.format.type in parsed for s in spec.sources):
+            yield "deadLetter", f"only {', '.join(parsed)} can fail to parse"
+        for n, source in enumerate(spec.sources):
+            if spec.dead_letter.topic in source.topics:
+                yield f"sources[{n}].topics", "the dead-letter topic would be read again"
+    if spec.mode == "batch" and spec.checkpoint is not None:
+        yield "checkpoint", "mode: batch keeps none; availableNow goes on where it ended"
+    if spec.mode != "streaming" and spec.trigger is not None:
+        yield "trigger", f"mode: {spec.mode} runs once"
+    yield from _schedule(spec)
+    allocation = spec.kubernetes.dynamic_allocation
+    low, high = allocation.min_executors, allocation.max_executors
+    if low is not None and high is not None and low > high:
+        yield "kubernetes.dynamicAllocation.minExecutors", f"{low} is more than maxExecutors"
+
+
+def _schedule(spec: SparkPipelineSpec) -> Problems:
+    if spec.schedule is None:
+        return
+    try:
+        parse_schedule(spec.schedule)
+    except ScheduleError as error:
+        yield "schedule", str(error)
+    if spec.mode == "streaming":
+        yield "schedule", "mode: streaming never ends; availableNow and batch do"
+    if spec.mode == "batch" and spec.sink.table is not None:
+        yield "schedule", "the second batch would write the table again; availableNow adds to it"
+    if spec.restart_policy.type == "Always":
+        yield "restartPolicy.type", "the schedule says when it runs again: OnFailure or Never"
+
+
+def _cluster(spec: SparkPipelineSpec, who: str) -> Problems:
+    if spec.cluster is None and spec.kafka.bootstrap_servers is None:
+        yield "cluster", f"{who} needs a KafkaCluster, or kafka.bootstrapServers"
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        return f"is not a regular expression: {error}"
+    return ""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def timestamp_ms(text: str) -> int | None:
+    """ "2026-11-16T12:00:00Z" → 1794830400000; without a zone it is UTC."""
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    if at.tzinfo is None:
+        at = datetime.fromisoformat(f"{text}+00:00")
+    return round(at.timestamp() * 1000)

@@ -1,0 +1,176 @@
+"""What a plan is made of. Every action carries its Reason: it is the event, the log line and the
+line that `odradek plan` prints.
+
+`Wait` and `Refuse` do nothing: they say what is awaited, or what will not be done and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from odradek_operator.kafka.observed import TopicPartition
+from odradek_operator.kafka.placement import is_controller
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    code: str  # a word for machines: ConfigChanged
+    message: str  # a sentence for people
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class StartBrokers:
+    brokers: tuple[int, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    brokers: tuple[int, ...]
+    reason: Reason
+    # Partitions that cannot be written meanwhile, because no other replica could take over.
+    unavailable: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    partitions: tuple[TopicPartition, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Reassign:
+    moves: Mapping[TopicPartition, tuple[int, ...]]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class AlterBrokerConfig:
+    """For all brokers; None takes a value away."""
+
+    changes: Mapping[str, str | None]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter:
+    broker: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    broker: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class StopBroker:
+    broker: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    broker: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBroker:
+    """Everything of a stopped broker goes; its volumes only with `delete_volumes`."""
+
+    broker: int
+    delete_volumes: bool
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    name: str
+    partitions: int  # -1: the broker's default
+    replication_factor: int  # -1: the broker's default
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    topics: tuple[NewTopic, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class GrowTopics:
+    partitions: Mapping[str, int]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTopicConfigs:
+    changes: Mapping[str, Mapping[str, str | None]]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    topics: tuple[str, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    reason: Reason
+    brokers: tuple[int, ...] = ()
+    partition: TopicPartition | None = None
+    since: float = 0.0  # unix seconds, where it is known
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    reason: Reason
+    subject: str = ""  # the resource "namespace/name" of a Topic; empty: the cluster's own
+
+
+Action: TypeAlias = (
+    StartBrokers
+    | Restart
+    | Elect
+    | Reassign
+    | AlterBrokerConfig
+    | AddVoter
+    | RemoveVoter
+    | StopBroker
+    | UnregisterBroker
+    | RemoveBroker
+    | CreateTopics
+    | GrowTopics
+    | AlterTopicConfigs
+    | DeleteTopics
+    | Wait
+    | Refuse
+)
+Plan: TypeAlias = tuple[Action, ...]
+
+NAMES_MAX = 5  # in a sentence; the rest is counted
+
+
+def listed(names: Iterable[object], what: str = "") -> str:
+    """ "a, b and 3 more"; for brokers: listed([0, 3], "broker") → "brokers 0 and 3"."""
+    all_names = [str(name) for name in names]
+    more = len(all_names) - NAMES_MAX
+    shown = all_names[:NAMES_MAX] + ([f"{more} more"] if more > 0 else [])
+    text = " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    if not what:
+        return text
+    return f"{what}{'s' if len(all_names) > 1 else ''} {text}"
+
+
+def named(nodes: Iterable[int]) -> str:
+    """ "brokers 0 and 3", "controller 10001"; never both kinds at once."""
+    ids = list(nodes)
+    return listed(ids, "controller" if ids and is_controller(ids[0]) else "broker")

@@ -1,0 +1,185 @@
+"""desired + observed → the plan: all that can be done now, in order, each with its reason.
+
+    make_plan(desired, observed, topics) -> (StartBrokers(…), Restart(…), CreateTopics(…), …)
+
+At most one action of a plan is disruptive (a restart); the next one comes from the next pass,
+which looks again. Nothing is concluded from silence: when no broker answers, brokers are started
+and nothing else is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from odradek_operator.kafka.actions import (
+    Elect,
+    Plan,
+    Reason,
+    Refuse,
+    Restart,
+    StartBrokers,
+    Wait,
+    listed,
+    named,
+)
+from odradek_operator.kafka.desired import DesiredBroker, DesiredCluster, DesiredTopic
+from odradek_operator.kafka.differences import alter_config, restart_reason
+from odradek_operator.kafka.moves import drain, level, repair_racks
+from odradek_operator.kafka.observed import BrokerSetting, Kafka, Observed, ObservedBroker, Phase
+from odradek_operator.kafka.roll import (
+    CRASHED,
+    Decision,
+    Done,
+    RollBroker,
+    RollView,
+    decide_roll,
+)
+from odradek_operator.kafka.topics import plan_topics
+
+
+def make_plan(
+    desired: DesiredCluster, observed: Observed, topics: Sequence[DesiredTopic] = ()
+) -> Plan:
+    if desired.spec.pause:
+        return (Wait(Reason("Paused", "spec.pause is true: nothing is changed")),)
+    plan = _plan(desired, observed, topics)
+    if desired.refused:
+        plan = (*plan, Refuse(Reason("Refused", f"spec.controllers: {desired.refused}")))
+    return plan
+
+
+def _plan(desired: DesiredCluster, observed: Observed, topics: Sequence[DesiredTopic]) -> Plan:
+    starts = _start(desired, observed)
+    decision = _next_step(desired, observed)
+    roll: Plan = () if isinstance(decision, Done) else (decision,)
+    kafka = observed.kafka
+    if kafka is None:
+        if starts:
+            return (*starts, *_topics_later(topics))
+        if isinstance(decision, Restart) or any(
+            b.phase is not Phase.READY for b in observed.brokers.values()
+        ):
+            return roll
+        return (Wait(Reason("NoAnswer", observed.unreachable or "no broker answers")),)
+    altered = alter_config(desired, observed)
+    brokers = {b: broker.rack for b, broker in desired.brokers.items()}
+    return (
+        *starts,
+        *((altered,) if altered else ()),
+        *roll,
+        *drain(desired, observed, kafka, restarting=isinstance(decision, Restart)),
+        *_rebalance(desired, kafka, decision),
+        *plan_topics(topics, observed, brokers),
+    )
+
+
+def _next_step(desired: DesiredCluster, observed: Observed) -> Decision:
+    """Of the controllers that are apart first; from a settled cluster, as everybody's."""
+    brokers = decide_roll(roll_view(desired, observed))
+    if not desired.controllers:
+        return brokers
+    controllers = decide_roll(controllers_view(desired, observed))
+    if isinstance(controllers, Done) or _of_crashed(brokers):
+        return brokers
+    if isinstance(controllers, Restart) and not _of_crashed(controllers):
+        return brokers if isinstance(brokers, Wait | Elect) else controllers
+    return controllers
+
+
+def _of_crashed(decision: Decision) -> bool:
+    return isinstance(decision, Restart) and decision.reason.code == CRASHED
+
+
+def controllers_view(desired: DesiredCluster, observed: Observed) -> RollView:
+    """Nobody asks a controller for its settings; which need a restart, any broker knows."""
+    kafka = observed.kafka or Kafka()
+    settings = next(iter(kafka.settings.values()), {})
+    return RollView(
+        now=observed.now,
+        brokers=_to_roll(
+            observed.controllers, desired.controllers, dict.fromkeys(observed.controllers, settings)
+        ),
+        controller=kafka.controller,
+        voters=kafka.voters,
+        lagging_voters=kafka.lagging_voters,
+        min_ready_seconds=desired.spec.rolling.min_ready_seconds,
+    )
+
+
+def roll_view(desired: DesiredCluster, observed: Observed) -> RollView:
+    """What a rolling restart has to know; brokers that leave are not restarted any more."""
+    kafka = observed.kafka or Kafka()
+    rolling = desired.spec.rolling
+    return RollView(
+        now=observed.now,
+        brokers=_to_roll(observed.brokers, desired.brokers, kafka.settings, kafka.live),
+        partitions=kafka.partitions,
+        controller=kafka.controller,
+        voters=kafka.voters,
+        lagging_voters=kafka.lagging_voters,
+        max_unavailable=rolling.max_unavailable,
+        min_ready_seconds=rolling.min_ready_seconds,
+        preferred_leaders=rolling.preferred_leaders,
+        apart=bool(desired.controllers),
+    )
+
+
+def _to_roll(
+    seen: Mapping[int, ObservedBroker],
+    wanted: Mapping[int, DesiredBroker],
+    settings: Mapping[int, Mapping[str, BrokerSetting]],
+    live: Collection[int] | None = None,
+) -> dict[int, RollBroker]:
+    nodes = {}
+    for node, found in seen.items():
+        should = wanted.get(node)
+        if should is None and found.phase is not Phase.READY:
+            continue  # on its way out
+        pending = restart_reason(should, found, settings.get(node, {})) if should else None
+        if found.phase is Phase.STOPPED:
+            pending = None  # it will be started as it should be
+        phase = found.phase
+        if phase is Phase.STARTING and found.wants_restart and live and node not in live:
+            # Fenced: it serves nobody, perhaps because it waits for the room that a restart gives.
+            phase = Phase.CRASHED
+        nodes[node] = RollBroker(node, found.rack, phase, pending, found.since)
+    return nodes
+
+
+def _start(desired: DesiredCluster, observed: Observed) -> Plan:
+    """Brokers that do not run and should; also those that leave but still hold replicas."""
+    holding = {r for p in (observed.kafka.partitions if observed.kafka else ()) for r in p.replicas}
+    wanted = {*desired.brokers, *(desired.leaving.keys() & holding)}
+    return (
+        *_start_missing(desired.controllers.keys(), observed.controllers),
+        *_start_missing(wanted, observed.brokers),
+    )
+
+
+def _start_missing(wanted: Collection[int], seen: Mapping[int, ObservedBroker]) -> Plan:
+    new = sorted(b for b in wanted if b not in seen)
+    stopped = sorted(b for b in wanted if b in seen and seen[b].phase is Phase.STOPPED)
+    plan: Plan = ()
+    if new:
+        say = f"{named(new)} {'do' if len(new) > 1 else 'does'} not exist yet"
+        plan = (StartBrokers(tuple(new), Reason("BrokerMissing", say)),)
+    if stopped:
+        say = f"{named(stopped)} {'do' if len(stopped) > 1 else 'does'} not run"
+        plan = (*plan, StartBrokers(tuple(stopped), Reason("BrokerStopped", say)))
+    return plan
+
+
+def _topics_later(topics: Sequence[DesiredTopic]) -> Plan:
+    names = [t.name for t in topics if not t.delete]
+    if not names:
+        return ()
+    return (Wait(Reason("TopicsLater", f"{listed(names, 'topic')} when the cluster answers")),)
+
+
+def _rebalance(desired: DesiredCluster, kafka: Kafka, decision: Decision) -> Plan:
+    """Only in a quiet cluster: nothing rolls, nobody leaves, everybody is there."""
+    if desired.spec.rebalance != "auto" or not isinstance(decision, Done) or desired.leaving:
+        return ()
+    if not desired.brokers.keys() <= kafka.live:
+        return ()
+    return repair_racks(desired, kafka) or level(desired, kafka)

@@ -1,0 +1,68 @@
+"""Kubernetes Events: what was done to a resource and why, where `kubectl describe` shows it.
+
+What is said in one pass is not said again in the next: a refusal is one Event, not one per second.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+import httpx2
+from lightkube import Client
+from lightkube.core.exceptions import ApiError
+from lightkube.models.core_v1 import EventSource, ObjectReference
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Event
+
+from odradek_api.base import API_VERSION
+from odradek_operator.kubernetes.objects import MANAGER, Document
+
+MESSAGE_MAX = 1000  # characters; the API server takes 1024 bytes or so
+
+log = logging.getLogger(__name__)
+
+
+class Events:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._before: set[tuple[str, str, str]] = set()
+        self._now: set[tuple[str, str, str]] = set()
+
+    def next_pass(self) -> None:
+        self._before, self._now = self._now, set()
+
+    def say(self, about: Document, reason: str, message: str, *, warning: bool = False) -> None:
+        metadata = about["metadata"]
+        said = (str(metadata.get("uid")), reason, message)
+        self._now.add(said)
+        if said in self._before:
+            return
+        when = datetime.now(UTC)
+        event = Event(
+            metadata=ObjectMeta(
+                generateName=f"{metadata['name'][:40]}-", namespace=metadata["namespace"]
+            ),
+            involvedObject=ObjectReference(
+                apiVersion=API_VERSION,
+                kind=about["kind"],
+                name=metadata["name"],
+                namespace=metadata["namespace"],
+                uid=metadata.get("uid"),
+                resourceVersion=metadata.get("resourceVersion"),
+            ),
+            type="Warning" if warning else "Normal",
+            reason=reason,
+            message=message[:MESSAGE_MAX],
+            source=EventSource(component=MANAGER),
+            reportingComponent=MANAGER,
+            reportingInstance=MANAGER,
+            firstTimestamp=when,
+            lastTimestamp=when,
+            count=1,
+        )
+        try:
+            self._client.create(event, namespace=metadata["namespace"])
+        except (ApiError, httpx2.HTTPError) as error:
+            # Lost: an Event is news, not state. A namespace that ends takes none, for example.
+            log.debug("event %s of %s was not written: %s", reason, metadata["name"], error)

@@ -1,0 +1,123 @@
+"""Our own Kinds at the API server: read, told in their status, and held by a finalizer.
+
+A status is written as a merge patch of what differs, and not at all if nothing does. Metadata is
+changed only in the version that was read: whoever was faster wins, and the next pass looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from lightkube import Client
+from lightkube.core.exceptions import ApiError
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.types import PatchType
+
+from odradek_api.base import GROUP, VERSION, Status
+from odradek_api.kinds import KINDS
+
+Document = Mapping[str, Any]
+
+KafkaCluster = create_namespaced_resource(
+    GROUP, VERSION, "KafkaCluster", KINDS["KafkaCluster"].plural
+)
+Topic = create_namespaced_resource(GROUP, VERSION, "Topic", KINDS["Topic"].plural)
+OURS: dict[str, Any] = {"KafkaCluster": KafkaCluster, "Topic": Topic}
+
+FINALIZER = f"{GROUP}/topic"  # of a Topic whose topic has to be deleted before it goes
+MANAGER = "odradek-operator"
+NOT_FOUND, CONFLICT = 404, 409
+
+S = TypeVar("S", bound=Status)
+
+
+class ChangedMeanwhileError(Exception):
+    """The resource is gone, or not as it was read: what was concluded from it may be wrong."""
+
+    def __init__(self, kind: str, key: str) -> None:
+        super().__init__(f"{kind} {key} changed meanwhile")
+        self.kind = kind
+        self.key = key
+
+
+def key_of(document: Document) -> str:
+    return f"{document['metadata']['namespace']}/{document['metadata']['name']}"
+
+
+def plain(found: Any) -> dict[str, Any]:
+    """A document as the API server sent it."""
+    made = dict(found)
+    metadata = made.get("metadata")
+    made["metadata"] = metadata if isinstance(metadata, Mapping) else found.metadata.to_dict()
+    return made
+
+
+def get(client: Client, kind: str, key: str) -> dict[str, Any] | None:
+    namespace, _, name = key.partition("/")
+    try:
+        return plain(client.get(OURS[kind], name, namespace=namespace))
+    except ApiError as error:
+        if error.status.code == NOT_FOUND:
+            return None
+        raise
+
+
+def read_status(document: Document, kind: type[S]) -> S:
+    """The last status; one that is not ours counts as none."""
+    try:
+        return msgspec.convert(document.get("status") or {}, kind)
+    except msgspec.ValidationError:
+        return kind()
+
+
+def write_status(client: Client, document: Document, status: Status) -> dict[str, Any] | None:
+    """The document after it, or None if nothing had to be written."""
+    change = difference(document.get("status") or {}, msgspec.to_builtins(status))
+    if not change:
+        return None
+    kind = OURS[document["kind"]].Status
+    return _patch(client, kind, document, {"status": change})
+
+
+def set_finalizer(client: Client, document: Document, *, held: bool) -> dict[str, Any] | None:
+    """As `write_status`; other finalizers are left alone."""
+    metadata = document["metadata"]
+    before = list(metadata.get("finalizers") or ())
+    if (FINALIZER in before) == held:
+        return None
+    after = [*before, FINALIZER] if held else [one for one in before if one != FINALIZER]
+    change = {"finalizers": after, "resourceVersion": metadata["resourceVersion"]}
+    return _patch(client, OURS[document["kind"]], document, {"metadata": change})
+
+
+def _patch(client: Client, kind: Any, document: Document, change: Any) -> dict[str, Any] | None:
+    metadata = document["metadata"]
+    try:
+        found = client.patch(
+            kind,
+            metadata["name"],
+            change,
+            namespace=metadata["namespace"],
+            patch_type=PatchType.MERGE,
+            field_manager=MANAGER,
+        )
+    except ApiError as error:
+        if error.status.code in (NOT_FOUND, CONFLICT):
+            raise ChangedMeanwhileError(document["kind"], key_of(document)) from error
+        raise
+    return plain(found)
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """A merge patch (RFC 7386) that makes `after` of `before`; empty if they are equal."""
+    change: dict[str, Any] = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if inner := difference(old, value):
+                change[name] = inner
+        elif value != old:
+            change[name] = value
+    return change

@@ -1,0 +1,379 @@
+"""The operator as a process: watches, one worker per cluster, and what holds them together.
+
+    await Operator(Options(namespaces=("default",)), client).run(stop)
+
+kopf watches (KafkaClusters, Topics, their pods and StatefulSets, nodes), lists again after a 410
+and comes back after a restart of the API server. Its events only wake the worker of a cluster;
+what is to be done comes from looking, not from the event. Only raw events are used: kopf then
+writes nothing of its own, no annotation and no finalizer.
+
+A worker's passes follow one another, in a thread; passes of different clusters run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, cast
+
+import httpx2
+import kopf
+from lightkube import Client
+from lightkube.core.exceptions import ApiError
+from lightkube.resources.core_v1 import Node
+
+from odradek_api.base import GROUP, VERSION
+from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_operator.admin.kafka_admin import KafkaAdmin
+from odradek_operator.kubernetes import names
+from odradek_operator.kubernetes.lease import RENEW_S, Lease
+from odradek_operator.kubernetes.metrics import Metrics, serve
+from odradek_operator.kubernetes.nodes import Nodes
+from odradek_operator.kubernetes.objects import Document, KafkaCluster, Topic, key_of, plain
+from odradek_operator.kubernetes.spark_worker import SparkWorker
+from odradek_operator.kubernetes.topic_book import TopicBook
+from odradek_operator.kubernetes.worker import ClusterWorker, Outcome, Tools
+
+BUSY_S, WAITING_S, IDLE_S = 0.5, 2.0, 30.0  # until the next look, if nothing wakes us before
+IDLE_SHARE = 0.05  # of a core, at most, for looking at a cluster with nothing to do
+DEBOUNCE_S = 0.1  # news come in swarms
+BACKOFF_S, BACKOFF_MAX_S = 1.0, 60.0
+RESYNC_S = 300.0  # everything is listed again: a deletion may have been missed
+PASSES_MAX = 4  # at a time
+STUCK_S = 600.0  # a pass that takes longer is a defect: the process is started again
+STOP_S = 20.0  # for passes that run when we are asked to end
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    namespaces: tuple[str, ...] = ()  # empty: all
+    image: str = "odradek/broker:latest"
+    apache_image: str = "odradek/apache:latest"
+    port: int | None = None  # of /metrics, /healthz, /readyz
+    lease_namespace: str | None = None  # None: nobody else is there
+    identity: str = "odradek-operator"
+    nodes: bool = True  # False: no right to read them; racks are named in the specs
+    spark: str = "off"  # or native, spark-operator: pipelines, and who runs SparkApplications
+    spark_image: str = "odradek/spark:latest"
+
+    def image_of(self, spec: KafkaClusterSpec) -> str:
+        if spec.image:
+            return spec.image
+        image = self.apache_image if spec.engine == "apache" else self.image
+        return f"{image.rpartition(':')[0]}:{spec.version}" if spec.version else image
+
+
+class Operator:
+    def __init__(
+        self,
+        options: Options,
+        client: Client,
+        make_admin: Callable[[], KafkaAdmin] = lambda: KafkaAdmin(""),
+    ) -> None:
+        self.options = options
+        self.metrics = Metrics()
+        self.topics = TopicBook()
+        self.nodes = Nodes()
+        self.working = self._waiting = False
+        self._client = client
+        self._tools = Tools(client, self.topics, self.nodes.values, options.image_of, make_admin)
+        self._threads = ThreadPoolExecutor(PASSES_MAX, "pass")
+        self._clusters: set[str] = set()
+        self._wakes: dict[str, asyncio.Event] = {}
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, float] = {}  # passes: since when
+        self._stop = asyncio.Event()
+        self._lease: Lease | None = None
+        if options.lease_namespace is not None:
+            self._lease = Lease(
+                client, options.lease_namespace, "odradek-operator", options.identity
+            )
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop`. Raises if it cannot go on: the Lease is lost, the watch has ended."""
+        http = None
+        if self.options.port is not None:
+            http = await serve(self.metrics, self.options.port, self._alive, self._ready)
+        try:
+            if await self._until_leading(stop):
+                await self._lead(stop)
+        finally:
+            if self._lease is not None:
+                await self._thread(self._lease.release)
+            if http is not None:
+                await http.cleanup()
+            self._threads.shutdown(wait=False)
+
+    async def _until_leading(self, stop: asyncio.Event) -> bool:
+        while self._lease is not None and not await self._thread(self._lease.acquire):
+            if not self._waiting:
+                log.info("another operator works; waiting for its Lease")
+            self._waiting = True
+            if await _set_within(stop, RENEW_S):
+                return False
+        self._waiting = False
+        self.metrics.leading.set(1)
+        return not stop.is_set()
+
+    async def _lead(self, stop: asyncio.Event) -> None:
+        tasks = [
+            asyncio.create_task(stop.wait(), name="stop"),
+            asyncio.create_task(self._hold_lease(), name="lease"),
+            asyncio.create_task(self._resync(), name="resync"),
+            asyncio.create_task(self._pipelines(), name="pipelines"),
+        ]
+        end_watch = asyncio.Event()
+        try:
+            await self._first_look(stop)
+            if not stop.is_set():
+                self.working = True
+                tasks.append(asyncio.create_task(self._watch(end_watch), name="watch"))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._stop.set()
+            end_watch.set()
+            await self._end_workers()
+            await self._end(tasks)
+            self.metrics.leading.set(0)
+        for task in tasks:
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                raise cast(BaseException, task.exception())
+
+    async def _end_workers(self) -> None:
+        for wake in self._wakes.values():
+            wake.set()
+        if workers := list(self._workers.values()):
+            await asyncio.wait(workers, timeout=STOP_S)
+
+    async def _end(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        """kopf ends by itself, in order; the others are ours to cancel."""
+        for task in tasks:
+            if task.get_name() != "watch":
+                task.cancel()
+        await asyncio.wait(tasks, timeout=STOP_S)
+
+    def _ready(self) -> bool:
+        """It works, or it would if the one that works ended."""
+        return self.working or self._waiting
+
+    def _alive(self) -> bool:
+        return all(time.monotonic() - since < STUCK_S for since in self._running.values())
+
+    async def _hold_lease(self) -> None:
+        while self._lease is not None:
+            await asyncio.sleep(RENEW_S)
+            if not await self._thread(self._lease.acquire):
+                raise RuntimeError("the Lease is lost: another operator may work")
+        await asyncio.Event().wait()
+
+    async def _thread(self, call: Callable[[], Any]) -> Any:
+        return await asyncio.to_thread(call)
+
+    # -- what is there -----------------------------------------------------------------------------
+
+    async def _first_look(self, stop: asyncio.Event) -> None:
+        """Nothing is concluded from a list that is not complete: no rack, no cluster."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                await self._thread(self._list)
+                break
+            except (ApiError, httpx2.HTTPError) as error:
+                failures += 1
+                log.warning("the API server does not list yet: %s", error)
+                await _set_within(stop, _backoff_s(failures))
+        for key in self._clusters | self.topics.clusters():
+            self.wake(key)
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC_S)
+            try:
+                gone = await self._thread(self._list)
+            except (ApiError, httpx2.HTTPError) as error:
+                log.warning("the API server does not list: %s", error)
+                continue
+            for key in gone | self._clusters | self.topics.clusters():
+                self.wake(key)
+
+    async def _pipelines(self) -> None:
+        """SparkPipelines and SparkApplications, one pass after the other."""
+        if self.options.spark == "off":
+            await asyncio.Event().wait()
+        native = self.options.spark == "native"
+        worker = SparkWorker(
+            self._client, self.options.namespaces, self.options.spark_image, native=native
+        )
+        failures = 0
+        while True:
+            try:
+                pause_s = await self._thread(worker.one_pass)
+                failures = 0
+            except (ApiError, httpx2.HTTPError) as error:
+                failures += 1
+                pause_s = _backoff_s(failures)
+                log.warning("pipelines: the API server said no, trying again: %s", error)
+            await asyncio.sleep(pause_s)
+
+    def _list(self) -> set[str]:
+        """Everything again; the clusters of Topics that have disappeared."""
+        if self.options.nodes:
+            self.nodes.replace_all(node.to_dict() for node in self._client.list(Node))
+        clusters: set[str] = set()
+        topics: list[Document] = []
+        versions: list[int] = []
+        for namespace in self.options.namespaces or ("*",):
+            found = self._client.list(KafkaCluster, namespace=namespace)
+            clusters |= {key_of(plain(one)) for one in found}
+            listed = self._client.list(Topic, namespace=namespace)
+            topics += [plain(one) for one in listed]
+            versions.append(int(listed.resourceVersion))
+        self._clusters = clusters
+        self.metrics.clusters.set(len(clusters))
+        gone = self.topics.replace_all(topics, min(versions))
+        self.metrics.topics.set(len(self.topics))
+        return gone
+
+    # -- watch -------------------------------------------------------------------------------------
+
+    async def _watch(self, end: asyncio.Event) -> None:
+        settings = kopf.OperatorSettings()
+        settings.posting.enabled = False
+        settings.peering.standalone = True
+        # No look at all namespaces and CRDs: without the right to, kopf would try for a minute.
+        settings.scanning.disabled = True
+        # A connection that died in silence is noticed.
+        settings.watching.server_timeout, settings.watching.client_timeout = 240, 300
+        scope: Any = (
+            {"namespaces": self.options.namespaces}
+            if self.options.namespaces
+            else {"clusterwide": True}
+        )
+        # kopf would name itself after the user, who has no name in a container.
+        itself: Any = {"identity": self.options.identity, "standalone": True}
+        await kopf.operator(
+            registry=self._registry(), settings=settings, stop_flag=end, **itself, **scope
+        )
+        if not end.is_set() and not self._stop.is_set():
+            log.info("the watch was asked to end")
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry: Any = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry, id="file", errors=kopf.ErrorsMode.PERMANENT)(_login)
+        ours = {"group": GROUP, "version": VERSION, "registry": registry}
+        of_cluster: Any = {"labels": {names.CLUSTER_LABEL: kopf.PRESENT}, "registry": registry}
+        kopf.on.event(plural="kafkaclusters", id="cluster", **ours)(self._on_cluster)
+        kopf.on.event(plural="topics", id="topic", **ours)(self._on_topic)
+        kopf.on.event("v1", "pods", id="pod", **of_cluster)(self._on_owned)
+        kopf.on.event("apps", "v1", "statefulsets", id="set", **of_cluster)(self._on_owned)
+        if self.options.nodes:
+            kopf.on.event("v1", "nodes", id="node", registry=registry)(self._on_node)
+        return cast(kopf.OperatorRegistry, registry)
+
+    async def _on_cluster(self, event: Any, **_: Any) -> None:
+        key = key_of(event["object"])
+        if event["type"] == "DELETED":
+            self._clusters.discard(key)
+        else:
+            self._clusters.add(key)
+        self.metrics.clusters.set(len(self._clusters))
+        self.wake(key)
+
+    async def _on_topic(self, event: Any, **_: Any) -> None:
+        change = self.topics.drop if event["type"] == "DELETED" else self.topics.put
+        self.wake(change(event["object"]))
+        self.metrics.topics.set(len(self.topics))
+
+    async def _on_owned(self, event: Any, **_: Any) -> None:
+        metadata = event["object"]["metadata"]
+        self.wake(f"{metadata['namespace']}/{metadata['labels'][names.CLUSTER_LABEL]}")
+
+    async def _on_node(self, event: Any, **_: Any) -> None:
+        change = self.nodes.drop if event["type"] == "DELETED" else self.nodes.put
+        if change(event["object"]):
+            for key in list(self._clusters):
+                self.wake(key)
+
+    # -- workers -----------------------------------------------------------------------------------
+
+    def wake(self, key: str) -> None:
+        """A worker looks at this cluster soon; one that is not there is made."""
+        namespaces: Sequence[str] = self.options.namespaces
+        if self._stop.is_set() or (namespaces and key.partition("/")[0] not in namespaces):
+            return
+        if key not in self._workers:
+            self._wakes[key] = asyncio.Event()
+            self._workers[key] = asyncio.create_task(self._work(key), name=f"worker {key}")
+        self._wakes[key].set()
+
+    async def _work(self, key: str) -> None:
+        worker, wake, failures = ClusterWorker(key, self._tools), self._wakes[key], 0
+        try:
+            while not self._stop.is_set():
+                wake.clear()
+                outcome, cost_s = await self._pass(key, worker)
+                if outcome is Outcome.GONE and not wake.is_set():
+                    break
+                failures = 0 if outcome is not None else failures + 1
+                if outcome is None:  # not woken: who is in trouble is not asked more often
+                    await _set_within(self._stop, _backoff_s(failures))
+                else:
+                    await _set_within(wake, _pause_s(outcome, cost_s))
+                    await _set_within(self._stop, DEBOUNCE_S)
+        finally:
+            del self._workers[key], self._wakes[key]
+            worker.close()
+            with contextlib.suppress(KeyError):
+                self.metrics.gone(key)
+
+    async def _pass(self, key: str, worker: ClusterWorker) -> tuple[Outcome | None, float]:
+        """None: it failed, and was said so."""
+        began = self._running[key] = time.monotonic()
+        loop = asyncio.get_running_loop()
+        try:
+            outcome = await loop.run_in_executor(self._threads, worker.one_pass)
+            cost_s = time.monotonic() - began
+            if outcome is not Outcome.GONE:
+                self.metrics.passed(key, began, worker.broker_count, len(worker.failures))
+            return outcome, cost_s
+        except (ApiError, httpx2.HTTPError) as error:
+            code = str(error.status.code) if isinstance(error, ApiError) else type(error).__name__
+            self.metrics.errors.labels(code).inc()
+            log.warning("%s: the API server said no, trying again: %s", key, error)
+        except Exception as error:
+            self.metrics.errors.labels(type(error).__name__).inc()
+            log.exception("%s: a pass failed, trying again", key)
+        finally:
+            del self._running[key]
+        return None, 0.0
+
+
+def _login(**given: Any) -> Any:
+    """As lightkube does it: in a pod the account's token, elsewhere the kubeconfig."""
+    return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
+
+
+def _pause_s(outcome: Outcome, cost_s: float) -> float:
+    if outcome is Outcome.BUSY:
+        return BUSY_S
+    return WAITING_S if outcome is Outcome.WAITING else max(IDLE_S, cost_s / IDLE_SHARE)
+
+
+def _backoff_s(failures: int) -> float:
+    return min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(failures, 10)) * random.uniform(0.5, 1.0)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()

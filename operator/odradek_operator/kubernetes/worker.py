@@ -1,0 +1,287 @@
+"""One pass over one KafkaCluster and its Topics on Kubernetes: read, look, say, act.
+
+    outcome = ClusterWorker("default/main", tools).one_pass()
+
+Level-based: a pass begins with what is there, whatever woke it, and whatever became of the pass
+before. Everything that must not be forgotten is written down before it is acted upon: who formed
+the cluster and which settings were altered in its status, whose a topic is in the Topic's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
+from lightkube import Client
+from lightkube.core.exceptions import ApiError
+
+from odradek_api.base import Condition, InvalidManifestError, Resource
+from odradek_api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
+from odradek_api.parse import parse
+from odradek_operator.admin.kafka_admin import KafkaAdmin
+from odradek_operator.kafka.actions import Reason, Refuse, Wait
+from odradek_operator.kafka.desired import accepts, build_topic
+from odradek_operator.kafka.disks import news
+from odradek_operator.kafka.explain import explain
+from odradek_operator.kafka.status import cluster_status, conditions, topic_statuses
+from odradek_operator.kubernetes import names
+from odradek_operator.kubernetes.events import Events
+from odradek_operator.kubernetes.objects import (
+    ChangedMeanwhileError,
+    Document,
+    get,
+    read_status,
+    set_finalizer,
+    write_status,
+)
+from odradek_operator.kubernetes.platform import KubernetesPlatform
+from odradek_operator.kubernetes.topic_book import TopicBook, TopicObject
+from odradek_operator.reconcile.kafka import Record, Seen, act, look
+
+REFUSED = (400, 403, 422)
+
+log = logging.getLogger(__name__)
+
+
+class Outcome(Enum):
+    BUSY = "busy"  # something was done: look at once
+    WAITING = "waiting"  # something is awaited
+    IDLE = "idle"
+    GONE = "gone"  # there is no such cluster, and no Topic of it
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What all workers of an operator share."""
+
+    client: Client
+    topics: TopicBook
+    node_racks: Callable[[str], Mapping[str, str]]  # node → its value of a label
+    image: Callable[[KafkaClusterSpec], str]
+    make_admin: Callable[[], KafkaAdmin] = field(default=lambda: KafkaAdmin(""))
+
+
+class ClusterWorker:
+    def __init__(self, key: str, tools: Tools) -> None:
+        self.key = key
+        self.failures: list[str] = []  # of the last pass
+        self.broker_count = 0
+        self._tools = tools
+        self._admin = tools.make_admin()
+        self._events = Events(tools.client)
+        self._applied: dict[tuple[str, str], str] = {}
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def one_pass(self) -> Outcome:
+        try:
+            return self._one_pass()
+        except ChangedMeanwhileError as changed:
+            if changed.kind == "Topic":
+                now = get(self._tools.client, "Topic", changed.key)
+                self._tools.topics.forget(changed.key)
+                self._put(now)
+            return Outcome.BUSY
+
+    def _one_pass(self) -> Outcome:
+        self._events.next_pass()
+        self.failures = []
+        topics = self._tools.topics.of(self.key)
+        document = get(self._tools.client, "KafkaCluster", self.key)
+        if document is None or document["metadata"].get("deletionTimestamp"):
+            self.broker_count = 0
+            for topic in topics:
+                self._without_cluster(topic)
+            return Outcome.IDLE if topics else Outcome.GONE
+        try:
+            resource = parse(document)
+        except InvalidManifestError as refused:
+            say = "; ".join(f"{p.field}: {p.message}" for p in refused.problems)
+            self._not_usable(document, Reason("InvalidSpec", say))
+            return Outcome.IDLE
+        assert resource is not None
+        if problem := names.unusable(resource.name):
+            self._not_usable(document, Reason("InvalidSpec", f"metadata.name: {problem}"))
+            return Outcome.IDLE
+        return self._reconcile(document, resource, topics)
+
+    # -- a cluster that can be worked on -----------------------------------------------------------
+
+    def _reconcile(
+        self,
+        document: Document,
+        resource: Resource[KafkaClusterSpec],
+        topics: list[TopicObject],
+    ) -> Outcome:
+        before = read_status(document, KafkaClusterStatus)
+        tools, spec = self._tools, resource.spec
+        node_racks = tools.node_racks(spec.racks.topology_key)
+        platform = KubernetesPlatform(
+            tools.client, resource, before, tools.image, self._applied, node_racks
+        )
+        platform.refresh()
+        usable = [topic for topic in topics if self._usable(topic, resource)]
+        wanted = [build_topic(topic.resource) for topic in usable if topic.resource]
+        self._admin.bootstrap = platform.bootstrap()
+        racks = sorted(set(node_racks.values()))
+        seen = look(resource, wanted, racks, platform, record_of(before, usable), self._admin)
+        self.broker_count = len(seen.desired.brokers)
+        self._hold(usable, seen)
+        status = self._say(document, usable, seen, before, platform.bootstrap())
+        self._release(usable, seen)
+        if spec.pause:
+            return Outcome.IDLE
+        try:
+            platform.write_down(seen.desired)
+            self._announce(document, usable, seen)
+            failed, awaited = act(seen, platform, self._admin)
+        except ApiError as error:
+            if error.status.code in REFUSED:  # a quota, a policy, a missing right: trying again
+                self._events.say(document, "Refused", str(error), warning=True)
+            raise
+        self.failures = [*platform.problems, *failed]
+        for one in awaited:
+            log.info("%s: %s", self.key, one)
+            self._events.say(document, "Waiting", one)
+        for failure in self.failures:
+            log.warning("%s: %s", self.key, failure)
+            self._events.say(document, "Failed", failure, warning=True)
+        doing = [action for action in seen.plan if not isinstance(action, Refuse)]
+        if not doing:
+            # Nobody else says when a disk has room again.
+            return Outcome.WAITING if status.disks else Outcome.IDLE
+        waiting = self.failures or awaited or all(isinstance(action, Wait) for action in doing)
+        return Outcome.WAITING if waiting else Outcome.BUSY
+
+    def _hold(self, topics: list[TopicObject], seen: Seen) -> None:
+        """Topics that have to be deleted with their resource; before they are made."""
+        for topic in topics:
+            if topic.resource is None or topic.deleting:
+                continue
+            name = topic.resource.spec.name or topic.resource.name
+            ours = seen.record.managed_topics.get(name) == topic.key
+            policy = topic.resource.spec.deletion_policy
+            self._put(set_finalizer(self._tools.client, topic.document,
+                                    held=ours and policy == "Delete"))  # fmt: skip
+
+    def _release(self, topics: list[TopicObject], seen: Seen) -> None:
+        """Resources that are being deleted, as soon as nothing of them is left to do."""
+        still = set(seen.record.managed_topics.values())
+        for topic in topics:
+            if topic.deleting and topic.held and topic.key not in still:
+                self._let_go(topic)
+
+    def _let_go(self, topic: TopicObject) -> None:
+        found = set_finalizer(self._tools.client, topic.document, held=False)
+        self._put(found)
+        if found is not None and not found["metadata"].get("finalizers"):
+            self._tools.topics.forget(topic.key)
+
+    def _say(
+        self,
+        document: Document,
+        topics: list[TopicObject],
+        seen: Seen,
+        before: KafkaClusterStatus,
+        bootstrap: str,
+    ) -> KafkaClusterStatus:
+        status = msgspec.structs.replace(
+            cluster_status(seen.desired, seen.observed, seen.plan, before),
+            bootstrap_servers=bootstrap,
+            dynamic_config=sorted(seen.record.dynamic_config),
+        )
+        write_status(self._tools.client, document, status)
+        for reason, warning in news(before.disks, status.disks):
+            log.log(logging.WARNING if warning else logging.INFO, "%s: %s", self.key, reason)
+            self._events.say(document, reason.code, reason.message, warning=warning)
+        by_key = {topic.key: topic for topic in topics if not topic.deleting}
+        said = topic_statuses(
+            [t for t in seen.topics if t.owner in by_key],
+            seen.observed,
+            seen.plan,
+            seen.record.managed_topics,
+            {key: topic.status for key, topic in by_key.items()},
+            {key: topic.generation for key, topic in by_key.items()},
+        )
+        for key, found in said.items():
+            ours = sorted(seen.record.managed_settings.get(found.topic_name, ()))
+            full = msgspec.structs.replace(found, dynamic_config=ours if found.managed else [])
+            document = (self._tools.topics.get(key) or by_key[key]).document
+            self._put(write_status(self._tools.client, document, full))
+        return status
+
+    def _announce(self, document: Document, topics: list[TopicObject], seen: Seen) -> None:
+        by_key = {topic.key: topic for topic in topics}
+        for action in seen.plan:
+            if isinstance(action, Wait):
+                continue
+            about, warning = document, isinstance(action, Refuse)
+            if isinstance(action, Refuse) and action.subject in by_key:
+                about = by_key[action.subject].document
+            log.info("%s: %s", self.key, explain(action))
+            self._events.say(about, action.reason.code, explain(action), warning=warning)
+
+    # -- what cannot be worked on ------------------------------------------------------------------
+
+    def _usable(self, topic: TopicObject, cluster: Resource[KafkaClusterSpec]) -> bool:
+        if topic.resource is None:
+            self._topic_not_ready(topic, Reason("InvalidSpec", topic.problem))
+            return False
+        if not accepts(cluster, topic.resource):
+            say = f"KafkaCluster {self.key} does not list {topic.resource.namespace} in "
+            self._topic_not_ready(topic, Reason("NotAccepted", f"{say}spec.topicNamespaces"))
+            if topic.deleting:
+                self._let_go(topic)
+            return False
+        return True
+
+    def _without_cluster(self, topic: TopicObject) -> None:
+        if not topic.deleting:
+            say = f"there is no KafkaCluster {self.key}"
+            self._topic_not_ready(topic, Reason("ClusterMissing", say))
+        elif topic.held:
+            say = f"KafkaCluster {self.key} is gone, and its topics with it"
+            self._events.say(topic.document, "ClusterMissing", say)
+            self._let_go(topic)
+
+    def _topic_not_ready(self, topic: TopicObject, reason: Reason) -> None:
+        if topic.deleting:
+            return
+        said = _not_ready(topic.status.conditions, reason, topic.generation)
+        status = msgspec.structs.replace(
+            topic.status, observed_generation=topic.generation, conditions=said
+        )
+        self._put(write_status(self._tools.client, topic.document, status))
+
+    def _not_usable(self, document: Document, reason: Reason) -> None:
+        """Said, and nothing is touched: what runs goes on as it is."""
+        before = read_status(document, KafkaClusterStatus)
+        generation = int(document["metadata"].get("generation") or 0)
+        said = _not_ready(before.conditions, reason, generation)
+        status = msgspec.structs.replace(before, observed_generation=generation, conditions=said)
+        if write_status(self._tools.client, document, status):
+            self._events.say(document, reason.code, reason.message, warning=True)
+
+    def _put(self, document: Document | None) -> None:
+        if document is not None:
+            self._tools.topics.put(document)
+
+
+def record_of(status: KafkaClusterStatus, topics: list[TopicObject]) -> Record:
+    managed = {t.status.topic_name: t for t in topics if t.status.managed}
+    return Record(
+        frozenset(status.dynamic_config),
+        {name: topic.key for name, topic in managed.items()},
+        {name: frozenset(topic.status.dynamic_config) for name, topic in managed.items()},
+    )
+
+
+def _not_ready(before: Sequence[Condition], reason: Reason, generation: int) -> list[Condition]:
+    """Ready becomes False; the other conditions stay as they were said last."""
+    made = conditions([("Ready", "False", reason)], before, generation, time.time())
+    return [*made, *(condition for condition in before if condition.type != "Ready")]

@@ -1,0 +1,103 @@
+"""The SparkPipelines of a local runtime: each starts when its clusters and topics are ready.
+
+One look per pass: what is new is started, what changed is restarted from its checkpoint, what is
+gone is stopped. What a pipeline waits for is said in its report. One with a schedule runs when its
+time has come since this runtime first saw it; what was due before that is not made up for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from odradek_api.base import Resource
+from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.pipeline.job import Job
+from odradek_api.pipeline.spec import SparkPipelineSpec
+from odradek_api.pipeline.status import JobStatus
+from odradek_api.topic import TopicStatus
+from odradek_operator.local.pipeline_processes import LocalPipeline, spark_missing
+from odradek_operator.spark.runs import which_run
+from odradek_operator.spark.waiting import waits_for
+
+Pipeline = Resource[SparkPipelineSpec]
+
+
+class PipelineReport(msgspec.Struct, rename="camel"):
+    waits: str = ""  # for what; empty if it is or was at work
+    pid: int | None = None
+    restarts: int = 0
+    status: JobStatus | None = None
+
+
+class LocalPipelines:
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self._wanted: dict[str, tuple[Pipeline, Path]] = {}
+        self._running: dict[str, tuple[Pipeline, LocalPipeline]] = {}
+        self._seen_s: dict[str, float] = {}
+        self._runs: dict[str, str] = {}  # the last of each pipeline, by its instant
+
+    def update(self, pipelines: list[Pipeline], directory: Path) -> None:
+        """`directory`: where the manifests are; paths in a spec begin there."""
+        self._wanted = {p.key: (p, directory) for p in pipelines}
+        now_s = time.time()
+        self._seen_s = {key: self._seen_s.get(key, now_s) for key in self._wanted}
+        for key, (before, process) in list(self._running.items()):
+            now = self._wanted.get(key)
+            if now is None or now[0].spec != before.spec or now[0].spec.suspend:
+                process.stop()
+                del self._running[key]
+
+    def one_pass(
+        self,
+        clusters: Mapping[str, KafkaClusterStatus],
+        topics: Mapping[str, Mapping[str, TopicStatus]],
+    ) -> dict[str, PipelineReport]:
+        return {
+            key: self._one(key, pipeline, directory, clusters, topics)
+            for key, (pipeline, directory) in self._wanted.items()
+        }
+
+    def _one(
+        self,
+        key: str,
+        pipeline: Pipeline,
+        directory: Path,
+        clusters: Mapping[str, KafkaClusterStatus],
+        topics: Mapping[str, Mapping[str, TopicStatus]],
+    ) -> PipelineReport:
+        there = self._running.get(key)
+        at_work = there is not None and there[1].ended is None
+        last = self._runs.get(key, "")
+        run = which_run(pipeline.spec, self._seen_s[key], last, time.time(), at_work=at_work)
+        if run.name is None or (run.name and run.name == last and not at_work):
+            status = there[1].status() if there else None
+            return PipelineReport(waits=f"it runs at {run.next}", status=status)
+        if there is None or run.name != last:
+            if waits := spark_missing() or waits_for(pipeline, clusters, topics):
+                return PipelineReport(waits=waits)
+            addresses = {name: status.bootstrap_servers for name, status in clusters.items()}
+            where = self._state_dir / f"pipeline.{pipeline.namespace}.{pipeline.name}"
+            process = LocalPipeline(where, pipeline.spec.restart_policy)
+            process.start(
+                Job(
+                    name=pipeline.name,
+                    namespace=pipeline.namespace,
+                    spec=pipeline.spec,
+                    clusters=addresses,
+                    directory=str(directory),
+                )
+            )
+            self._running[key], self._runs[key] = (pipeline, process), run.name
+        process = self._running[key][1]
+        status = process.look(time.monotonic())
+        return PipelineReport(pid=process.pid, restarts=process.restarts, status=status)
+
+    def stop(self) -> None:
+        for _, process in self._running.values():
+            process.stop()
+        self._running.clear()

@@ -1,0 +1,52 @@
+"""Why a pipeline does not start yet: its clusters and declared topics have to be ready first.
+
+Used by the Kubernetes worker and the local runtime. Does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek_api.base import Resource
+from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.pipeline.job import cluster_key, clusters_of
+from odradek_api.pipeline.spec import ClusterRef, SparkPipelineSpec
+from odradek_api.topic import TopicStatus
+
+
+def waits_for(
+    pipeline: Resource[SparkPipelineSpec],
+    clusters: Mapping[str, KafkaClusterStatus],
+    topics: Mapping[str, Mapping[str, TopicStatus]],
+) -> str:
+    """Why a pipeline does not start yet: a sentence; empty if it may.
+
+    `topics`: by cluster, the Topics that the manifests declare; the driver looks for others.
+    """
+    spec = pipeline.spec
+    if spec.suspend:
+        return "it is suspended"
+    for key in sorted(clusters_of(spec, pipeline.namespace)):
+        if key not in clusters:
+            return f"there is no KafkaCluster {key}"
+        ready = {c.type: c.status for c in clusters[key].conditions}.get("Ready")
+        if ready != "True" or not clusters[key].bootstrap_servers:
+            return f"KafkaCluster {key} is not ready"
+    for ref, name in _topics(spec):
+        if ref is None:
+            continue
+        declared = topics.get(cluster_key(ref, pipeline.namespace), {})
+        for status in declared.values():
+            ready = {c.type: c.status for c in status.conditions}.get("Ready")
+            if status.topic_name == name and ready != "True":
+                return f"topic {name} is not ready"
+    return ""
+
+
+def _topics(spec: SparkPipelineSpec) -> list[tuple[ClusterRef | None, str]]:
+    found = [(s.cluster or spec.cluster, t) for s in spec.sources for t in s.topics]
+    if spec.sink.topic is not None:
+        found.append((spec.sink.cluster or spec.cluster, spec.sink.topic.name))
+    if spec.dead_letter is not None:
+        found.append((spec.cluster, spec.dead_letter.topic))
+    return found

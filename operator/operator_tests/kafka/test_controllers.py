@@ -1,0 +1,191 @@
+"""Controllers apart: made with the brokers, rolled before them one by one, the active one last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from odradek_operator.kafka.desired import DesiredCluster, Known
+from odradek_operator.kafka.explain import explain
+from odradek_operator.kafka.make_plan import make_plan
+from odradek_operator.kafka.observed import Observed, Phase
+from odradek_operator.kafka.status import cluster_status
+from operator_tests.worlds import NOW, P, cluster, running, spread, with_phase
+
+APART: dict[str, Any] = {"engine": "apache", "brokers": 3, "controllers": {"replicas": 3}}
+TOPIC = spread("orders", 3, range(3))
+C0, C1, C2 = 10_000, 10_001, 10_002
+
+
+def known(desired: DesiredCluster) -> Known:
+    existing = {b.id: b.rack for b in desired.brokers.values()}
+    controllers = {c.id: c.rack for c in desired.controllers.values()}
+    return Known(existing, {}, desired.formation, "id", controllers)
+
+
+def changed(**change: Any) -> DesiredCluster:
+    annotations = change.pop("annotations", {})
+    return cluster(known(cluster(**APART)), annotations, **{**APART, **change})
+
+
+def plan(desired: DesiredCluster, observed: Observed) -> list[str]:
+    return [explain(action) for action in make_plan(desired, observed)]
+
+
+def now(**kafka: Any) -> Observed:
+    return running(cluster(**APART), *TOPIC, **kafka)
+
+
+def restarted(observed: Observed, desired: DesiredCluster, *nodes: int) -> Observed:
+    """As if these had come back with the new settings."""
+    made = {
+        kind: {
+            n: replace(found, started_with=desired.nodes[n].settings) if n in nodes else found
+            for n, found in getattr(observed, kind).items()
+        }
+        for kind in ("brokers", "controllers")
+    }
+    return replace(observed, **made)
+
+
+def test_a_new_cluster() -> None:
+    desired = cluster(**APART)
+    assert desired.formation == (C0, C1, C2)
+    assert {c.rack for c in desired.controllers.values()} == {"a", "b", "c"}
+    assert plan(desired, Observed(NOW)) == [
+        "start controllers 10000, 10001 and 10002: controllers 10000, 10001 and 10002 do not exist "
+        "yet",
+        "start brokers 0, 1 and 2: brokers 0, 1 and 2 do not exist yet",
+    ]
+    assert plan(desired, now()) == []
+
+
+def test_a_roll_from_the_first_to_the_last() -> None:
+    """Every step from a settled cluster; 10001 is the active controller."""
+    after = changed(annotations={"odradek.dev/restart": "1"})
+    observed = now(controller=C1)
+    order = []
+    while made := plan(after, observed):
+        assert len(made) == 1
+        node = int(made[0].split(":")[0].split()[-1])
+        order.append(node)
+        observed = restarted(observed, after, node)
+    assert order[:3] == [C0, C2, C1]
+    assert sorted(order[3:]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("observed", "expected"),
+    [
+        (with_phase(now(), Phase.STARTING, C1), "wait: controller 10001 is starting"),
+        (with_phase(now(), Phase.STARTING, 1), "wait: broker 1 is starting"),
+        (now(controller=-1), "wait: the cluster has no active controller"),
+        (
+            with_phase(now(), Phase.CRASHED, C2),
+            "restart controller 10002: controller 10002 cannot run as configured before; "
+            "controller 10002: a restart was asked for",
+        ),
+        (
+            with_phase(with_phase(now(), Phase.STARTING, C0), Phase.CRASHED, 2),
+            "restart broker 2: broker 2 cannot run as configured before; broker 2: a restart was "
+            "asked for",
+        ),
+    ],
+)
+def test_what_a_roll_waits_for(observed: Observed, expected: str) -> None:
+    found = plan(changed(annotations={"odradek.dev/restart": "1"}), observed)
+    assert found[0] == expected
+
+
+def test_a_voter_that_came_back_has_to_catch_up_first() -> None:
+    after = changed(annotations={"odradek.dev/restart": "1"})
+    observed = restarted(now(lagging_voters=frozenset({C1})), after, C1)
+    assert plan(after, observed) == [
+        "wait: controller 10002 has to wait: the other voters of the metadata quorum are not up to "
+        "date"
+    ]
+
+
+def test_a_lagging_voter_itself_may_go() -> None:
+    """It is no part of the majority that stays: with 10002 done, 10001 is next although it lags."""
+    after = changed(annotations={"odradek.dev/restart": "1"})
+    observed = restarted(now(lagging_voters=frozenset({C1})), after, C2)
+    assert plan(after, observed)[0] == "restart controller 10001: a restart was asked for"
+
+
+def test_an_isr_that_is_not_whole_stops_the_controllers_too() -> None:
+    after = changed(annotations={"odradek.dev/restart": "1"})
+    wanting = [P("orders-0: 0 1 2 | 0 1")]
+    observed = restarted(running(cluster(**APART), *wanting), after, 2)
+    assert plan(after, observed)[0] == (
+        "wait: orders-0 has 2 of 3 replicas in sync and waits for broker 2"
+    )
+
+
+def test_what_restarts_whom() -> None:
+    small = {"replicas": 3, "resources": {"limits": {"memory": "1Gi"}}}
+    assert plan(changed(controllers=small), now()) == [
+        "restart controller 10001: resources or pod template changed"
+    ]
+    large = {"limits": {"memory": "4Gi"}}
+    assert plan(changed(resources=large), now())[0].startswith("restart broker ")
+    # Topics are made by the controller, with its defaults: it has to know them.
+    assert plan(changed(config={"num.partitions": 4}), now()) == [
+        "restart controller 10001: num.partitions changed"
+    ]
+    assert plan(changed(config={"log.cleaner.threads": 2}), now()) == [
+        "alter all brokers: without a restart: log.cleaner.threads=2"
+    ]
+
+
+def test_more_brokers_restart_nobody() -> None:
+    assert plan(changed(brokers=4), now()) == ["start broker 3: broker 3 does not exist yet"]
+
+
+def test_a_controller_that_is_gone_comes_back() -> None:
+    observed = with_phase(now(), Phase.STOPPED, C2)
+    assert plan(cluster(**APART), observed)[0] == (
+        "start controller 10002: controller 10002 does not run"
+    )
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_cluster_stays_as_it_was_formed(apart: bool) -> None:
+    """Volumes of an earlier cluster: the API server has nothing to compare with."""
+    combined = {"engine": "apache", "brokers": 3}
+    before = cluster(**(APART if apart else combined))
+    after = cluster(known(before), **(combined if apart else APART))
+    assert {n: b.settings for n, b in after.nodes.items()} == {
+        n: b.settings for n, b in before.nodes.items()
+    }
+    assert plan(after, running(before, *TOPIC)) == [
+        "refuse: spec.controllers: controllers are apart from the beginning or never: make a new "
+        "cluster and move there with odradek migrate"
+    ]
+
+
+def test_the_number_of_controllers_stays_as_it_was_formed() -> None:
+    before = cluster(**APART)
+    after = cluster(known(before), **{**APART, "controllers": {"replicas": 1}})
+    assert after.controllers.keys() == before.controllers.keys()
+    assert plan(after, running(before, *TOPIC)) == [
+        "refuse: spec.controllers: the number of controllers never changes"
+    ]
+
+
+def test_status() -> None:
+    desired = changed(annotations={"odradek.dev/restart": "1"})
+    observed = with_phase(now(controller=C1), Phase.STARTING, C0)
+    found = cluster_status(desired, observed, make_plan(desired, observed))
+    assert [(c.id, c.rack, c.ready, c.active) for c in found.controllers] == [
+        (C0, "a", False, False), (C1, "b", True, True), (C2, "c", True, False),
+    ]  # fmt: skip
+    assert found.controller == C1
+    assert [b.id for b in found.brokers] == [0, 1, 2]
+    assert found.rolling is not None
+    assert found.rolling.remaining == [C0, C1, C2, 0, 1, 2]
+    ready = {c.type: c for c in found.conditions}["Ready"]
+    assert (ready.status, ready.message) == ("False", "controller 10000 of 3 is not ready")
+    assert found.selector == "odradek.dev/cluster=main,odradek.dev/role=broker"
