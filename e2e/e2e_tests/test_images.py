@@ -109,7 +109,7 @@ def test_the_dockerfile_makes_the_same_image(image: Image) -> None:
     assert f"ENTRYPOINT {json.dumps(image.entrypoint)}" in stage
     for package in image.packages:
         where = package.relative_to(build.ROOT)
-        if image.compiler is not None and package == image.source:
+        if image.compiler is not None:
             assert f"python {image.compiler.relative_to(build.ROOT)}" in text
             assert f"COPY {where} {where}" in text
             assert f"cp -r build/compiled-*/{package.name} /opt/odradek/{package.name}" in text
