@@ -120,7 +120,7 @@ APACHE = Image(
     base="java",
     tag=kafka_version,
     jars=kafka_jars,
-    files=(ROOT / "operator" / "odradek_operator" / "desired" / "apache-metrics.yaml",),
+    files=(ROOT / "operator" / "odradek_operator" / "kafka" / "apache-metrics.yaml",),
 )
 SPARK = Image(
     "spark",
