@@ -19,9 +19,8 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
-from types import CodeType
+from types import FrameType
 from typing import Any
 
 from odradek_broker import main
@@ -135,24 +134,24 @@ def sample(measured: MeasuredEpoll, thread: int) -> None:
         began = measured.began_ns
         if not began or time.monotonic_ns() - began < STACK_FROM_MS * 1e6:
             continue
-        frame = sys._current_frames().get(thread)
-        frames = traceback.StackSummary.extract(
-            traceback.walk_stack(frame), limit=STACK_FRAMES, lookup_lines=False
-        )
         at = (time.monotonic_ns() - began) / 1e6
-        where = " < ".join(f"{f.name} {os.path.basename(f.filename)}:{f.lineno}" for f in frames)
-        others = [
-            _where(other)
-            for ident, other in sys._current_frames().items()
-            if ident not in (thread, threading.get_ident())
-        ]
-        busy = ", ".join(other for other in others if "wait" not in other)
-        measured.stacks.append(f"{at:.0f}: {where} | threads: {busy}")
+        frames = sys._current_frames()
+        where = " < ".join(stack_of(frames.pop(thread)))
+        del frames[threading.get_ident()]
+        others = [stack_of(frame)[0] for frame in frames.values()]
+        busy = ", ".join(other for other in others if not other.startswith(("wait ", "_worker ")))
+        measured.stacks.append(f"{at:.0f}: {where}" + (f" | threads: {busy}" if busy else ""))
 
 
-def _where(frame: Any) -> str:
-    code: CodeType = frame.f_code
-    return f"{code.co_name} {os.path.basename(code.co_filename)}:{frame.f_lineno}"
+def stack_of(frame: FrameType | None) -> list[str]:
+    """Without the lines that are running: to ask for those from another thread has crashed Python
+    3.11.7."""
+    found = []
+    while frame is not None and len(found) < STACK_FRAMES:
+        code = frame.f_code
+        found.append(f"{code.co_name} {os.path.basename(code.co_filename)}")
+        frame = frame.f_back
+    return found
 
 
 if __name__ == "__main__":

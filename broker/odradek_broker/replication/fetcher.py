@@ -208,7 +208,10 @@ class LeaderFetcher:
         if self._may_send():
             self._send()
         if self._in_flight and self._in_flight[0].answer.done():
+            began_ms = self._context.clock.monotonic_ms()
             await self._take_answer(self._in_flight.popleft())
+            if self._context.clock.monotonic_ms() - began_ms >= TURN_MS:
+                await asyncio.sleep(0)
             return
         if self._touched:
             await asyncio.sleep(0)

@@ -80,10 +80,9 @@ class FollowerSession:
         """What to send now. The next one follows on it, whether it is answered yet or not."""
         epoch = self._epoch
         if epoch == 0:
-            named = list(self.wanted.items())
-            at_most = len(named) if self._refused else PER_REQUEST
-            self._changed = dict.fromkeys(key for key, _ in named[at_most:])
-            del named[at_most:]
+            at_most = len(self.wanted) if self._refused else PER_REQUEST
+            named = list(islice(self.wanted.items(), at_most))
+            self._changed = dict.fromkeys(islice(self.wanted, at_most, None))
             self._known = {key for key, _ in named}
             self._forgotten.clear()
             return SessionRequest(self._id, epoch, named, [], self.generation)
