@@ -100,6 +100,7 @@ class Odradek(RunningBroker):
     """As the test harness runs it, on a chosen interpreter with this environment's packages."""
 
     python = sys.executable  # set by __main__.py
+    module = "odradek_broker.main"  # or one that measures it: watched_broker.py
 
     def spawn(
         self, command: Sequence[str], *, stdout: int | None = None
@@ -109,7 +110,7 @@ class Odradek(RunningBroker):
             library = os.path.dirname(os.__file__)  # its own modules, it brings itself
             ours = (path for path in sys.path if path and not path.startswith(library))
             self.env["PYTHONPATH"] = ":".join(path for path in ours if not path.endswith(".zip"))
-        return super().spawn([self.python, *command[1:]], stdout=stdout)
+        return super().spawn([self.python, "-m", self.module, *command[3:]], stdout=stdout)
 
 
 class Servers:

@@ -431,7 +431,6 @@ class Broker:
             await self._hand_over()
         self._server.stop_accepting()
         self._lag.stop()
-        self._collector.remove()
         self._partitions.release_fetches()
         self._groups.coordinator.close()
         drain_seconds = DRAIN_WITHOUT_DISK_SECONDS if without_disk else DRAIN_SECONDS
@@ -454,6 +453,7 @@ class Broker:
             channel.close()
         await asyncio.to_thread(self._cleaner.stop)
         await asyncio.to_thread(self._logs.close, self._lifecycle.broker_epoch)
+        self._collector.remove()
         await self._front.stop()
         logger.info("stopped")
 

@@ -129,6 +129,39 @@ class TestInAThread:
 
         asyncio.run(story())
 
+    def test_who_waits_for_an_answer_is_not_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A broker with 50,000 partitions was fenced as soon as it was unfenced: that decision
+        took longer than a session, and its next heartbeat comes after the answer."""
+        monkeypatch.setattr(active_module, "SWEEP_MAX", 2)
+
+        async def story() -> None:
+            clock = ManualClock()
+            log = HeldLog()
+            log.go_on.set()
+            controller = elected(Settings({}), log)
+            controller._clock = clock
+            await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=True)
+            await controller.create_topics(create(new_topic("a", 5)))
+            clock.advance(10_000)
+            controller.tick()
+            await until(lambda: controller.image.brokers[BrokerId(1)].fenced)
+            log.encoding.clear()
+            log.go_on.clear()
+            epoch = controller.image.brokers[BrokerId(1)].epoch
+            answer = asyncio.ensure_future(controller.broker_heartbeat(heartbeat(epoch)))
+            await asyncio.to_thread(log.encoding.wait, 30)
+            clock.advance(10_000)
+            log.go_on.set()
+            assert not (await answer).is_fenced
+            controller.tick()
+            assert controller.next_tick_ms() > clock.monotonic_ms()
+            assert not controller.image.brokers[BrokerId(1)].fenced
+            clock.advance(10_000)
+            controller.tick()
+            await until(lambda: controller.image.brokers[BrokerId(1)].fenced)
+
+        asyncio.run(story())
+
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
@@ -137,6 +170,26 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class TestGrace:
+    def test_a_broker_that_waits_for_its_answer(self) -> None:
+        world = World(2)
+        sessions = world.active.sessions
+        sessions.answering(BrokerId(1))
+        world.tick(sessions.timeout_ms + 1)
+        assert world.live() == [1]
+        sessions.answered(BrokerId(1), world.now_ms)
+        world.tick(sessions.timeout_ms)
+        assert world.live() == [1]
+        world.tick(1)
+        assert world.live() == []
+
+    def test_a_broker_that_waits_for_its_answer_and_loses_its_connection(self) -> None:
+        world = World(2)
+        world.active.sessions.answering(BrokerId(1))
+        world.active.lost_contact(BrokerId(1), world.now_ms)
+        world.heartbeat(2)
+        world.tick(2 * world.settings.int("broker.heartbeat.interval.ms") + 1)
+        assert world.live() == [2]
+
     def test_a_pause_of_the_controller_is_nobodys_silence(self) -> None:
         world = World(2)
         timeout_ms = world.active.sessions.timeout_ms

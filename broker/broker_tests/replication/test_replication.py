@@ -8,7 +8,7 @@ import pytest
 
 from broker_tests.partition.support import ONE, THREE, TOPIC_ID, TWO, topic
 from broker_tests.replication.support import ALL, Cluster, Exchange, run, until
-from odradek_broker.handlers import delete_records
+from odradek_broker.handlers import delete_records, fetch
 from odradek_broker.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -16,6 +16,7 @@ from odradek_broker.metadata.records import (
     ResourceType,
 )
 from odradek_broker.partition.follower_state import Status
+from odradek_broker.replication import batch_sender, fetcher, session
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages.struct import Struct
@@ -158,6 +159,39 @@ def test_a_new_partition_need_not_wait_for_the_long_poll(tmp_path: Path) -> None
         assert await asyncio.wait_for(cluster.produce(2, "b"), 1) is ErrorCode.none
 
     run(story, tmp_path, replica_fetch_wait_max_ms="60000")
+
+
+def test_many_partitions_are_fetched_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither side's event loop is kept by thousands, also when the leader changes or is away."""
+    monkeypatch.setattr(session, "PER_REQUEST", 2)
+    monkeypatch.setattr(fetcher, "TOUCHED_PER_PASS", 3)
+    monkeypatch.setattr(fetch, "FRESH_MAX", 2)
+    monkeypatch.setattr(batch_sender, "PER_REQUEST", 2)
+    partitions = range(9)
+
+    async def write(cluster: Cluster, leader: int, value: str) -> None:
+        writes = [cluster.produce(leader, value, index=index) for index in partitions]
+        assert set(await asyncio.gather(*writes)) == {ErrorCode.none}
+
+    async def story(cluster: Cluster) -> None:
+        cluster.commit(*topic(partitions=len(partitions)))
+        await write(cluster, 1, "a")
+        cluster.down |= {ONE}
+        await asyncio.sleep(0.1)
+        cluster.down.clear()
+        await write(cluster, 1, "b")
+        for index in partitions:
+            cluster.elect(2, TOPIC_ID, index)
+        await write(cluster, 2, "c")
+        for index in partitions:
+            await until(lambda index=index: same_everywhere(cluster, index))
+            assert [cluster.values(broker, index) for broker in ALL] == [["a", "b", "c"]] * 3
+        leading = [cluster.partition(2, index).leading for index in partitions]
+        await until(lambda: all(one is not None and len(one.isr) == 3 for one in leading))
+
+    run(story, tmp_path)
 
 
 def test_idle_brokers_do_not_chat(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from odradek_broker.handlers.fetch_session import FetchSessions, partitions_of
+from odradek_broker.replication import session as follower_session
 from odradek_broker.replication.session import FollowerSession, Key, SessionRequest
 from odradek_protocol.error_codes import KafkaError
 from odradek_protocol.messages.fetch import FetchPartition, FetchRequest
@@ -51,8 +52,11 @@ class Leader:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_leader_fetches_exactly_what_is_wanted(seed: int) -> None:
+def test_the_leader_fetches_exactly_what_is_wanted(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = Random(seed)
+    monkeypatch.setattr(follower_session, "PER_REQUEST", rng.choice((1, 2, 500)))
     leader = Leader(rng, slots=rng.choice((0, 10)))
     session = FollowerSession()
     for _ in range(200):
@@ -66,14 +70,45 @@ def test_the_leader_fetches_exactly_what_is_wanted(seed: int) -> None:
             leader.sessions = FetchSessions(10, rng)  # it restarted
         if rng.random() < 0.05:
             session.reset()
-        request = session.next_request()
-        error, session_id = leader.serve(on_the_wire(request))
-        if error:
-            session.reset()
-            continue
-        if request.epoch == 0:
-            session.opened(session_id)
-        assert leader.fetched == session.wanted
+        error = serve_one(session, leader)
+        if rng.random() < 0.5:
+            continue  # something else comes before the rest is said
+        if not session.is_open:
+            error = serve_one(session, leader)  # the leader has no room: all in one request
+        while session.is_open and session.has_news and not error:
+            error = serve_one(session, leader)
+        if not error:
+            assert leader.fetched == session.wanted
+
+
+def serve_one(session: FollowerSession, leader: Leader) -> int:
+    request = session.next_request()
+    assert len(request.forgotten) <= follower_session.PER_REQUEST
+    error, session_id = leader.serve(on_the_wire(request))
+    if error:
+        session.reset()
+    elif request.epoch == 0:
+        session.opened(session_id)
+    return error
+
+
+def test_many_partitions_are_named_in_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_session, "PER_REQUEST", 2)
+    session = FollowerSession()
+    keys = [(b"t" * 16, index) for index in range(5)]
+    for key in keys:
+        session.want(key, asked(key[1], 0))
+    named = [session.next_request().partitions]
+    session.opened(77)
+    while session.has_news:
+        named.append(session.next_request().partitions)
+    assert [[key for key, _ in partitions] for partitions in named] == [
+        keys[:2],
+        keys[2:4],
+        keys[4:],
+    ]
+    session.want(keys[0], asked(0, 1))
+    assert session.want(keys[0], asked(0, 1)), "the leader does not know it yet"
 
 
 def test_what_is_known_is_not_said_again() -> None:

@@ -293,14 +293,18 @@ def _is_concerned(partition: PartitionRegistration, broker_id: BrokerId) -> bool
 def fence(
     image: MetadataImage, brokers: Collection[BrokerId], *, unclean_default: bool
 ) -> list[MetadataRecord]:
-    """They lead nothing any more and leave every ISR in which others are."""
+    """They lead nothing any more and leave every ISR in which others are.
+
+    First that they are fenced: if there are more records than one batch takes, leaders that know
+    only the first batch would propose to take the brokers back into the ISRs.
+    """
     live = active_brokers(image)
+    records: list[MetadataRecord] = []
     for broker_id in brokers:
         live.pop(broker_id, None)
-    records: list[MetadataRecord] = [*_remove(image, brokers, live, unclean_default)]
-    for broker_id in brokers:
         epoch = image.brokers[broker_id].epoch
         records.append(BrokerRegistrationChangeRecord(broker_id, epoch, fenced=1))
+    records += _remove(image, brokers, live, unclean_default)
     return records
 
 

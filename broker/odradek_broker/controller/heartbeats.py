@@ -9,6 +9,9 @@ times are arguments. Used by `active.py`.
     sessions.expired(image, now_ms=3000)         → [1, 2]
     sessions.suspect(3, until_ms=4000)           3 has until then to be heard of again
 
+A broker sends its next heartbeat when the last one is answered. As long as the controller itself
+works on the answer (`answering`), silence says nothing.
+
 What a heartbeat leads to is decided by `answer_to` (the table is Kafka's):
 
     fenced, caught up with its own registration      → unfenced
@@ -45,6 +48,8 @@ class _Session:
     shutdown_offset: Offset | None = None
     # Directories that failed, as its last heartbeat listed them.
     offline_dirs: frozenset[UUID] = frozenset()
+    # Heartbeats of this broker that the controller has not answered yet.
+    unanswered: int = 0
 
 
 class BrokerSessions:
@@ -71,6 +76,19 @@ class BrokerSessions:
         session.suspect_until_ms = NEVER
         session.metadata_offset = offset
         session.offline_dirs = frozenset(offline_dirs)
+
+    def answering(self, broker_id: BrokerId) -> None:
+        """The answer to its heartbeat takes a while: a decision about thousands of partitions."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.unanswered += 1
+
+    def answered(self, broker_id: BrokerId, now_ms: float) -> None:
+        """It has a whole session from now on, unless its connection broke meanwhile."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.unanswered:
+            session.unanswered -= 1
+            session.heard_ms = max(session.heard_ms, now_ms)
 
     def offline_dirs(self) -> Mapping[BrokerId, Collection[UUID]]:
         """Of each broker that has any. A controller that takes over learns them within an
@@ -127,7 +145,8 @@ class BrokerSessions:
         )
 
     def _ends_ms(self, session: _Session) -> float:
-        return min(session.heard_ms + self.timeout_ms, session.suspect_until_ms)
+        ends_ms = NEVER if session.unanswered else session.heard_ms + self.timeout_ms
+        return min(ends_ms, session.suspect_until_ms)
 
     def silent_ms(self, broker_id: BrokerId, now_ms: float) -> float | None:
         """For how long nothing was heard of the broker; None if never."""

@@ -261,15 +261,27 @@ class ControllerService:
     async def broker_heartbeat(self, request: Struct) -> Struct:
         active = self._decider()
         result = active.heartbeat(request, self._log.next_offset, self._clock.monotonic_ms())
+        if not (result.sweep or result.records or result.response.should_shut_down):
+            # Nothing depends on it but that the broker knows that it was heard: a heartbeat must
+            # not wait until ten thousand new partitions are committed.
+            return result.response
+        sessions, broker_id = active.sessions, request.broker_id
+        sessions.answering(broker_id)
+        try:
+            return await self._answer_heartbeat(active, request, result)
+        finally:
+            sessions.answered(broker_id, self._clock.monotonic_ms())
+            self.on_due_earlier()
+
+    async def _answer_heartbeat(
+        self, active: ActiveController, request: Struct, result: Result[Struct]
+    ) -> Struct:
+        """A heartbeat that changes something; answered when that is committed."""
         if result.sweep is not None and self._sweeping is not None:
             active = await self._turn()
             result = active.heartbeat(request, self._log.next_offset, self._clock.monotonic_ms())
         if result.sweep is not None:
             return await self._in_thread(active, with_sweep(result))
-        if not result.records and not result.response.should_shut_down:
-            # Nothing depends on it but that the broker knows that it was heard: a heartbeat must
-            # not wait until ten thousand new partitions are committed.
-            return result.response
         return await self._commit(active, result)
 
     async def alter_partition(self, request: Struct) -> Struct:

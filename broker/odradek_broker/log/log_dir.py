@@ -166,13 +166,14 @@ class LogDir:
     def checkpoint(
         self,
         name: str,
-        offsets: Mapping[TopicPartition, Offset],
+        offsets: Mapping[TopicPartition, Offset] | Callable[[], Mapping[TopicPartition, Offset]],
         after: Callable[[], None] = lambda: None,
     ) -> Callable[[], None]:
         """Prepare a checkpoint; call what comes back, in any thread, to write it.
 
-        One that is overtaken by a newer one of the same name is not written any more. `after`
-        is called when it is on disk.
+        One that is overtaken by a newer one of the same name is not written any more. `offsets`
+        may be a function that finds them when it is written, in that thread. `after` is called when
+        it is on disk.
         """
         version = self._versions[name] = self._versions.get(name, 0) + 1
 
@@ -180,7 +181,8 @@ class LogDir:
             with self._writing:
                 if self.failure is not None or version < self._written.get(name, 0):
                     return
-                data = checkpoints.encode_offsets(offsets)
+                found = offsets() if callable(offsets) else offsets
+                data = checkpoints.encode_offsets(found)
                 digest = blake2b(data, digest_size=16).digest()
                 if digest != self._digests.get(name):  # an idle broker does not write
                     try:
@@ -218,7 +220,11 @@ class LogDir:
         return self.checkpoint(checkpoints.LOG_START_OFFSET, offsets)
 
     def checkpoint_high_watermarks(self) -> Callable[[], None]:
-        offsets = {log.topic_partition: log.high_watermark for log in self.logs}
+        logs = list(self.logs)  # of all that changes on the loop, the thread may use only this
+
+        def offsets() -> Mapping[TopicPartition, Offset]:
+            return {log.topic_partition: log.high_watermark for log in logs}
+
         return self.checkpoint(checkpoints.HIGH_WATERMARK, offsets)
 
     def checkpoint_cleaner_offsets(self) -> Callable[[], None]:

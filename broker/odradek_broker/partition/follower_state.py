@@ -222,9 +222,8 @@ class FollowerState:
 
     def back_off(self, now_ms: float) -> None:
         self.status = Status.BACKING_OFF
-        pause_ms = min(BACKOFF_MIN_MS * 2 ** min(self.failures, 10), self.backoff_max_ms)
+        self.ready_at_ms = now_ms + pause_after(self.failures, self.backoff_max_ms)
         self.failures += 1
-        self.ready_at_ms = now_ms + pause_ms
 
     def fail(self, reason: str) -> None:
         self.status = Status.FAILED
@@ -238,6 +237,11 @@ class FollowerState:
             assert self.under_way.number == self._numbers
         assert self.under_way is not None or self.status is not Status.LOOKING_UP
         assert (self.status is Status.FAILED) == (self.failure is not None)
+
+
+def pause_after(failures: int, longest_ms: float) -> float:
+    """How long to wait after one more failure, when there were so many in a row before it."""
+    return min(BACKOFF_MIN_MS * 2.0 ** min(failures, 10), longest_ms)
 
 
 def next_fetch(state: FollowerState, log: FollowerLog, now_ms: float) -> FetchPosition | None:

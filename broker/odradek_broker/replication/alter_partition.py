@@ -4,6 +4,7 @@ The partition decides what to make of an answer, and of none (partition/replica_
 """
 
 import logging
+from collections import Counter
 from uuid import UUID
 
 from odradek_broker.partition.partition import Partition
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 ALTER_PARTITION, VERSION = 56, 3
 # A refused proposal is looked at again after this long.
 RECHECK_SECONDS = 0.5
+# Answers about more partitions than this are summed up in the log.
+LOGGED_MAX = 10
 
 
 class AlterPartitionSender(BatchSender[Proposal]):
@@ -55,12 +58,15 @@ class AlterPartitionSender(BatchSender[Proposal]):
             self.add_again(batch)
             return False
         went_well = True
+        level = logging.INFO if len(batch) <= LOGGED_MAX else logging.DEBUG
+        if len(batch) > LOGGED_MAX:
+            self._log_many(batch, response)
         for topic in response.topics:
             topic_id = topic.topic_id.bytes
             for answer in topic.partitions:
                 found = batch.pop((topic_id, answer.partition_index), None)
                 if found is not None:
-                    went_well &= self._answered(*found, answer)
+                    went_well &= self._answered(*found, answer, level)
         self._lost(batch)  # what is not mentioned
         return went_well
 
@@ -93,10 +99,23 @@ class AlterPartitionSender(BatchSender[Proposal]):
             ],
         )
 
-    def _answered(self, partition: Partition, proposal: Proposal, answer: Struct) -> bool:
+    def _log_many(self, batch: Batch[Proposal], response: Struct) -> None:
+        """One line for each outcome: a broker's end changes the ISRs of thousands of partitions."""
+        codes = Counter(
+            answer.error_code for topic in response.topics for answer in topic.partitions
+        )
+        example = next(iter(batch.values()))[0].topic_partition
+        for code, count in codes.items():
+            outcome = f"not accepted: {ErrorCode(code).name}" if code else "changed"
+            logger.info("ISRs of %d partitions (%s and others) %s", count, example, outcome)
+
+    def _answered(
+        self, partition: Partition, proposal: Proposal, answer: Struct, level: int
+    ) -> bool:
         error = ErrorCode(answer.error_code)
         if error:
-            logger.info(
+            logger.log(
+                level,
                 "%s: ISR %s not accepted: %s",
                 partition.topic_partition,
                 list(proposal.isr_ids),
@@ -107,7 +126,7 @@ class AlterPartitionSender(BatchSender[Proposal]):
             # It has no other fields, if this broker is the controller and no wire filled them in.
             self._partitions.step(partition, ProposalAnswered(proposal, error))
             return False
-        logger.info("%s: ISR is %s now", partition.topic_partition, list(answer.isr))
+        logger.log(level, "%s: ISR is %s now", partition.topic_partition, list(answer.isr))
         self._partitions.step(
             partition,
             ProposalAnswered(

@@ -1,7 +1,8 @@
 """Requests to the controller that many partitions share: one at a time, with pauses after trouble.
 
 What comes up while a request is under way waits for the next one; of two values for the same
-partition the newer one goes out.
+partition the newer one goes out. A request has `PER_REQUEST` partitions at most, so that neither
+this broker nor the controller is kept by thousands of them.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from odradek_protocol.messages.struct import Struct
 TIMEOUT_MS = 2000.0
 BACKOFF_MIN_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 1.0
+# Not more than the controller decides about on its loop (LARGE_PARTITIONS of its service.py).
+PER_REQUEST = 200
 
 V = TypeVar("V")
 Key = tuple[bytes, int]  # topic id, partition
@@ -61,13 +64,23 @@ class BatchSender(ABC, Generic[V]):
                 if self._failures:
                     pause = BACKOFF_MIN_SECONDS * 2 ** min(self._failures - 1, 10)
                     await asyncio.sleep(min(pause, BACKOFF_MAX_SECONDS))
-                batch, self._waiting = self._waiting, {}
-                batch = {key: one for key, one in batch.items() if self.still_wanted(*one)}
                 self._failures += 1  # unless it turns out well
-                if not batch or await self.send(batch):
+                if await self._send_all():
                     self._failures = 0
         finally:
             self._task = None
+
+    async def _send_all(self) -> bool:
+        """All that waits now, in as many requests as it takes."""
+        went_well = True
+        waiting = list(self._waiting)
+        for at in range(0, len(waiting), PER_REQUEST):
+            keys = waiting[at : at + PER_REQUEST]
+            found = {key: self._waiting.pop(key) for key in keys if key in self._waiting}
+            batch = {key: one for key, one in found.items() if self.still_wanted(*one)}
+            if batch and not await self.send(batch):
+                went_well = False
+        return went_well
 
     @abstractmethod
     def still_wanted(self, partition: Partition, value: V) -> bool:

@@ -8,8 +8,13 @@ request if the last one is answered, and applies the answers that came:
     an answer    ─┘                                        answer ─► step ─► log
 
 A partition that an answer does not mention has nothing new; its fetch stays under way, since
-the leader goes on with it by itself. So a pass costs as much as there is news, not as there are
-partitions.
+the leader goes on with it by itself. So a pass costs as much as has changed, not as there are
+partitions; and when thousands have changed, each pass takes some of them (TOUCHED_PER_PASS, and
+`PER_REQUEST` of the session), with the loop's other work in between.
+
+A connection that breaks concerns the fetcher, not its partitions: after a pause all that is wanted
+is asked for again in a new session. A dead leader of ten thousand partitions costs a small request
+now and then, until the metadata log names other leaders.
 
 The leader holds a request back while it has nothing to say (replica.fetch.wait.max.ms). If
 something is to be said meanwhile (a partition to fetch from now on), a second request follows
@@ -23,6 +28,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from odradek_broker.log.errors import LogDirError, NoRoomError
@@ -59,6 +65,10 @@ LIST_OFFSETS, LIST_OFFSETS_VERSION = 2, 9
 LATEST, EARLIEST = -1, -2
 # One that the leader holds back, and one that makes it answer that.
 IN_FLIGHT_MAX = 2
+# Partitions that one pass looks at, for 5 ms at most.
+TOUCHED_PER_PASS = 500
+# Not in any request yet.
+NOT_SENT = 1 << 60
 # Applying a large answer (CRCs, writes, truncations with their fsyncs) makes room for others
 # after this long; heartbeats and clients live on the same loop.
 TURN_MS = 5.0
@@ -125,7 +135,9 @@ class LeaderFetcher:
         self._signal: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_ms = float("inf")
-        self._throttled: dict[Key, None] = {}  # left out until the alarm rings
+        self._pausing: dict[Key, None] = {}  # left out until the alarm rings
+        self._failures = 0  # of the connection, in a row
+        self._reconnect_at_ms = 0.0
         self._lookups: set[asyncio.Task[None]] = set()
         self._reachable = True
         self._limited = RateLimitedLog(logger)
@@ -188,7 +200,7 @@ class LeaderFetcher:
                 raise
             except Exception:
                 logger.exception("fetching from broker %d; this is a bug in Odradek", self.leader)
-                self._lost_connection("a bug")
+                self._begin_anew()
                 await asyncio.sleep(AFTER_BUG_SECONDS)
 
     async def _pass(self) -> None:
@@ -196,19 +208,31 @@ class LeaderFetcher:
         if self._may_send():
             self._send()
         if self._in_flight and self._in_flight[0].answer.done():
+            began_ms = self._context.clock.monotonic_ms()
             await self._take_answer(self._in_flight.popleft())
+            if self._context.clock.monotonic_ms() - began_ms >= TURN_MS:
+                await asyncio.sleep(0)
+            return
+        if self._touched:
+            await asyncio.sleep(0)
             return
         self._signal = self._loop.create_future()
-        if not self._touched:
-            await self._signal
+        await self._signal
         self._signal = None
 
     def _look_at_touched(self) -> None:
-        """Ask the state of each what it wants now, and tell the session."""
+        """Ask the state of each what it wants now, and tell the session; of some, if many."""
         now_ms = self._context.clock.monotonic_ms()
         throttle = self._context.partitions.follower_throttle
-        touched, self._touched = self._touched, {}
-        for key in touched:
+        max_bytes = self._context.settings.int("replica.fetch.max.bytes")
+        touched = self._touched
+        if len(touched) > TOUCHED_PER_PASS:
+            some = list(islice(touched, TOUCHED_PER_PASS))
+            for key in some:
+                del touched[key]
+        else:
+            some, self._touched = list(touched), {}
+        for key in some:
             entry = self._entries.get(key)
             following = entry.partition.following if entry is not None else None
             if entry is None or following is None or entry.flushing:
@@ -216,17 +240,18 @@ class LeaderFetcher:
                 continue
             if self._is_throttled(entry.partition) and throttle.exceeded(now_ms):
                 self._session.forget(key)
-                self._throttled[key] = None
+                self._pausing[key] = None
                 self._wake_at(throttle.free_at_ms)
                 continue
             position = follower_state.next_fetch(following, entry.partition.log, now_ms)
             if position is not None:
                 entry.position = position
-                if self._session.want(key, self._asked(key[1], position)):
-                    entry.sent_in = self._numbers + 1
+                if self._session.want(key, _asked(key[1], position, max_bytes)):
+                    entry.sent_in = NOT_SENT
             elif following.under_way is None or following.status is not Status.FETCHING:
                 self._session.forget(key)
                 if following.status is Status.BACKING_OFF:
+                    self._pausing[key] = None
                     self._wake_at(following.ready_at_ms)
 
     def _is_throttled(self, partition: Partition) -> bool:
@@ -234,16 +259,6 @@ class LeaderFetcher:
         topic, index = partition.topic_partition
         return service.peers.node_id not in partition.isr and service.follower_throttle.concerns(
             service.image.topic_config(topic), index
-        )
-
-    def _asked(self, index: int, position: FetchPosition) -> FetchPartition:
-        return FetchPartition(
-            index,
-            position.leader_epoch,
-            position.fetch_offset,
-            position.last_fetched_epoch,
-            position.log_start_offset,
-            self._context.settings.int("replica.fetch.max.bytes"),
         )
 
     def _wake_at(self, at_ms: float) -> None:
@@ -259,12 +274,8 @@ class LeaderFetcher:
     def _on_alarm(self) -> None:
         self._alarm = None
         self._alarm_at_ms = float("inf")
-        self._touched.update(self._throttled)
-        self._throttled.clear()
-        for key, entry in self._entries.items():
-            following = entry.partition.following
-            if following is not None and following.status is Status.BACKING_OFF:
-                self._touched[key] = None
+        self._touched.update(self._pausing)
+        self._pausing.clear()
         self._wake()
 
     # --- requests ------------------------------------------------------------------------------
@@ -272,6 +283,8 @@ class LeaderFetcher:
     def _may_send(self) -> bool:
         session = self._session
         if not self._in_flight:
+            if self._context.clock.monotonic_ms() < self._reconnect_at_ms:
+                return False
             return bool(session.wanted)
         return session.is_open and session.has_news and len(self._in_flight) < IN_FLIGHT_MAX
 
@@ -280,6 +293,10 @@ class LeaderFetcher:
         peers = self._context.partitions.peers
         request = self._session.next_request()
         self._numbers += 1
+        for key, _ in request.partitions:
+            entry = self._entries.get(key)
+            if entry is not None:
+                entry.sent_in = self._numbers
         body = encode_fetch_request(
             FETCH_VERSION,
             replica_id=peers.node_id,
@@ -309,6 +326,7 @@ class LeaderFetcher:
         if not self._reachable:
             logger.info("broker %d answers again", self.leader)
             self._reachable = True
+        self._failures = 0
         if sent.request.generation != self._session.generation:
             return
         if response.error_code:
@@ -329,11 +347,20 @@ class LeaderFetcher:
         await self._apply(sent.number, response)
 
     def _lost_connection(self, reason: str) -> None:
-        """Nobody knows what the leader took note of; every partition pauses, then asks anew."""
+        """Nobody knows what the leader took note of: after a pause everything is asked anew."""
         if self._reachable:
             logger.warning("fetching from broker %d: %s", self.leader, reason)
             self._reachable = False
         self._session.reset()
+        pause_max_ms = float(self._context.settings.int("replica.fetch.backoff.ms"))
+        pause_ms = follower_state.pause_after(self._failures, pause_max_ms)
+        self._failures += 1
+        self._reconnect_at_ms = self._context.clock.monotonic_ms() + pause_ms
+        self._wake_at(self._reconnect_at_ms)
+
+    def _begin_anew(self) -> None:
+        """After a bug nothing is certain: every partition pauses, then asks anew."""
+        self._lost_connection("a bug")
         now_ms = self._context.clock.monotonic_ms()
         for key, entry in self._entries.items():
             following, position = entry.partition.following, entry.position
@@ -503,6 +530,17 @@ _SESSION_ERRORS = frozenset(
 
 def _key(partition: Partition) -> Key:
     return partition.topic_id, partition.topic_partition.partition
+
+
+def _asked(index: int, position: FetchPosition, max_bytes: int) -> FetchPartition:
+    return FetchPartition(
+        index,
+        position.leader_epoch,
+        position.fetch_offset,
+        position.last_fetched_epoch,
+        position.log_start_offset,
+        max_bytes,
+    )
 
 
 def _by_topic(items: list[tuple[Key, T]]) -> list[tuple[None, bytes, list[T]]]:

@@ -105,9 +105,16 @@ class ReplicationService:
             if self._address(leader) != address:
                 del self._fetchers[leader]
                 outdated.close()
+        new = {
+            leader
+            for leader in set(self._followed.values())
+            if leader not in self._fetchers and self._address(leader) is not None
+        }
+        if not new:
+            return
         for partition, leader in self._followed.items():
-            fetcher = self._fetcher(leader)
-            if fetcher is not None and partition not in fetcher:
+            fetcher = self._fetcher(leader) if leader in new else None
+            if fetcher is not None:
                 fetcher.add(partition)
 
     # --- fetchers ------------------------------------------------------------------------------

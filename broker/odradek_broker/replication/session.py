@@ -6,15 +6,21 @@ are new or moved on, and those to forget; the answer names only those that have 
     session id 0, epoch 0       everything; please open a session
     session id s, epoch 1, 2 …  what changed
     session id s, epoch 0       everything; close s and open another one
+
+A request names PER_REQUEST partitions at most, so that neither side's event loop is kept by ten
+thousand of them; the rest follows in the next requests of the same session.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 
 from odradek_protocol.messages.fetch import FetchPartition
 
 Key = tuple[bytes, int]  # topic id, partition
 
 EPOCH_MAX = 2**31 - 1
+# Some 5 ms of work for the leader, and as much for the follower when the answer comes.
+PER_REQUEST = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +34,15 @@ class SessionRequest:
 
 class FollowerSession:
     """Invariants: `_changed` ⊆ `wanted`; what is in `_forgotten` is known to the leader and not
-    wanted."""
+    wanted; while the session is open, what is wanted and not in `_changed` is known to the leader.
+    """
 
     def __init__(self) -> None:
         self.wanted: dict[Key, FetchPartition] = {}
         self.generation = 0
         self._id = 0
         self._epoch = 0
+        self._refused = False  # the leader had no room: each request names all that is wanted
         self._known: set[Key] = set()  # to the leader
         self._changed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
@@ -50,7 +58,12 @@ class FollowerSession:
 
     def want(self, key: Key, asked: FetchPartition) -> bool:
         """Fetch this from now on, until it is forgotten. False if the leader does so already."""
-        if self.wanted.get(key) == asked and key in self._known and self.is_open:
+        if (
+            self.wanted.get(key) == asked
+            and key in self._known
+            and key not in self._changed
+            and self.is_open
+        ):
             return False
         self.wanted[key] = asked
         self._changed[key] = None
@@ -67,23 +80,28 @@ class FollowerSession:
         """What to send now. The next one follows on it, whether it is answered yet or not."""
         epoch = self._epoch
         if epoch == 0:
-            named = list(self.wanted.items())
-            forgotten: list[Key] = []
-            self._known = set(self.wanted)
-        else:
-            named = [(key, self.wanted[key]) for key in self._changed]
-            forgotten = list(self._forgotten)
-            self._known.update(self._changed)
-            self._known.difference_update(forgotten)
-            self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
-        self._changed.clear()
-        self._forgotten.clear()
+            at_most = len(self.wanted) if self._refused else PER_REQUEST
+            named = list(islice(self.wanted.items(), at_most))
+            self._changed = dict.fromkeys(islice(self.wanted, at_most, None))
+            self._known = {key for key, _ in named}
+            self._forgotten.clear()
+            return SessionRequest(self._id, epoch, named, [], self.generation)
+        named = [(key, self.wanted[key]) for key in islice(self._changed, PER_REQUEST)]
+        forgotten = list(islice(self._forgotten, PER_REQUEST))
+        for key, _ in named:
+            del self._changed[key]
+            self._known.add(key)
+        for key in forgotten:
+            del self._forgotten[key]
+            self._known.discard(key)
+        self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         return SessionRequest(self._id, epoch, named, forgotten, self.generation)
 
     def opened(self, session_id: int) -> None:
         """The answer to a request for everything: 0 if the leader has no room for a session."""
         self._id = session_id
         self._epoch = 1 if session_id else 0
+        self._refused = not session_id
 
     def reset(self) -> None:
         """Begin again with everything: the connection broke, or the leader forgot us."""

@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from odradek_broker.runtime import collector
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.tasks import Scheduler
 
@@ -63,6 +64,7 @@ class Slices:
 
     def _continue(self) -> None:
         self.continued = True
+        collector.growing()
         self._run()
 
     def _run(self) -> None:
