@@ -41,6 +41,7 @@ MODULES = (
             *("log/segment", "log/rolling", "log/reading", "log/validation", "log/log"),
             *("log/offset_map", "log/record_columns", "log/cleaner"),
             *("partition/waiting", "partition/replica_state", "partition/partition"),
+            *("partition/hosted", "partition/write_pass", "partition/isolation"),
             *("partition/service", "partition/follower_state", "partition/read_replica"),
             *("handlers/context", "handlers/handler", "handlers/produce"),
             *("handlers/fetch_session", "handlers/fetch"),

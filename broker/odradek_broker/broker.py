@@ -127,7 +127,7 @@ class Broker:
         )
         self._channels: list[ControllerChannel] = []
         self._lifecycle = self._build_lifecycle()
-        self._partitions.cut_off = lambda: self._lifecycle.cut_off
+        self._partitions.isolation.cut_off = lambda: self._lifecycle.cut_off
         self._replication = self._build_replication()
         self._groups = self._build_groups()
         self._context = self._build_context()

@@ -28,7 +28,7 @@ class AdminClient:
         self.listener = listener
         self.logs: Any = None
         self.metadata_cache = MetadataCache()
-        self.left_behind = False
+        self.leads_isolated = False
         self.disconnected: list[str] = []
 
     async def ask(self, module: ModuleType, version: int, **fields: object) -> Any:
@@ -51,7 +51,8 @@ class AdminClient:
                 rng=Random(1),
                 logs=self.logs,
                 partitions=SimpleNamespace(
-                    left_behind=self.left_behind, is_opening=lambda _topic: False
+                    isolation=SimpleNamespace(leads_isolated=self.leads_isolated),
+                    is_opening=lambda _topic: False,
                 ),
                 metadata_cache=self.metadata_cache,
             ),

@@ -117,7 +117,7 @@ def test_a_broker_left_behind_does_not_call_itself_a_coordinator():
     async def story(client: AdminClient):
         await client.ask(find_coordinator, 6, key_type=0, coordinator_keys=["g"])
         assert client.disconnected == []
-        client.left_behind = True
+        client.leads_isolated = True
         await client.ask(find_coordinator, 6, key_type=0, coordinator_keys=["g"])
         assert len(client.disconnected) == 1
 

@@ -44,12 +44,12 @@ def test_a_leader_left_behind_closes_the_connection(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic())
         service = cluster.nodes[BrokerId(1)].service
-        service.cut_off = lambda: True
+        service.isolation.cut_off = lambda: True
         ask(cluster, 1)  # its followers were heard just now: it may succeed
-        service.leads_in_vain = lambda _: True  # type: ignore[method-assign]
+        service.isolation.is_isolated_leader = lambda _: True  # type: ignore[method-assign]
         with pytest.raises(DisconnectedError, match="cut off"):
             ask(cluster, 1)
-        service.cut_off = lambda: False
+        service.isolation.cut_off = lambda: False
         ask(cluster, 2)  # not the leader, and it knows who is
 
     run(story, tmp_path)

@@ -362,15 +362,15 @@ def test_a_leader_left_behind_sends_its_producers_away(
     node.service.mark_dirty(partition)
     scheduler.advance(10_000)
     assert waiter.outcomes == []  # followers are silent, but the controller may shrink the ISR
-    assert not node.service.leads_in_vain(partition)
+    assert not node.service.is_isolated_leader(partition)
 
-    node.service.cut_off = lambda: True
+    node.service.isolation.cut_off = lambda: True
     fetched = replica_state.FollowerFetched(TWO, 102, 0, 0, partition.log.log_end_offset)
     node.service.step(partition, fetched)
     scheduler.advance(1_000)
-    assert not node.service.leads_in_vain(partition)  # the follower is there: it may succeed
+    assert not node.service.is_isolated_leader(partition)  # the follower is there: it may succeed
     assert waiter.outcomes == []
     scheduler.advance(5_000)
-    assert node.service.leads_in_vain(partition)
+    assert node.service.is_isolated_leader(partition)
     assert waiter.outcomes == [(0, ErrorCode.not_leader_or_follower)]
     assert partition.leading is not None  # it is not for this broker to say that it leads no more

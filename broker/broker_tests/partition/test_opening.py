@@ -171,6 +171,6 @@ def test_what_is_on_the_disk_needs_no_thread() -> None:
     story = Story()
     story.create()
     story.run()
-    config = story.service._config_of("orders")
+    config = story.service._hosting.config_of("orders")
     known = TopicPartition("orders", 0)
     assert story.node.logs.creation(known, TOPIC_ID, config, is_new=False) is None

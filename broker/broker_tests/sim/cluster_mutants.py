@@ -22,10 +22,10 @@ from odradek_broker.metadata.image import (
     PartitionRegistration,
 )
 from odradek_broker.partition import follower_state, replica_state
+from odradek_broker.partition.command_queue import CommandQueue
 from odradek_broker.partition.follower_state import FollowerState, Truncate
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Follower, ReplicaState
-from odradek_broker.partition.service import PartitionService
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
 from odradek_protocol.messages.struct import Struct
@@ -283,10 +283,11 @@ def _leaves_the_mark_of_a_clean_stop(node: ClusterNode, rng: Random) -> None:
 _CRASH = ClusterNode.crash
 
 
-def _any_role_again(service: PartitionService, command: Any) -> None:
+def _any_role_again(queue: CommandQueue, command: Any) -> None:
     """LeaderAndIsr is carried out without a look at its epochs."""
-    partition = service._hosted(command)
-    service._take_role(partition, command.registration)
+    hosting = queue._hosting
+    partition = hosting.get_or_open(command)
+    hosting.take_role(partition, command.registration)
 
 
 def _acknowledge_before_flush(partition: Partition) -> bool:
@@ -378,9 +379,7 @@ CLUSTER_MUTANTS: tuple[Mutant, ...] = (
         ((ClusterNode, "crash", _leaves_the_mark_of_a_clean_stop),),
     ),
     Mutant("roles-of-the-process-before", ((ClusterNode, "start", _hosts_at_once),)),
-    Mutant(
-        "stale-leader-and-isr-applied", ((PartitionService, "_leader_and_isr", _any_role_again),)
-    ),
+    Mutant("stale-leader-and-isr-applied", ((CommandQueue, "_leader_and_isr", _any_role_again),)),
     Mutant(
         "acknowledge-before-flush",
         ((Partition, "must_flush", property(_acknowledge_before_flush)),),

@@ -168,7 +168,7 @@ class CoordinatorService(Generic[S]):
     ) -> T:
         """See __init__. `parks`: the decision may park the request, so there is no timeout."""
         led = self._active(partition)
-        if self._partitions.leads_in_vain(led.partition):
+        if self._partitions.is_isolated_leader(led.partition):
             raise KafkaError(ErrorCode.not_coordinator)
         assert led.host is not None
         now = self._now()

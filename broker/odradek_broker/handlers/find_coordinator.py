@@ -38,7 +38,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
             view = ClusterView(ctx)
             found = [_coordinator(view, topic, key) for key in keys]
             own = any(answer.node_id == ctx.broker.node_id for answer in found)
-            if own and ctx.broker.partitions.left_behind:
+            if own and ctx.broker.partitions.isolation.leads_isolated:
                 ctx.disconnect("this broker is cut off from the others; they know who coordinates")
         except KafkaError as error:
             found = [_nowhere(error.code, error.message or NOT_AVAILABLE) for _ in keys]

@@ -152,7 +152,7 @@ class ProduceCall(Ticket):
         """Append; `asked` says from now on what is answered if all goes well."""
         if self._acks == ACKS_ALL:
             partition.check_in_sync_replicas()
-            if self._partitions.leads_in_vain(partition):
+            if self._partitions.is_isolated_leader(partition):
                 raise KafkaError(ErrorCode.not_leader_or_follower)
         info = partition.append(records, now_ms)
         if not info.duplicate:
@@ -316,7 +316,7 @@ class ProduceCall(Ticket):
             for asked in topic.partitions
             if asked.error_code in LEADER_ERRORS
         ]
-        if misled and self._partitions.left_behind:
+        if misled and self._partitions.isolation.leads_isolated:
             self._ctx.disconnect("this broker is cut off from the others; they know who leads")
         for name, asked in misled:
             asked.current_leader = current_leader(self._ctx, name, asked.index)

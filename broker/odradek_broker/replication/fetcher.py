@@ -35,7 +35,8 @@ from odradek_broker.log.errors import LogDirError, NoRoomError
 from odradek_broker.partition import follower_state
 from odradek_broker.partition.follower_state import FetchPosition, Status
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.service import RETRY_SECONDS, PartitionService
+from odradek_broker.partition.service import PartitionService
+from odradek_broker.partition.write_pass import RETRY_SECONDS
 from odradek_broker.replication.applying import carry_out
 from odradek_broker.replication.batches import whole_batches
 from odradek_broker.replication.session import FollowerSession, Key, SessionRequest
