@@ -119,13 +119,13 @@ def watch_handles(measured: MeasuredEpoll) -> None:
 
     def timed(handle: asyncio.Handle) -> None:
         began = time.monotonic_ns()
-        name = repr(handle._callback)
+        name = repr(handle)
         run(handle)
         lasted = (time.monotonic_ns() - began) / 1e6
         if lasted > PASS_MS_MIN / 4:
             measured.handles.append((lasted, name))
 
-    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.Handle._run = timed  # type: ignore[assignment]
 
 
 def sample(measured: MeasuredEpoll, thread: int) -> None:
@@ -146,7 +146,7 @@ def sample(measured: MeasuredEpoll, thread: int) -> None:
 def stack_of(frame: FrameType | None) -> list[str]:
     """Without the lines that are running: to ask for those from another thread has crashed Python
     3.11.7."""
-    found = []
+    found: list[str] = []
     while frame is not None and len(found) < STACK_FRAMES:
         code = frame.f_code
         found.append(f"{code.co_name} {os.path.basename(code.co_filename)}")
@@ -155,5 +155,5 @@ def stack_of(frame: FrameType | None) -> list[str]:
 
 
 if __name__ == "__main__":
-    main.PollerLoop = MeasuredLoop  # type: ignore[misc]
+    main.PollerLoop = MeasuredLoop  # type: ignore[attr-defined]
     sys.exit(main.main())
