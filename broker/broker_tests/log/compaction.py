@@ -10,7 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, TP, batches_of, commit, fetch
+from broker_tests.log.support import (
+    NOW_MS,
+    SETTINGS,
+    TOPIC_ID,
+    TP,
+    aborted_transactions,
+    batches_of,
+    commit,
+    fetch,
+    roll,
+)
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.cleanable import find_cleanable
 from odradek_broker.log.cleaner import CleanerStats
@@ -138,7 +148,7 @@ class CompactedLog:
         self.log_end = self.log.log_end_offset
 
     def roll(self) -> None:
-        self.log.roll(self.clock.now_ms())
+        roll(self.log, self.clock.now_ms())
 
     # Cleaning and reopening
 
@@ -213,7 +223,7 @@ class CompactedLog:
     def _visible(self, batches: list[bytes]) -> dict[bytes, dict[Offset, bytes | None]]:
         """What a reader of committed records sees: per key its offsets and values."""
         stable = self.log.last_stable_offset
-        aborted = self.log.aborted_transactions(self.log.log_start_offset, stable)
+        aborted = aborted_transactions(self.log, self.log.log_start_offset, stable)
         begins = sorted((one.first_offset, one.producer_id) for one in aborted)
         skipping: set[int] = set()
         visible: dict[bytes, dict[Offset, bytes | None]] = defaultdict(dict)

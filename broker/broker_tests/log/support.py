@@ -5,7 +5,9 @@ from uuid import UUID
 
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
+from odradek_broker.log.lookup import find_aborted
 from odradek_broker.log.manager import LogManager
+from odradek_broker.log.types import AbortedTransaction
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
@@ -62,6 +64,18 @@ def append(log: Log, *values: str, leader_epoch: int = 0, timestamp: int = NOW_M
     info = log.append_as_leader(batch(*values, timestamp=timestamp), leader_epoch, NOW_MS)
     commit(log)
     return info.first_offset
+
+
+def roll(log: Log, now_ms: int = NOW_MS) -> None:
+    """Begin a new segment, which production code does only when a batch or retention asks."""
+    log._appender.roll(now_ms)
+
+
+def aborted_transactions(
+    log: Log, from_offset: Offset, to_offset: Offset
+) -> list[AbortedTransaction]:
+    """Those with records in [from, to)."""
+    return find_aborted(log.segments, from_offset, to_offset)
 
 
 def commit(log: Log) -> None:

@@ -8,7 +8,16 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, TP, batch, commit, read_all
+from broker_tests.log.support import (
+    NOW_MS,
+    SETTINGS,
+    TOPIC_ID,
+    TP,
+    aborted_transactions,
+    batch,
+    commit,
+    read_all,
+)
 from odradek_broker.log.dump import SUFFIXES, DumpOptions, Kind, dump_file, format_row
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
@@ -146,7 +155,7 @@ def test_from_kafka_to_us_and_back(tmp_path: Path) -> None:
     assert len(log.segments) > 1
     values = [record.value for record in read_all(log) if record.value and len(record.value) > 6]
     assert values == sent
-    assert log.aborted_transactions(0, log.log_end_offset)
+    assert aborted_transactions(log, 0, log.log_end_offset)
     log.append_as_leader(batch(appended), log.epochs.latest, NOW_MS)
     close(log)
     assert_same_dump(directory)

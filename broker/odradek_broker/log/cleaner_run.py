@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from odradek_broker.log.batches import scan_batches
+from odradek_broker.log.checkpoints import CLEANER_OFFSET, RECOVERY_POINT
 from odradek_broker.log.cleanable import Cleanable, Source, group_sources
 from odradek_broker.log.cleaned_transactions import CleanedTransactions
 from odradek_broker.log.cleaner import BatchCleaner, CleanerStats, LastBatch
@@ -168,7 +169,7 @@ class CleanerRun:
         while self.log.recovery_point < self._border:
             self._check_there()
             self.log.flush()
-        self._loop.call(self.log.log_dir.checkpoint_recovery_points)()
+        self._loop.call(lambda: self.log.log_dir.checkpoints.prepare(RECOVERY_POINT))()
         if self.log.cleaned_offset < 0:
             self._checkpoint(self._first_dirty)
 
@@ -280,7 +281,7 @@ class CleanerRun:
         def note() -> Callable[[], None]:
             self._check_there()
             self.log.cleaned_offset = offset
-            return self.log.log_dir.checkpoint_cleaner_offsets()
+            return self.log.log_dir.checkpoints.prepare(CLEANER_OFFSET)
 
         self._loop.call(note)()
 

@@ -13,9 +13,8 @@ source was cut (it follows a leader of its own), the copy is cut where the leade
 two diverge (KIP-101).
 """
 
-from odradek_broker.log.leader_epochs import LeaderEpochs
+from odradek_broker.log.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from odradek_broker.log.log import Log
-from odradek_broker.log.trimming import move_log_start
 from odradek_broker.log.types import FileRange
 from odradek_protocol.records.record_batch import HEADER_BYTES, read_header
 
@@ -53,7 +52,7 @@ def align(source: Log, copy: Log, now_ms: int) -> None:
         # It ends before the epochs that the source still knows, so nothing tells whether what it
         # has was cut off the source. Hidden below the log start it would come back after a crash.
         copy.truncate_fully_and_start_at(source.log_start_offset, now_ms)
-    move_log_start(copy, min(source.log_start_offset, copy.log_end_offset))
+    copy.move_log_start(min(source.log_start_offset, copy.log_end_offset))
 
 
 def _starts_at(copy: Log, source: Log) -> bool:
@@ -81,19 +80,14 @@ def take(source: Log, copy: Log, data: bytes, now_ms: int) -> int:
         copy.truncate_fully_and_start_at(first_offset, now_ms)
     append_pieces(copy, view[:at])
     copy.high_watermark = min(source.high_watermark, copy.log_end_offset)
-    move_log_start(copy, min(source.log_start_offset, copy.high_watermark))
+    copy.move_log_start(min(source.log_start_offset, copy.high_watermark))
     return at
 
 
 def flush_copy(copy: Log) -> None:
-    """What a start will need to go on with it, or to take it for the replica."""
+    """Make durable what the next start needs to continue the copy, or to use it as the replica."""
     copy.flush()
-    for checkpoint in (
-        copy.log_dir.checkpoint_recovery_points(),
-        copy.log_dir.checkpoint_log_starts(),
-        copy.log_dir.checkpoint_high_watermarks(),
-    ):
-        checkpoint()
+    copy.log_dir.checkpoints.write(RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK)
 
 
 def is_complete(source: Log, copy: Log) -> bool:
@@ -102,14 +96,3 @@ def is_complete(source: Log, copy: Log) -> bool:
         copy.log_end_offset == source.log_end_offset == source.written_offset
         and copy.recovery_point >= source.recovery_point
     )
-
-
-def inherit(source: Log, copy: Log) -> None:
-    """What the batches alone do not tell: epochs without a record, producers whose records
-    retention has removed."""
-    copy.epochs = LeaderEpochs(list(source.epochs.entries))
-    copy.epochs.truncate_from_start(copy.log_start_offset)
-    copy.epochs.dirty = True
-    copy.high_watermark = source.high_watermark
-    copy.producers = source.producers
-    copy.producers.snapshot_offset = -1

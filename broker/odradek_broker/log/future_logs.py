@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import uuid4
 
-from odradek_broker.log.copying import inherit
 from odradek_broker.log.file_names import (
     DELETE_DIR,
     FUTURE_DIR,
@@ -24,7 +23,6 @@ from odradek_broker.log.file_names import (
     parse_future_dir_name,
     retired_dir_name,
 )
-from odradek_broker.log.flushing import save_epochs
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.runtime.clock import Clock
@@ -84,7 +82,7 @@ class FutureLogs:
         logger.warning("%s is removed: %s", path, why)
         doomed = path.removesuffix(FUTURE_DIR) + DELETE_DIR
         self._disk.rename(path, doomed)
-        log_dir.doom(doomed, self._clock.now_ms())
+        log_dir.remove_later(doomed, self._clock.now_ms())
 
     def drop(self, topic_partition: TopicPartition) -> None:
         """The replica stays where it is, or goes altogether. LogDirError if the disk fails."""
@@ -102,7 +100,7 @@ class FutureLogs:
             self._disk.rename(copy.dir, path)
         except OSError as error:
             raise log_dir.fail(error) from error
-        log_dir.doom(path, self._clock.now_ms() + copy.config.file_delete_delay_ms)
+        log_dir.remove_later(path, self._clock.now_ms() + copy.config.file_delete_delay_ms)
 
     def swap(self, current: Log) -> Log:
         """Put the copy in the replica's place; the caller made sure that it is complete, and
@@ -128,12 +126,10 @@ class FutureLogs:
             raise new_dir.fail(error) from error
         del self.logs[topic_partition]
         old_dir.logs.discard(current)
-        old_dir.doom(retired, self._clock.now_ms() + current.config.file_delete_delay_ms)
+        old_dir.remove_later(retired, self._clock.now_ms() + current.config.file_delete_delay_ms)
         copy.relocate(home)
-        inherit(current, copy)
         try:
-            save_epochs(copy, sync=False)
-            copy.take_snapshot()
+            copy.inherit(current)
         except OSError as error:
             raise new_dir.fail(error) from error
         return copy

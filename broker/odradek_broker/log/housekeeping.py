@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from odradek_broker.log.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
@@ -95,14 +96,14 @@ class Housekeeping:
                 for log in log_dir.logs:
                     log.producers.expire(now_ms, settings.producer_id_expiration_ms)
             if recovery_points:
-                yield log_dir.checkpoint_recovery_points()
+                yield log_dir.checkpoints.prepare(RECOVERY_POINT)
             if log_starts:
-                yield log_dir.checkpoint_log_starts()
+                yield log_dir.checkpoints.prepare(LOG_START_OFFSET)
             if high_watermarks:
-                yield log_dir.checkpoint_high_watermarks()
-            doomed = log_dir.take_doomed(now_ms)
-            if doomed:
-                yield partial(log_dir.remove, doomed)
+                yield log_dir.checkpoints.prepare(HIGH_WATERMARK)
+            due = log_dir.take_due_removals(now_ms)
+            if due:
+                yield partial(log_dir.remove, due)
         self._apply_retention(now_ms)
 
     def _due(self, what: str, interval_ms: int, now_ms: int) -> bool:

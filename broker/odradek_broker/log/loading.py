@@ -31,6 +31,7 @@ from odradek_broker.log.partition_metadata import parse_partition_metadata
 from odradek_broker.log.producer_replay import restore_producer_state, snapshot_path
 from odradek_broker.log.recovery import recover_segment
 from odradek_broker.log.segment import LogSegment
+from odradek_broker.log.state import LoadedLog
 from odradek_broker.log.time_index import TimeIndex
 from odradek_broker.log.txn_index import ENTRY as TXN_ENTRY
 from odradek_broker.model.log_config import LogConfig
@@ -113,21 +114,18 @@ class _Loader:
         )
         producers.expire(self.now_ms, self.options.producer_id_expiration_ms)
         clean = self.options.clean and self.txn_index_from is None
-        return Log(
-            self.log_dir,
-            self.topic_partition,
-            self.config,
-            self.segments,
+        known = self.options.recovery_point
+        loaded = LoadedLog(
+            segments=self.segments,
             log_start_offset=log_start_offset,
             log_end_offset=self.end_offset,
-            recovery_point=self.end_offset
-            if clean
-            else min(self.options.recovery_point, self.end_offset),
+            recovery_point=self.end_offset if clean else min(known, self.end_offset),
+            checkpointed=known,
             epochs=self.epochs,
             producers=producers,
             topic_id=self._topic_id(),
-            directory=self.directory,
         )
+        return Log(self.log_dir, self.directory, self.topic_partition, self.config, loaded)
 
     def _find_files(self) -> None:
         for entry in clear_leftovers(self.disk, self.directory, self._end_of_swap):
