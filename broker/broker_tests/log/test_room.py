@@ -5,7 +5,7 @@ import pytest
 from broker_tests.log.support import NOW_MS, batch, open_log
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.errors import NoRoomError
-from odradek_broker.log.log_dir.room import ALLOWANCE_BYTES, Room
+from odradek_broker.log.room import ALLOWANCE_BYTES, Room
 from odradek_broker.runtime.disk import DiskUsage
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 
@@ -98,7 +98,7 @@ def test_what_is_pipelined_behind_a_refused_batch_is_refused_too() -> None:
     again, which is then there twice."""
     files = FileSystem(5_000 * MB)
     log = open_log(SimDisk())
-    log.log_dir.room = room_of(files)
+    log._state.room = room_of(files)
 
     def send(sequence: int) -> int:
         data = batch("x", producer=(7, 0, sequence))
