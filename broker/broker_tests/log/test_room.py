@@ -107,7 +107,7 @@ def test_what_is_pipelined_behind_a_refused_batch_is_refused_too() -> None:
     assert send(0) == 0
     log.write_pending()
     files.free = RESERVE - MB
-    log.log_dir.room.look()
+    log._state.room.look()
     for sequence in (1, 2):
         with pytest.raises(NoRoomError):
             send(sequence)
