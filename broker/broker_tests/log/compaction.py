@@ -39,7 +39,13 @@ from odradek_protocol.records.record_batch import (
     crc_matches,
     read_header,
 )
-from odradek_protocol.records.records import Record, build_batch, read_records
+from odradek_protocol.records.records import (
+    NO_PRODUCER,
+    BatchProducer,
+    Record,
+    build_batch,
+    read_records,
+)
 
 T = TypeVar("T")
 
@@ -117,9 +123,9 @@ class CompactedLog:
         batch = build_batch(
             records,
             codec=codec,
-            producer_id=producer,
-            producer_epoch=-1 if producer < 0 else EPOCH,
-            base_sequence=-1 if producer < 0 else self.sequences[producer],
+            producer=NO_PRODUCER
+            if producer < 0
+            else BatchProducer(producer, EPOCH, self.sequences[producer]),
             transactional=transactional,
         )
         base = self.log.append_as_leader(bytearray(batch), 0, now_ms).first_offset

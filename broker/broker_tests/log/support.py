@@ -13,7 +13,7 @@ from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
 from odradek_protocol.ids import Offset, TopicPartition
 from odradek_protocol.records.record_batch import read_header
-from odradek_protocol.records.records import Record, build_batch, read_records
+from odradek_protocol.records.records import BatchProducer, Record, build_batch, read_records
 
 NOW_MS = 1_700_000_000_000
 TP = TopicPartition("orders", 0)
@@ -43,9 +43,7 @@ def batch(
             records,
             codec=codec,
             leader_epoch=leader_epoch,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            base_sequence=producer[2],
+            producer=BatchProducer(*producer),
             transactional=transactional,
         )
     )

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek_broker.log import validation
+from odradek_broker.log.control import build_marker
+from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.log.validation import (
     RECORD_ERRORS_MAX,
     RecordsRejectedError,
@@ -26,7 +28,6 @@ from odradek_protocol.byte_range import whole
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.records import compression
-from odradek_protocol.records.control_records import end_txn_marker
 from odradek_protocol.records.record_batch import (
     CRC_FROM,
     HEADER,
@@ -94,7 +95,7 @@ def record(offset_delta: int = 0, timestamp_delta: int = 0) -> bytes:
 
 
 THREE = record(0) + record(1) + record(2)
-MARKER = bytearray(end_txn_marker(1, 0, commit=True, coordinator_epoch=0, timestamp_ms=NOW))
+MARKER = bytearray(build_marker(1, 0, EndTxnMarker(True, 0), NOW))
 
 REFUSED = {
     "nothing": (bytearray(), "invalid_record"),

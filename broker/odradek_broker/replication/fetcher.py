@@ -41,7 +41,7 @@ from odradek_broker.runtime.tasks import Threads
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.ids import BrokerId
-from odradek_protocol.messages.fetch import FetchPartition
+from odradek_protocol.messages.fetch import FetchPartition, FetchRequest
 from odradek_protocol.messages.fetch_response import (
     FetchedPartition,
     FetchedResponse,
@@ -282,15 +282,18 @@ class LeaderFetcher:
         self._numbers += 1
         body = encode_fetch_request(
             FETCH_VERSION,
-            replica_id=peers.node_id,
-            replica_epoch=peers.broker_epoch,
-            max_wait_ms=settings.int("replica.fetch.wait.max.ms"),
-            min_bytes=settings.int("replica.fetch.min.bytes"),
-            max_bytes=settings.int("replica.fetch.response.max.bytes"),
-            session_id=request.session_id,
-            session_epoch=request.epoch,
-            topics=_by_topic(request.partitions),
-            forgotten_topics=_by_topic([(key, key[1]) for key in request.forgotten]),
+            FetchRequest(
+                replica_id=peers.node_id,
+                replica_epoch=peers.broker_epoch,
+                max_wait_ms=settings.int("replica.fetch.wait.max.ms"),
+                min_bytes=settings.int("replica.fetch.min.bytes"),
+                max_bytes=settings.int("replica.fetch.response.max.bytes"),
+                isolation_level=0,
+                session_id=request.session_id,
+                session_epoch=request.epoch,
+                topics=_by_topic(request.partitions),
+                forgotten_topics=_by_topic([(key, key[1]) for key in request.forgotten]),
+            ),
         )
         timeout_ms = settings.int("replica.socket.timeout.ms")
         answer = asyncio.ensure_future(
@@ -505,7 +508,7 @@ def _key(partition: Partition) -> Key:
     return partition.topic_id, partition.topic_partition.partition
 
 
-def _by_topic(items: list[tuple[Key, T]]) -> list[tuple[None, bytes, list[T]]]:
+def _by_topic(items: list[tuple[Key, T]]) -> list[tuple[str | None, bytes | None, list[T]]]:
     """Grouped as requests want it."""
     topics: dict[bytes, list[T]] = {}
     for (topic_id, _), item in items:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.errors import DecodeError
-from odradek_protocol.messages.schema import Field, fields_of, is_flexible
+from odradek_protocol.messages.schema import MessageField, fields_of, is_flexible
 from odradek_protocol.messages.struct import Struct
 from odradek_protocol.primitives import tagged_fields
 from odradek_protocol.varint import Buffer, read_uvarint
@@ -43,7 +43,7 @@ def compile_reader(cls: type, missing: Defaults) -> Read:
     template: dict[str, object] = dict(missing.get(cls.__name__, {}))
     steps: list[tuple[list[str], Callable[..., Any], int]] = []
     tagged: dict[int, tuple[str, Read]] = {}
-    run: list[Field] = []
+    run: list[MessageField] = []
 
     def end_run() -> None:
         if run:
@@ -105,7 +105,7 @@ def _read_tagged(
     return at
 
 
-def _field_reader(field: Field, flexible: bool, missing: Defaults) -> Read:
+def _field_reader(field: MessageField, flexible: bool, missing: Defaults) -> Read:
     if field.struct_class is not None:
         item = compile_reader(field.struct_class, missing)
         if field.nullable and not field.is_array and field.tag is None:

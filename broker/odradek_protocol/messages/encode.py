@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from odradek_protocol.messages.decode import FIXED_FORMATS, ZERO_UUID_BYTES, Defaults
-from odradek_protocol.messages.schema import Field, fields_of, is_flexible
+from odradek_protocol.messages.schema import MessageField, fields_of, is_flexible
 from odradek_protocol.messages.struct import EncodedItems, Struct
 from odradek_protocol.varint import write_uvarint
 
@@ -26,7 +26,7 @@ def compile_writer(cls: type, missing: Defaults) -> Write:
     fields = fields_of(cls)
     known = {field.name for field in fields} | missing.get(cls.__name__, {}).keys()
     steps: list[WriteFields] = []
-    run: list[Field] = []
+    run: list[MessageField] = []
 
     def end_run() -> None:
         if run:
@@ -58,7 +58,7 @@ def _struct_writer(name: str, known: set[str], steps: list[WriteFields]) -> Writ
     return write_struct
 
 
-def _run_writer(run: list[Field]) -> WriteFields:
+def _run_writer(run: list[MessageField]) -> WriteFields:
     packed = struct.Struct(">" + "".join(PACKED_FORMATS[field.kafka_type] for field in run))
     pack = packed.pack
     items = [(field.name, field.default) for field in run]
@@ -73,7 +73,7 @@ def _run_writer(run: list[Field]) -> WriteFields:
     return write_run
 
 
-def _step(field: Field, write: Write) -> WriteFields:
+def _step(field: MessageField, write: Write) -> WriteFields:
     name, default = field.name, field.default
 
     def write_field(out: bytearray, fields: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ def _step(field: Field, write: Write) -> WriteFields:
     return write_field
 
 
-def _tag_section(fields: list[Field], missing: Defaults) -> WriteFields:
+def _tag_section(fields: list[MessageField], missing: Defaults) -> WriteFields:
     """Tagged fields in the order of their tags; one that has its default value is left out."""
     tagged = []
     for field in sorted((f for f in fields if f.tag is not None), key=lambda f: f.tag or 0):
@@ -114,7 +114,7 @@ def _tag_section(fields: list[Field], missing: Defaults) -> WriteFields:
     return write_tags
 
 
-def _field_writer(field: Field, flexible: bool, missing: Defaults) -> Write:
+def _field_writer(field: MessageField, flexible: bool, missing: Defaults) -> Write:
     if field.struct_class is not None:
         item = compile_writer(field.struct_class, missing)
         if field.nullable and not field.is_array and field.tag is None:

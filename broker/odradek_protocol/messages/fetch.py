@@ -78,8 +78,8 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[FetchTopic]
     forgotten_topics: list[ForgottenTopic]
-    rack_id: str
-    cluster_id: str | None
+    rack_id: str = ""
+    cluster_id: str | None = None
 
 
 _REPLICA_STATE: Final = Struct(">iq").unpack_from

@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.index import api_key_map, schema_name_map
 
-from odradek_protocol.messages.schema import Field, Kind, fields_of, is_flexible
+from odradek_protocol.messages.schema import Kind, MessageField, fields_of, is_flexible
 from odradek_protocol.messages.struct import Struct
 
 Fields = dict[str, dict[str, str]]  # class name → field name → its default, as source text
@@ -56,7 +56,7 @@ def classes_of(name: str, version: int, kind: Kind) -> dict[str, type]:
 def partial_fields(name: str, versions: list[int], kind: Kind) -> Fields:
     """The fields of this API that come or go with a version while their class stays."""
     seen: dict[str, int] = {}  # class → number of versions that have it
-    found: dict[str, dict[str, list[Field]]] = {}
+    found: dict[str, dict[str, list[MessageField]]] = {}
     for version in versions:
         for class_name, cls in classes_of(name, version, kind).items():
             seen[class_name] = seen.get(class_name, 0) + 1

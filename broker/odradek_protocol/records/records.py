@@ -234,19 +234,27 @@ def _write_nullable(out: bytearray, data: Buffer | None) -> None:
         out += data
 
 
+class BatchProducer(NamedTuple):
+    """The producer fields of a batch header; -1 where a batch has none."""
+
+    id: int
+    epoch: int
+    base_sequence: int = -1  # brokers write without sequence numbers
+
+
+NO_PRODUCER: Final = BatchProducer(-1, -1, -1)
+
+
 def build_batch(
     records: Sequence[Record],
     *,
     codec: int = compression.NONE,
-    level: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
+    producer: BatchProducer = NO_PRODUCER,
     leader_epoch: int = -1,
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """A batch of `records`, whose offsets rise; the first one's is the base offset."""
+    """A batch of `records`, whose offsets ascend; the first one's is the base offset."""
     base_offset = records[0].offset
     base_timestamp = records[0].timestamp
     data = bytearray()
@@ -262,12 +270,12 @@ def build_batch(
         last_offset_delta=records[-1].offset - base_offset,
         base_timestamp=base_timestamp,
         max_timestamp=max(record.timestamp for record in records),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.base_sequence,
         record_count=len(records),
     )
-    return seal_batch(header, data, level)
+    return seal_batch(header, data)
 
 
 def seal_batch(header: BatchHeader, data: Buffer, level: int | None = None) -> bytes:
