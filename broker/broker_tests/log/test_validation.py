@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from odradek_broker.log import validation
 from odradek_broker.log.control import build_marker
 from odradek_broker.log.producer_state import EndTxnMarker
+from odradek_broker.log.record_walk import walk_records
 from odradek_broker.log.validation import (
     RECORD_ERRORS_MAX,
     RecordsRejectedError,
     Validated,
     validate_for_append,
     validate_for_replica,
-    walk_records,
 )
 from odradek_broker.model.log_config import LONG_MAX, LogConfig, TimestampType
 from odradek_protocol.byte_range import whole

@@ -424,19 +424,6 @@ class LogSegment:
             self._files.disk.remove(self.path(kind))
         self.release_file()
 
-    # Rolling
-
-    def index_full(self, index_bytes_max: int) -> bool:
-        """Kafka's limits: one slot of the time index is kept for the entry that sealing adds."""
-        offset_entries = index_bytes_max // OffsetIndex.ENTRY.size
-        time_entries = index_bytes_max // TimeIndex.ENTRY.size - 1
-        return len(self.offset_index) >= offset_entries or len(self.time_index) >= time_entries
-
-    def waited_for_roll(self, max_timestamp: int, now_ms: int) -> int:
-        """How old the segment is: by its first batch's timestamp, else by its creation."""
-        first = self.first_batch_timestamp()
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
-
     def first_batch_timestamp(self) -> int:
         """The largest timestamp of the first batch, or -1."""
         first = self.first_timestamp
