@@ -12,7 +12,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek_broker.log import validation
+from odradek_broker.log import record_walk
 from odradek_broker.log.control import build_marker
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.log.record_walk import walk_records
@@ -391,7 +391,7 @@ def test_the_walk_agrees_with_the_reader(sizes: list[int]) -> None:
 def one_by_one(data: bytearray, count: int) -> object:
     """What the walk says when it takes no steps of several records."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "RUN_MISSES", 0)
+        patch.setattr(record_walk, "RUN_MISSES", 0)
         return outcome(data, count)
 
 

@@ -1,8 +1,8 @@
 """Walk the record batches of a segment file without decoding records.
 
 `scan_headers` serves lookups: it reads a few kilobytes at a time and follows the lengths from
-batch to batch (example: batches of 70, 80 and 70 bytes are at the positions 0, 70 and 150). `scan_batches` reads whole batches and checks their CRC; recovery and the
-rebuilding of producer state use it.
+batch to batch (example: batches of 70, 80 and 70 bytes are at the positions 0, 70 and 150).
+`scan_batches` reads whole batches and checks their CRC; recovery and the cleaner use it.
 """
 
 from collections.abc import Iterator

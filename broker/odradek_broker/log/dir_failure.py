@@ -1,6 +1,6 @@
 """Why a log directory failed, since what helps depends on it.
 
-    out of space   ENOSPC, EDQUOT: free space on the file system, then restart the broker
+    out of space   ENOSPC, EDQUOT: the broker can use it again once there is free space
     device         everything else, e.g. EIO, EROFS, or ENOENT after somebody deleted it
 
 A lack of descriptors or memory (EMFILE, ENFILE, ENOMEM) is a failure of the process, not of a

@@ -1,13 +1,13 @@
 """Read the files of a partition directory for people: `odradek dump-log`, like DumpLogSegments.
 
-A pure reader: opens files read-only, repairs nothing, needs no broker. Every file becomes rows
-under Kafka's own field names; `format_row` gives the line that Kafka's tool prints:
+Opens files read-only, repairs nothing, needs no broker. Every file becomes rows with Kafka's own
+field names; `format_row` returns the line that Kafka's tool prints:
 
     baseOffset: 0 lastOffset: 2 count: 3 … position: 0 CreateTime: 1700000000000 size: 97 …
     | offset: 0 CreateTime: 1700000000000 keySize: 1 valueSize: 4 sequence: 0 … payload: v0
     offset: 68 position: 2352
 
-What is wrong with a file comes as rows of kind PROBLEM, in between.
+Problems of a file appear between them as rows of kind PROBLEM.
 """
 
 import os
@@ -287,7 +287,7 @@ def _headers_by_last_offset(log: RealFile, path: Path) -> dict[int, BatchHeader]
         for _, header in scan_headers(log, str(path), 0, log.size()):
             found[header.last_offset] = header
     except CorruptLogError:
-        pass  # the log's own dump tells
+        pass  # the dump of the log file reports it
     return found
 
 

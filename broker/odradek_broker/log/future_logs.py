@@ -88,7 +88,7 @@ class FutureLogs:
         log_dir.remove_later(renamed, self._clock.now_ms())
 
     def drop(self, topic_partition: TopicPartition) -> None:
-        """Remove the copy: its replica does not move, or is deleted. LogDirError if the disk fails."""
+        """Remove the copy: the replica does not move, or is deleted. LogDirError if that fails."""
         copy = self.logs.pop(topic_partition, None)
         if copy is None:
             return

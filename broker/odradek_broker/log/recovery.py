@@ -55,7 +55,11 @@ def recover_segment(
     truncated = segment.size - valid
     if truncated:
         logger.warning(
-            "%s: truncated %d bytes after offset %d: %s", segment.path(), truncated, expected, problem
+            "%s: truncated %d bytes after offset %d: %s",
+            segment.path(),
+            truncated,
+            expected,
+            problem,
         )
         segment.cut(valid)
     if segment.sealed:
