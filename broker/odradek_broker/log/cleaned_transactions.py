@@ -1,8 +1,8 @@
 """What the cleaner knows about transactions while it reads a log from start to end.
 
 Records of an aborted transaction are removed. A marker is kept as long as the log has a batch of
-its transaction, because readers of that batch need it. The transaction indexes say which transactions
-were aborted; those whose marker is kept go to the index of the new segment.
+its transaction, because readers of that batch need it. The transaction indexes say which
+transactions were aborted; those whose marker is kept go to the index of the new segment.
 
 Example: producer 7 aborted offsets 100-119 with a marker at 120. The first run drops the
 batches and keeps the marker, because it saw them. The second run sees no batch of producer 7

@@ -1,10 +1,11 @@
-"""Compiles a reader for a message from kio's class of it.
+"""Builds a reader for a message from kio's class of it.
 
 A reader takes (buffer, position, budget) and returns (value, position after it). Runs of
 fixed-size fields are read with one `struct` call. Lengths and counts are checked against the
 bytes that remain before anything is allocated, and all arrays of one message together may have
 `ITEMS_MAX` items (primitives.py): a two-byte item can become an object of 300 bytes, so a frame
-of the permitted 100 MB could otherwise fill the memory.
+of the permitted 100 MB could otherwise fill the memory. Example: an array count of 2**31 in a frame
+of 20 bytes is a DecodeError.
 """
 
 import struct
@@ -199,7 +200,7 @@ def int32_length(buf: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_uuid(buf: Buffer, at: int, _: list[int]) -> tuple[UUID | None, int]:
-    """A UUID; the zero one stands for "none"."""
+    """A UUID; None for the zero UUID."""
     raw = bytes(buf[at : at + 16])
     if len(raw) < 16:
         raise DecodeError("UUID cut short")

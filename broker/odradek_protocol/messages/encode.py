@@ -1,8 +1,9 @@
-"""Compiles a writer for a message from kio's class of it.
+"""Builds a writer for a message from kio's class of it.
 
-A writer takes (output, value) and appends. The value is a `Struct`; its fields are taken by
-kio's name, those left out get Kafka's default, those of other versions are dropped, and a name
-that no version has is a TypeError: it is a slip in a handler.
+A writer takes (output, value) and appends. The value is a `Struct`, whose fields have kio's names.
+Fields that are left out get Kafka's default, fields of other versions are dropped, and a name that
+no version has is a TypeError: a mistake in a handler. Example: `Struct(name="a")` of a compact
+string field `name` is written as 02 61.
 """
 
 import struct
@@ -87,7 +88,7 @@ def _step(field: MessageField, write: Write) -> WriteFields:
 
 
 def _tag_section(fields: list[MessageField], missing: Defaults) -> WriteFields:
-    """Tagged fields in the order of their tags; one that has its default value is left out."""
+    """Tagged fields in the order of their tags, except those with their default value."""
     tagged = []
     for field in sorted((f for f in fields if f.tag is not None), key=lambda f: f.tag or 0):
         write = _field_writer(field, True, missing)

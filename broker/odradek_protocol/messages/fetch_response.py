@@ -1,7 +1,8 @@
-"""Fetch (API key 1), versions 12–18, as a follower sees it: requests out, responses in.
+"""Fetch (API key 1), versions 12–18, for a follower: it sends requests and reads responses.
 
-Called by the broker's `replication/`. The counterpart of fetch.py, which a leader uses. Records
-come as views into the frame that was received: nothing is copied between the socket and the log.
+Called by the broker's `replication/`; a leader uses fetch.py. The records are views of the received
+frame: nothing is copied between the socket and the log. Example: `topics` of a response with one
+partition is `[(None, b"<16 bytes>", [FetchedPartition(0, …)])]`.
 Property tests hold both directions equal to kio's classes.
 """
 
@@ -55,7 +56,7 @@ _PARTITION = Struct(">ihqqq").unpack_from
 _PARTITION_BYTES = 30
 _TWO_INT64 = Struct(">qq").unpack_from
 _REPLICA = Struct(">i").unpack_from
-# A structure in a tagged field: two numbers and an empty section of tagged fields, mostly.
+# A structure in a tagged field: two numbers and a (usually empty) section of tagged fields.
 _TAGGED = {
     0: Struct(">iq").unpack_from,  # diverging_epoch
     1: Struct(">ii").unpack_from,  # current_leader
@@ -65,7 +66,7 @@ _TAGGED_BYTES = {0: 12, 1: 8, 2: 12}
 
 
 def decode_fetch_response(version: int, body: Buffer, at: int = 0) -> FetchedResponse:
-    """The response whose body (after its header) starts at byte `at`. Only DecodeError."""
+    """The response whose body (after its header) starts at byte `at`. Raises only DecodeError."""
     view = memoryview(body)
     try:
         return _decode(version, view, at)
@@ -97,7 +98,7 @@ def _decode(version: int, view: memoryview, at: int) -> FetchedResponse:
         topics.append((name, raw_id, partitions))
         at = skip_tagged_fields(view, at) if view[at] else at + 1
     if view[at]:
-        skip_tagged_fields(view, at)  # node_endpoints; followers go by the metadata log
+        skip_tagged_fields(view, at)  # node_endpoints; followers use the metadata log instead
     return FetchedResponse(throttle_time_ms, error_code, session_id, topics)
 
 

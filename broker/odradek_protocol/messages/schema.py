@@ -1,9 +1,9 @@
-"""What kio knows about the structures of a message, in the terms of our codecs.
+"""kio's description of a message's structures, in the form that our codecs use.
 
 kio has one frozen dataclass per structure and version. `fields_of` turns it into a list of
 `MessageField`; `decode.py` and `encode.py` compile readers and writers from that. kio's own native
-reader is not used on bytes from outside: it allocates whatever an array's count asks for, and
-a 20-byte frame with a count of 2**31 aborts the process (adr/0003).
+reader is not used on received bytes: it allocates as much as an array's count says, and a 20-byte
+frame with a count of 2**31 aborts the process (adr/0003).
 """
 
 import dataclasses
@@ -91,7 +91,7 @@ def _plain(value: Any) -> Any:
 
 
 def _implicit_default(field: MessageField) -> Any:
-    """Kafka's default for a field that names none; null where null is allowed, but for arrays."""
+    """Kafka's default for a field without one: null if nullable, but an array is empty."""
     if field.is_array:
         return ()
     if field.nullable:
