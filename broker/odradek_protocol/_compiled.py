@@ -1,8 +1,8 @@
 """Which copy of the broker's packages runs: the sources, or the one whose hot path is compiled.
 
 `make compile` makes a copy of both packages whose hot path is compiled (broker/compile.py). It is
-used instead of the sources as long as none of them has changed since. ODRADEK_COMPILED=0 always uses
-the sources; ODRADEK_COMPILED=1 fails if the copy is outdated. The `__init__.py` of each package
+used instead of the sources as long as none of them has changed since. ODRADEK_COMPILED=0 always
+uses the sources; ODRADEK_COMPILED=1 fails if the copy is outdated. The `__init__.py` of each package
 calls `use` first.
 """
 

@@ -23,7 +23,7 @@ API_VERSIONS_KEY: Final = 18
 _START: Final = struct.Struct(">hhih")
 _START_BYTES: Final = 10
 _CORRELATION: Final = struct.Struct(">i")
-# The first version of each API whose header has tagged fields, by API key; -1 where there is no API.
+# The first version of each API whose header has tagged fields, by API key; -1 if there is none.
 _FLEXIBLE_FROM: Final[list[int]] = [
     APIS[key][3] if key in APIS else -1 for key in range(max(APIS) + 1)
 ]
