@@ -2,8 +2,8 @@
 
 `make compile` makes a copy of both packages whose hot path is compiled (broker/compile.py). It is
 used instead of the sources as long as none of them has changed since. ODRADEK_COMPILED=0 always
-uses the sources; ODRADEK_COMPILED=1 fails if the copy is outdated. The `__init__.py` of each package
-calls `use` first.
+uses the sources; ODRADEK_COMPILED=1 fails if the copy is outdated. The `__init__.py` of each
+package calls `use` first.
 """
 
 import os
