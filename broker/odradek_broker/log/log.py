@@ -294,7 +294,7 @@ class Log:
 
     @property
     def flushing(self) -> threading.Lock:
-        """Held during a flush, and by whoever must keep one from starting."""
+        """Held during a flush. A caller that holds it keeps the next flush from starting."""
         return self._flusher.lock
 
     def flush_due(self, now_ms: int) -> bool:

@@ -24,7 +24,7 @@ _NULL = 1  # a varint of -1
 
 
 class RecordColumns(NamedTuple):
-    """Record n lies in data[starts[n] : starts[n + 1]]."""
+    """Record n is data[starts[n] : starts[n + 1]]."""
 
     starts: list[int]  # one more than records: the last is the end of the data
     offset_deltas: list[int]
