@@ -5,8 +5,8 @@
 The result is a copy of both packages in which those modules are extension modules. Brokers that
 are started from here use it if it was made from these sources (`odradek_protocol/_compiled.py`);
 images contain it. A request then costs half as much CPU: adr/0009 has the numbers, and what a
-module must not do. Needs a C compiler and Python's headers, and about two minutes. The extension modules
-are cached in `$XDG_CACHE_HOME/odradek/compiled`, by a hash of their sources.
+module must not do. Needs a C compiler, Python's headers and about two minutes. The extension
+modules are cached in `$XDG_CACHE_HOME/odradek/compiled`, by a hash of their sources.
 """
 
 import hashlib
