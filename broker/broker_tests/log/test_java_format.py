@@ -18,7 +18,7 @@ from broker_tests.log.support import (
     commit,
     read_all,
 )
-from odradek_broker.log.dump import SUFFIXES, DumpOptions, Kind, dump_file, format_row
+from odradek_broker.log.dump import SUFFIXES, DumpOptions, RowKind, dump_file, format_row
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
@@ -119,14 +119,14 @@ def test_our_dump_says_what_is_wrong(tmp_path: Path) -> None:
     assert len(damaged) == 1
     with log_file.open("ab") as file:
         file.write(b"torn batch")
-    problems = [row for row in dump_file(log_file) if row.kind is Kind.PROBLEM]
+    problems = [row for row in dump_file(log_file) if row.kind is RowKind.PROBLEM]
     assert [format_row(row) for row in problems] == [
         f"Found 10 invalid bytes at the end of {log_file.name}"
     ]
     data = bytearray(index.read_bytes())
     data[-1] ^= 1
     index.write_bytes(data)
-    problems = [row for row in dump_file(index) if row.kind is Kind.PROBLEM]
+    problems = [row for row in dump_file(index) if row.kind is RowKind.PROBLEM]
     assert len(problems) == 1
 
 
