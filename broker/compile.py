@@ -3,10 +3,10 @@
     python broker/compile.py        # `make compile`; prints where the result is
 
 The result is a copy of both packages in which those modules are extension modules. Brokers that
-are started from here run it if it is of these sources (`odradek_protocol/_compiled.py`), and images
-have it. A request costs half of the CPU so: adr/0009 has the numbers, and what a module
-must not do. Needs a C compiler and Python's headers, and about two minutes; what was compiled is
-kept in `$XDG_CACHE_HOME/odradek/compiled`, by a hash of what it was made of.
+are started from here use it if it was made from these sources (`odradek_protocol/_compiled.py`);
+images contain it. A request then costs half as much CPU: adr/0009 has the numbers, and what a
+module must not do. Needs a C compiler, Python's headers and about two minutes. The extension
+modules are cached in `$XDG_CACHE_HOME/odradek/compiled`, by a hash of their sources.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from odradek_protocol._compiled import COMPILED, PACKAGES, SOURCES
 from odradek_protocol._compiled import is_current as sources_are_copied
 
 ROOT = SOURCES.parent
-MADE_OF = "made-of"  # the hash, beside the package
+MADE_OF = "made-of"  # file with the hash, next to the packages
 
-# What a produce or fetch request passes through on leader and follower, and the cleaner.
+# The path of a produce or fetch request on leader and follower, and the cleaner.
 MODULES = (
     *("odradek_protocol/varint", "odradek_protocol/byte_range", "odradek_protocol/primitives"),
     "odradek_protocol/messages/headers",
@@ -38,14 +38,15 @@ MODULES = (
             *("log/types", "log/room", "log/recent", "log/batches", "log/producer_state"),
             "log/leader_epochs",
             *("log/index_file", "log/offset_index", "log/time_index"),
-            *("log/segment", "log/rolling", "log/reading", "log/validation", "log/log"),
+            *("log/segment", "log/rolling", "log/record_walk", "log/validation"),
+            *("log/state", "log/flushing", "log/appending", "log/reading", "log/log"),
             *("log/offset_map", "log/record_columns", "log/cleaner"),
             *("partition/waiting", "partition/replica_state", "partition/partition"),
             *("partition/hosted", "partition/write_pass", "partition/isolation"),
             *("partition/service", "partition/follower_state", "partition/read_replica"),
             *("handlers/context", "handlers/handler", "handlers/produce"),
             *("handlers/fetch_session", "handlers/fetch"),
-            "handlers/envelope",  # a compiled class is not inherited from by one that is not
+            "handlers/envelope",  # a class that is not compiled cannot inherit from a compiled one
             *("network/memory", "network/large_frame", "network/exchange", "network/outgoing"),
             *("network/connection", "network/dispatcher", "network/server"),
             "replication/fetcher",
@@ -62,7 +63,7 @@ setup(name="odradek_broker_compiled", packages=[], ext_modules=modules)
 
 
 def missing() -> str:
-    """What this machine lacks, as the package that has it; nothing, if all is there."""
+    """The Debian package that this machine lacks; empty if it has everything."""
     if shutil.which("cc") is None:
         return "gcc"
     headers = Path(sysconfig.get_path("include")) / "Python.h"
@@ -70,7 +71,7 @@ def missing() -> str:
 
 
 def cache_dir() -> Path:
-    """Where the extension modules of just these sources are, if they were ever made."""
+    """The directory for the extension modules of exactly these sources; may not exist yet."""
     digest = hashlib.sha256(f"{sys.version}\n{sysconfig.get_platform()}\n".encode())
     paths = [SOURCES / f"{module}.py" for module in MODULES]
     for path in (Path(__file__), ROOT / "requirements.lock", *paths):
@@ -96,14 +97,14 @@ def compile_package() -> None:
 
 
 def build_extensions(directory: Path) -> None:
-    """Beside the sources in this directory."""
+    """Compile the modules in this directory, next to their sources."""
     print(f"Compiling {len(MODULES)} modules of the broker (about two minutes) …", file=sys.stderr)
     paths = [f"{module}.py" for module in MODULES]
     setup = SETUP.format(arguments=[f"--config-file={ROOT / 'pyproject.toml'}", *paths])
     done = subprocess.run(
         [sys.executable, "-c", setup, "build_ext", "--inplace"],
         cwd=directory,
-        # Not the compiler that Python itself was built with, which may not be here.
+        # Not the compiler that Python itself was built with: it may not be installed.
         env={"CC": "cc", **os.environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -124,7 +125,7 @@ def keep(directory: Path, cache: Path) -> None:
 
 
 def is_current() -> bool:
-    """Made of these sources in this way."""
+    """Whether the compiled copy was made from these sources with this program."""
     made_of = COMPILED / MADE_OF
     return sources_are_copied() and made_of.exists() and made_of.read_text() == cache_dir().name
 

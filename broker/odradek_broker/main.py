@@ -27,7 +27,7 @@ from odradek_broker.broker import Broker
 from odradek_broker.log.dir_failure import FailureKind
 from odradek_broker.log.dir_identity import LogDirConfigError
 from odradek_broker.log.errors import LogDirError
-from odradek_broker.log.manager import NoLogDirError
+from odradek_broker.log.log_dirs import NoLogDirError
 from odradek_broker.model.config_table import ConfigError
 from odradek_broker.runtime import descriptors
 from odradek_broker.runtime.disk import RealDisk

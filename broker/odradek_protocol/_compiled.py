@@ -1,8 +1,9 @@
 """Which copy of the broker's packages runs: the sources, or the one whose hot path is compiled.
 
-`make compile` makes a copy of both packages whose hot path is compiled (broker/compile.py). It
-takes the place of the sources as long as none of them is changed; ODRADEK_COMPILED=0 leaves it
-out, ODRADEK_COMPILED=1 insists on it. The `__init__.py` of each package calls `use` first.
+`make compile` makes a copy of both packages whose hot path is compiled (broker/compile.py). It is
+used instead of the sources as long as none of them has changed since. ODRADEK_COMPILED=0 always
+uses the sources; ODRADEK_COMPILED=1 fails if the copy is outdated. The `__init__.py` of each
+package calls `use` first.
 """
 
 import os
@@ -16,19 +17,19 @@ COMPILED = SOURCES.parent / "build" / f"compiled-{sys.implementation.cache_tag}"
 
 
 def use(package: str, path: list[str]) -> None:
-    """Puts the compiled copy of this package before its sources, if it is wanted and current."""
+    """Put the compiled copy of this package before its sources, if it is wanted and current."""
     wanted = os.environ.get("ODRADEK_COMPILED", "")
     if wanted == "0":
         return
     if is_current():
         path.insert(0, str(COMPILED / package))
     elif wanted == "1":
-        raise ImportError(f"ODRADEK_COMPILED=1, but {COMPILED} is not of this source: make compile")
+        raise ImportError(f"ODRADEK_COMPILED=1, but {COMPILED} is outdated: run `make compile`")
 
 
 @cache
 def is_current() -> bool:
-    """Whether every source has its copy there: a copy keeps the size and time of its original."""
+    """Whether every source has an equal copy: a copy keeps size and time of its original."""
     return COMPILED.is_dir() and all(
         _same(str(SOURCES / package), str(COMPILED / package)) for package in PACKAGES
     )

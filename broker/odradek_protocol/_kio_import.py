@@ -2,10 +2,10 @@
 
 kio registers hypothesis strategies for its types whenever hypothesis is installed, which costs
 a broker started from a development environment 350 ms and 17 MB. While kio's base module is
-imported for the first time, this module makes hypothesis look absent. A process that has
-imported hypothesis already (a test run) is left alone.
+imported for the first time, this module makes hypothesis look absent. It does nothing in a process
+that has imported hypothesis already (a test run).
 
-Imported by `model/__init__.py`, so it runs before any module of ours can import kio.
+Imported by the package's `__init__.py`, so it runs before any of our modules can import kio.
 """
 
 import sys

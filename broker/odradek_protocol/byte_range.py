@@ -1,7 +1,8 @@
-"""A part of some bytes that is not copied, and that compiled code reads like an array in C.
+"""A range of a `bytes` object, without a copy, which compiled code reads like an array in C.
 
-Only `bytes` are read that fast: an item of a memoryview is a call into the interpreter and an
-object. So a request is one `bytes`, and its records are a range of it.
+Only `bytes` are read that fast: reading an item of a memoryview is a call into the interpreter and
+creates an object. So a request is one `bytes`, and its records are a range of it. Example:
+`ByteRange(b"abcdef", 2, 5).part(1, 2)` is the range 3 to 5, the bytes `de`.
 """
 
 from typing import Final
@@ -33,7 +34,7 @@ class ByteRange:
         return ByteRange(self.data, start, start + size)
 
     def from_byte(self, at: int) -> Buffer:
-        """What lies from its byte `at` on, for somebody who takes any buffer."""
+        """Its bytes from byte `at` on, as any kind of buffer."""
         start = self.start + at
         if self.end - start <= COPY_BYTES_MAX:
             return self.data[start : self.end]
@@ -41,5 +42,5 @@ class ByteRange:
 
 
 def whole(data: Buffer) -> ByteRange:
-    """All of it."""
+    """The range of all bytes; copied unless they are `bytes`."""
     return ByteRange(data if isinstance(data, bytes) else bytes(data), 0, len(data))

@@ -1,8 +1,9 @@
-"""Failures that have a Kafka error code.
+"""Failures that have a Kafka error code, e.g. `KafkaError(ErrorCode.corrupt_message, "CRC …")`.
 
-A layer below the handlers raises `KafkaError`; the handler turns it into the error fields of
-its response. Anything else that escapes a handler is our bug: logged, answered as
-UNKNOWN_SERVER_ERROR.
+A layer below the handlers raises `KafkaError`; the handler turns it into the error fields of its
+response. Any other exception that leaves a handler is our bug: it is logged and answered with
+UNKNOWN_SERVER_ERROR. Bytes that cannot be decoded are a `DecodeError` (errors.py), which has no
+error code and needs no kio.
 """
 
 from kio.schema.errors import ErrorCode
@@ -11,7 +12,7 @@ __all__ = ["ErrorCode", "KafkaError"]
 
 
 class KafkaError(Exception):
-    """A request (or a part of it) cannot be served; `code` is what the client sees."""
+    """A request (or a part of it) cannot be served; the client gets `code`."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)

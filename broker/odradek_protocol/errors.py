@@ -1,8 +1,8 @@
-"""What goes wrong with bytes from outside."""
+"""The error of malformed bytes; errors with a Kafka code are in error_codes.py."""
 
 
 class DecodeError(Exception):
-    """Bytes that are not what they claim to be: the connection they came from is closed.
+    """Bytes that cannot be decoded: the connection they came from is closed.
 
     The only exception that decoding raises, whatever the bytes are.
     """

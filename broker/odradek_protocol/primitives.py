@@ -1,4 +1,7 @@
-"""Pieces that the codecs share, mostly the hand-written ones of Produce and Fetch."""
+"""Primitive types that the codecs share, mostly the hand-written ones of Produce and Fetch.
+
+Example: the compact string "ab" is 03 61 62 (length + 1, then the bytes), null is 00.
+"""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -9,8 +12,8 @@ from librt.strings import BytesWriter, read_i16_be, write_i16_be
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.varint import Buffer, read_uvarint, uvarint
 
-# Items of all arrays in one message. Room for every partition of a large cluster; each item
-# becomes an object of some 300 bytes, so a hostile frame can take about 40 MB.
+# Items of all arrays in one message: enough for every partition of a large cluster. Each item
+# becomes an object of about 300 bytes, so a hostile frame can take about 40 MB.
 ITEMS_MAX: Final = 100_000
 # Tagged fields of one structure. Messages define four at most; millions of unknown ones would
 # keep the event loop busy.
@@ -49,7 +52,7 @@ def compact_text(buf: Buffer, at: int) -> tuple[str, int]:
 
 
 def topic_id(buf: Buffer, at: int) -> tuple[bytes, int]:
-    # If it is cut short, the read that follows fails.
+    # If the frame ends here, the next read fails.
     return buf[at : at + 16] if isinstance(buf, bytes) else bytes(buf[at : at + 16]), at + 16
 
 
@@ -70,7 +73,7 @@ def tagged_fields(buf: Buffer, at: int) -> tuple[list[tuple[int, int, int]], int
 
 
 def skip_tagged_fields(buf: Buffer, at: int) -> int:
-    """The position after a section of tagged fields of which none is known to us."""
+    """The position after a section of tagged fields, all of them ignored."""
     return tagged_fields(buf, at)[1]
 
 

@@ -61,7 +61,7 @@ ONE_BYTE: Final = [bytes([value]) for value in range(0x80)]
 def read_varint(buf: bytes, at: int) -> tuple[int, int]:
     """A signed integer of up to 32 bits and the position after it.
 
-    Of `bytes` only, as all that is read inside records: compiled code is ten times faster so.
+    Only from `bytes`, as everything inside records: compiled code reads those ten times faster.
     """
     raw = buf[at]
     at += 1

@@ -37,7 +37,7 @@ def dump_log(
     as_json: AsJson = False,
 ) -> None:
     """Show the batches, records and index entries of log files, and check them."""
-    from odradek_broker.log.dump import DumpOptions, Kind, dump_file, format_row
+    from odradek_broker.log.dump import DumpOptions, RowKind, dump_file, format_row
 
     options = DumpOptions(deep=records or data or verify, print_data=data, verify_only=verify)
     problems = 0
@@ -46,8 +46,8 @@ def dump_log(
             print(f"Dumping {path}")
         try:
             for row in dump_file(path, options):
-                invalid = row.kind is Kind.BATCH and row.fields["isvalid"] is False
-                wrong = invalid or row.kind is Kind.PROBLEM
+                invalid = row.kind is RowKind.BATCH and row.fields["isvalid"] is False
+                wrong = invalid or row.kind is RowKind.PROBLEM
                 problems += wrong
                 if verify and not wrong:
                     continue

@@ -175,7 +175,7 @@ def test_a_log_that_the_metadata_does_not_know_is_kept_aside(broker: Server, top
     broker.start()
     (aside,) = broker.data_dir.glob(f"{topic}-0.*-stray")
     assert (aside / "00000000000000000000.log").read_bytes() == before
-    assert f"{topic}-0 is of no topic of this cluster" in broker.log()
+    assert f"{topic}-0 belongs to no topic of this cluster" in broker.log()
     create_topic(broker, topic)
     produce(broker, topic, numbered(1))
     consume(broker, topic, 1)

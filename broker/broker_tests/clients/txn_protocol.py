@@ -13,7 +13,7 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages import api
 from odradek_protocol.messages.struct import Struct
 from odradek_protocol.primitives import skip_tagged_fields
-from odradek_protocol.records.records import Record, build_batch
+from odradek_protocol.records.records import BatchProducer, Record, build_batch
 from odradek_testkit.raw_requests import RawConnection
 
 __all__ = ["TxnProducer", "call"]
@@ -73,9 +73,7 @@ class TxnProducer:
         sequence = self.sequences.get((topic, partition), 0)
         batch = build_batch(
             [Record(0, NOW_MS, None, value.encode())],
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=sequence,
+            producer=BatchProducer(self.producer_id, self.epoch, sequence),
             transactional=True,
         )
         answer = call(

@@ -19,7 +19,7 @@ from broker_tests.handlers.parity_script import topic as new_topic
 from broker_tests.handlers.test_admin_parity import client
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
-from odradek_protocol.records.records import Record, build_batch
+from odradek_protocol.records.records import BatchProducer, Record, build_batch
 from odradek_testkit.clients import wait_until
 from odradek_testkit.cluster import Cluster
 from odradek_testkit.engines import RunningBroker, kafka_tool
@@ -47,9 +47,7 @@ def write_unknown_to_the_coordinator(cluster: Cluster, topic: str, partition: in
     """A first batch of a transaction, from a producer that skips AddPartitionsToTxn."""
     batch = build_batch(
         [Record(0, int(time.time() * 1000) - HOUR_MS, None, b"hangs")],
-        producer_id=PRODUCER_ID,
-        producer_epoch=3,
-        base_sequence=0,
+        producer=BatchProducer(PRODUCER_ID, 3, 0),
         transactional=True,
     )
     request = Struct(

@@ -12,7 +12,7 @@ from odradek_broker.handlers import fetch
 from odradek_broker.partition.read_replica import RACK_AWARE
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages import api
-from odradek_protocol.messages.fetch import FetchPartition
+from odradek_protocol.messages.fetch import FetchPartition, FetchRequest
 from odradek_protocol.messages.fetch_response import (
     FetchedPartition,
     decode_fetch_response,
@@ -27,14 +27,18 @@ async def follower_fetch(
     """As broker 3."""
     body = encode_fetch_request(
         17,
-        replica_id=3,
-        replica_epoch=epoch,
-        max_wait_ms=options.get("max_wait_ms", 0),
-        min_bytes=1,
-        max_bytes=1 << 20,
-        session_id=0,
-        session_epoch=-1,
-        topics=[(None, TOPIC_ID.bytes, [partition])],
+        FetchRequest(
+            replica_id=3,
+            replica_epoch=epoch,
+            max_wait_ms=options.get("max_wait_ms", 0),
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[(None, TOPIC_ID.bytes, [partition])],
+            forgotten_topics=[],
+        ),
     )
     response = await cluster.consume(broker, body)
     assert response.error_code == 0
@@ -136,14 +140,18 @@ def test_a_replica_id_on_a_client_listener_is_refused(tmp_path: Path) -> None:
         cluster.commit(*topic())
         body = encode_fetch_request(
             17,
-            replica_id=3,
-            replica_epoch=103,
-            max_wait_ms=0,
-            min_bytes=1,
-            max_bytes=1,
-            session_id=0,
-            session_epoch=-1,
-            topics=[],
+            FetchRequest(
+                replica_id=3,
+                replica_epoch=103,
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1,
+                isolation_level=0,
+                session_id=0,
+                session_epoch=-1,
+                topics=[],
+                forgotten_topics=[],
+            ),
         )
         exchange = Exchange(cluster.context(ONE), 1, 17, "EXTERNAL")
         fetch.serve(exchange, body, 0)

@@ -10,7 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, TP, batches_of, commit, fetch
+from broker_tests.log.support import (
+    NOW_MS,
+    SETTINGS,
+    TOPIC_ID,
+    TP,
+    aborted_transactions,
+    batches_of,
+    commit,
+    fetch,
+    roll,
+)
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.cleanable import find_cleanable
 from odradek_broker.log.cleaner import CleanerStats
@@ -29,7 +39,13 @@ from odradek_protocol.records.record_batch import (
     crc_matches,
     read_header,
 )
-from odradek_protocol.records.records import Record, build_batch, read_records
+from odradek_protocol.records.records import (
+    NO_PRODUCER,
+    BatchProducer,
+    Record,
+    build_batch,
+    read_records,
+)
 
 T = TypeVar("T")
 
@@ -107,9 +123,9 @@ class CompactedLog:
         batch = build_batch(
             records,
             codec=codec,
-            producer_id=producer,
-            producer_epoch=-1 if producer < 0 else EPOCH,
-            base_sequence=-1 if producer < 0 else self.sequences[producer],
+            producer=NO_PRODUCER
+            if producer < 0
+            else BatchProducer(producer, EPOCH, self.sequences[producer]),
             transactional=transactional,
         )
         base = self.log.append_as_leader(bytearray(batch), 0, now_ms).first_offset
@@ -138,7 +154,7 @@ class CompactedLog:
         self.log_end = self.log.log_end_offset
 
     def roll(self) -> None:
-        self.log.roll(self.clock.now_ms())
+        roll(self.log, self.clock.now_ms())
 
     # Cleaning and reopening
 
@@ -213,7 +229,7 @@ class CompactedLog:
     def _visible(self, batches: list[bytes]) -> dict[bytes, dict[Offset, bytes | None]]:
         """What a reader of committed records sees: per key its offsets and values."""
         stable = self.log.last_stable_offset
-        aborted = self.log.aborted_transactions(self.log.log_start_offset, stable)
+        aborted = aborted_transactions(self.log, self.log.log_start_offset, stable)
         begins = sorted((one.first_offset, one.producer_id) for one in aborted)
         skipping: set[int] = set()
         visible: dict[bytes, dict[Offset, bytes | None]] = defaultdict(dict)

@@ -5,13 +5,15 @@ from uuid import UUID
 
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
+from odradek_broker.log.lookup import find_aborted
 from odradek_broker.log.manager import LogManager
+from odradek_broker.log.types import AbortedTransaction
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk
 from odradek_protocol.ids import Offset, TopicPartition
 from odradek_protocol.records.record_batch import read_header
-from odradek_protocol.records.records import Record, build_batch, read_records
+from odradek_protocol.records.records import BatchProducer, Record, build_batch, read_records
 
 NOW_MS = 1_700_000_000_000
 TP = TopicPartition("orders", 0)
@@ -41,9 +43,7 @@ def batch(
             records,
             codec=codec,
             leader_epoch=leader_epoch,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            base_sequence=producer[2],
+            producer=BatchProducer(*producer),
             transactional=transactional,
         )
     )
@@ -62,6 +62,18 @@ def append(log: Log, *values: str, leader_epoch: int = 0, timestamp: int = NOW_M
     info = log.append_as_leader(batch(*values, timestamp=timestamp), leader_epoch, NOW_MS)
     commit(log)
     return info.first_offset
+
+
+def roll(log: Log, now_ms: int = NOW_MS) -> None:
+    """Begin a new segment, which production code does only when a batch or retention asks."""
+    log._appender.roll(now_ms)
+
+
+def aborted_transactions(
+    log: Log, from_offset: Offset, to_offset: Offset
+) -> list[AbortedTransaction]:
+    """Those with records in [from, to)."""
+    return find_aborted(log.segments, from_offset, to_offset)
 
 
 def commit(log: Log) -> None:

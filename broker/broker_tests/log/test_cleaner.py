@@ -14,7 +14,13 @@ from odradek_broker.log.offset_map import OffsetMap
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.log.txn_index import AbortedTxn
 from odradek_protocol.records.record_batch import OFFSET, read_header
-from odradek_protocol.records.records import Record, build_batch, read_records
+from odradek_protocol.records.records import (
+    NO_PRODUCER,
+    BatchProducer,
+    Record,
+    build_batch,
+    read_records,
+)
 
 NOW_MS = 1_700_000_000_000
 RETENTION_MS = 1000
@@ -75,9 +81,7 @@ def records(
             for number, (key, value) in enumerate(pairs)
         ],
         codec=codec,
-        producer_id=producer,
-        producer_epoch=-1 if producer < 0 else 4,
-        base_sequence=-1 if producer < 0 else 7,
+        producer=NO_PRODUCER if producer < 0 else BatchProducer(producer, 4, 7),
         leader_epoch=2,
         transactional=transactional,
     )

@@ -392,7 +392,7 @@ def test_a_bug_does_not_end_a_thread(
     monkeypatch.setattr(CleanerManager, "_look", buggy)
     cleaning = cleanings(log)
     cleaning.run_until(lambda: cleaning.runs == 1)
-    assert caplog.text.count("failed and goes on") == 2
+    assert caplog.text.count("unexpected error, continuing") == 2
 
 
 # Stopping

@@ -230,7 +230,7 @@ def test_a_crash_before_every_single_change(power_fails: bool) -> None:
     for number in itertools.count():
         disk = copy_module.deepcopy(start)
         manager = opened(disk)
-        manager.logs[TP].changed = True
+        manager.logs[TP]._state.changed = True
         disk.arm(number)
         try:
             begin(manager)

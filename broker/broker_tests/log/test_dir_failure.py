@@ -18,6 +18,7 @@ from broker_tests.log.support import (
     values,
 )
 from broker_tests.sim.memory_disk import SimDisk, SimFile
+from odradek_broker.log.checkpoints import HIGH_WATERMARK
 from odradek_broker.log.dir_failure import FailureKind, kind_of
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log_dir import LogDir
@@ -106,15 +107,15 @@ def test_without_a_descriptor_a_checkpoint_is_written_later() -> None:
     log_dir = manager.dirs[0]
     disk.errno = errno.EMFILE
     with pytest.raises(LogDirError) as caught:
-        log_dir.checkpoint_high_watermarks()()
+        log_dir.checkpoints.write(HIGH_WATERMARK)
     assert not caught.value.offline
     with pytest.raises(LogDirError):
         manager.logs[TP].flush()
     assert log_dir.failure is None
     disk.errno = 0
-    log_dir.checkpoint_high_watermarks()()
+    log_dir.checkpoints.write(HIGH_WATERMARK)
     manager.logs[TP].flush()
-    assert log_dir.read_checkpoint("replication-offset-checkpoint") == {TP: 1}
+    assert log_dir.checkpoints.read(HIGH_WATERMARK) == {TP: 1}
 
 
 def test_a_failure_is_told_once() -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, TP, append, commit, read_all
+from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, TP, append, commit, read_all, roll
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
 from odradek_broker.log.segment import LogSegment
@@ -43,7 +43,7 @@ def test_flush_beside_everything_else(tmp_path: Path) -> None:
                 log.truncate_to(max(log.log_start_offset, log.log_end_offset - rng.randrange(40)))
             elif action < 0.02:
                 log.delete_old_segments(NOW_MS)
-                log.log_dir.remove(log.log_dir.take_doomed(NOW_MS))
+                log.log_dir.remove(log.log_dir.take_due_removals(NOW_MS))
             assert log.recovery_point <= log.written_offset
     finally:
         done.set()
@@ -72,7 +72,7 @@ class Interrupted:
         monkeypatch.setattr(LogSegment, "sync", sync)
 
     def roll(self, log: Log) -> None:
-        log.roll(NOW_MS)
+        roll(log)
 
     def append(self, log: Log) -> None:
         append(log, "later")

@@ -8,8 +8,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, TP, batch, commit, read_all
-from odradek_broker.log.dump import SUFFIXES, DumpOptions, Kind, dump_file, format_row
+from broker_tests.log.support import (
+    NOW_MS,
+    SETTINGS,
+    TOPIC_ID,
+    TP,
+    aborted_transactions,
+    batch,
+    commit,
+    read_all,
+)
+from odradek_broker.log.dump import SUFFIXES, DumpOptions, RowKind, dump_file, format_row
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
 from odradek_broker.log.manager import LogManager
@@ -110,14 +119,14 @@ def test_our_dump_says_what_is_wrong(tmp_path: Path) -> None:
     assert len(damaged) == 1
     with log_file.open("ab") as file:
         file.write(b"torn batch")
-    problems = [row for row in dump_file(log_file) if row.kind is Kind.PROBLEM]
+    problems = [row for row in dump_file(log_file) if row.kind is RowKind.PROBLEM]
     assert [format_row(row) for row in problems] == [
         f"Found 10 invalid bytes at the end of {log_file.name}"
     ]
     data = bytearray(index.read_bytes())
     data[-1] ^= 1
     index.write_bytes(data)
-    problems = [row for row in dump_file(index) if row.kind is Kind.PROBLEM]
+    problems = [row for row in dump_file(index) if row.kind is RowKind.PROBLEM]
     assert len(problems) == 1
 
 
@@ -146,7 +155,7 @@ def test_from_kafka_to_us_and_back(tmp_path: Path) -> None:
     assert len(log.segments) > 1
     values = [record.value for record in read_all(log) if record.value and len(record.value) > 6]
     assert values == sent
-    assert log.aborted_transactions(0, log.log_end_offset)
+    assert aborted_transactions(log, 0, log.log_end_offset)
     log.append_as_leader(batch(appended), log.epochs.latest, NOW_MS)
     close(log)
     assert_same_dump(directory)

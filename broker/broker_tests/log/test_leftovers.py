@@ -6,6 +6,7 @@ import pytest
 
 from broker_tests.log.support import NOW_MS, TOPIC_ID, TP, append, open_manager, read_all, values
 from broker_tests.sim.memory_disk import SimDisk
+from odradek_broker.log.checkpoints import RECOVERY_POINT
 from odradek_broker.log.file_names import file_name, parse_dir_name, parse_file_name
 from odradek_broker.log.log import Log
 from odradek_broker.model.log_config import LogConfig
@@ -40,13 +41,13 @@ def prepared(disk: MortalDisk, *, cleaned: bool) -> Log:
     for number in range(10):
         append(log, f"{number}" + "x" * 80)
     log.flush()
-    log.log_dir.checkpoint_recovery_points()()
+    log.log_dir.checkpoints.write(RECOVERY_POINT)
     return log
 
 
 def compacted(log: Log) -> None:
     """What a cleaner does that keeps every record with an even value of the first two segments."""
-    old = log.cleanable_segments[:2]
+    old = log.segments[:2]
     new = log.new_cleaned_segment(old[0].base_offset, NOW_MS)
     kept = []
     for segment in old:
@@ -83,7 +84,7 @@ def test_replaced_segments_are_read_at_once() -> None:
 def test_a_replacement_is_given_up_when_retention_was_faster() -> None:
     disk = MortalDisk()
     log = prepared(disk, cleaned=True)
-    old = log.cleanable_segments[:2]
+    old = log.segments[:2]
     new = log.new_cleaned_segment(0, NOW_MS)
     log.advance_log_start_offset(4)
     log.delete_old_segments(NOW_MS)
@@ -136,7 +137,7 @@ def test_killed_at_any_step_of_a_swap() -> None:
 
 
 def retain(log: Log) -> None:
-    log.config = LogConfig(segment_bytes=310, retention_bytes=500)
+    log.update_config(LogConfig(segment_bytes=310, retention_bytes=500))
     log.delete_old_segments(NOW_MS)
 
 

@@ -18,6 +18,7 @@ from broker_tests.log.support import (
     open_log,
     open_manager,
     read_all,
+    roll,
     values,
 )
 from broker_tests.sim.memory_disk import SimDisk
@@ -185,7 +186,7 @@ def test_offsets_in_a_gap_lead_to_the_next_batch() -> None:
     log = open_log(SimDisk())
     log.append_as_follower(batch("c", "d", base_offset=3))
     log.append_as_follower(batch("k", base_offset=10))
-    log.roll(NOW_MS)
+    roll(log)
     log.append_as_follower(batch("u", base_offset=20))
     log.write_pending()
     for forget in (False, True):
@@ -252,9 +253,9 @@ def test_truncation_takes_the_snapshots_of_the_lost_history_along() -> None:
     disk = SimDisk()
     log = open_log(disk)
     append(log, "a")
-    log.roll(NOW_MS)
+    roll(log)
     append(log, "b")
-    log.roll(NOW_MS)
+    roll(log)
     assert disk.exists(f"{log.dir}/{2:020d}.snapshot")
     log.truncate_to(1)
     assert not disk.exists(f"{log.dir}/{2:020d}.snapshot")
@@ -274,8 +275,8 @@ def test_deleted_records_are_out_of_range_and_their_segments_go_with_retention()
     assert log.log_start_offset == 5
     names = [entry.name for entry in disk.scan(log.dir)]
     assert "00000000000000000000.log.deleted" in names
-    assert log.log_dir.take_doomed(NOW_MS + 999) == []
-    log.log_dir.remove(log.log_dir.take_doomed(NOW_MS + 1000))
+    assert log.log_dir.take_due_removals(NOW_MS + 999) == []
+    log.log_dir.remove(log.log_dir.take_due_removals(NOW_MS + 1000))
     assert not [entry.name for entry in disk.scan(log.dir) if "deleted" in entry.name]
     assert values(log)[0][0] == "5"
     with pytest.raises(KafkaError) as caught:
@@ -289,7 +290,7 @@ def test_a_range_stays_readable_after_its_segment_was_deleted() -> None:
     found, _ = log.read(0, 1000, 1 << 62)
     append(log, "y" * 30)
     assert log.delete_old_segments(NOW_MS) == 2
-    log.log_dir.remove(log.log_dir.take_doomed(LONG_MAX))
+    log.log_dir.remove(log.log_dir.take_due_removals(LONG_MAX))
     assert found is not None
     assert b"x" * 30 in found.file.pread(found.length, found.position)  # type: ignore[attr-defined]
 
@@ -473,7 +474,7 @@ def test_flush_moves_the_recovery_point_but_not_past_unsynced_indexes() -> None:
 
 def test_flush_due_by_messages_and_by_time() -> None:
     log = open_log(SimDisk(), LogConfig(flush_messages=2, flush_ms=1000))
-    log.flushed_ms = NOW_MS
+    log.flush(NOW_MS)
     append(log, "a")
     assert not log.flush_due(NOW_MS + 999)
     assert log.flush_due(NOW_MS + 1000)

@@ -8,6 +8,7 @@ import pytest
 
 from broker_tests.log.support import NOW_MS, SETTINGS, TOPIC_ID, append, batch, open_manager, values
 from broker_tests.sim.memory_disk import SimDisk
+from odradek_broker.log.checkpoints import RECOVERY_POINT
 from odradek_broker.log.dir_identity import (
     LogDirConfigError,
     read_identity,
@@ -266,31 +267,29 @@ def test_a_truncation_below_the_checkpoint_rewrites_it_at_once() -> None:
     for value in "abc":
         append(log, value)
     log.flush()
-    stale = log.log_dir.checkpoint_recovery_points()
-    log.log_dir.checkpoint_recovery_points()()
+    stale = log.log_dir.checkpoints.prepare(RECOVERY_POINT)
+    log.log_dir.checkpoints.write(RECOVERY_POINT)
     log.truncate_to(1)
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
     stale()  # a job of before, late
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
 
 
-def test_a_checkpoint_counts_when_it_is_on_disk_not_before() -> None:
-    """The cleaner relies on it; and one on its way must not outlive a truncation."""
+def test_a_checkpoint_on_its_way_to_the_disk_does_not_outlive_a_truncation() -> None:
     disk = SimDisk()
     manager = open_manager(disk)
     log = manager.get_or_create(tp(0), TOPIC_ID, LogConfig(segment_bytes=100))
     for value in "abc":
         append(log, value * 20)
     log.flush()
-    on_its_way = log.log_dir.checkpoint_recovery_points()
-    assert log.cleanable_segments == []
+    on_its_way = log.log_dir.checkpoints.prepare(RECOVERY_POINT)
     log.truncate_to(1)
     on_its_way()
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
     append(log, "d" * 20)
     log.flush()
-    log.log_dir.checkpoint_recovery_points()()
-    assert len(log.cleanable_segments) == 1
+    log.log_dir.checkpoints.write(RECOVERY_POINT)
+    assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 2\n"
 
 
 def test_a_damaged_checkpoint_costs_time_not_data() -> None:
@@ -317,8 +316,7 @@ def test_sealed_segments_are_flushed_and_retention_applied_by_the_tick() -> None
     assert log.segments[0].synced
     assert log.recovery_point == 8
     run(manager, NOW_MS + 2000)
-    assert log.checkpointed == 8
-    assert len(log.cleanable_segments) == 3
+    assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 8\n"
     run(manager, NOW_MS + 300_000)
     assert log.log_start_offset == 4
     run(manager, NOW_MS + 300_100)

@@ -21,6 +21,7 @@ from broker_tests.log.support import (
     fetch,
     open_manager,
     records_of,
+    roll,
 )
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.log import Log
@@ -121,7 +122,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll(self.clock.now_ms())
+        roll(self.log, self.clock.now_ms())
         self.all_written()
 
     @rule()

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_tests.log.support import NOW_MS, TOPIC_ID, TP, batch, commit, open_log, open_manager
+from broker_tests.log.support import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    aborted_transactions,
+    batch,
+    commit,
+    open_log,
+    open_manager,
+)
 from broker_tests.sim.memory_disk import SimDisk
 from odradek_broker.log.log import Log
 from odradek_broker.log.producer_snapshot import (
@@ -151,8 +160,8 @@ def test_open_transactions_hold_the_last_stable_offset_back() -> None:
     log.append_control(2, 0, COMMIT, 0, NOW_MS)
     commit(log)
     assert log.last_stable_offset == 5
-    assert log.aborted_transactions(0, 5) == [AbortedTransaction(1, 0)]
-    assert log.aborted_transactions(4, 5) == []
+    assert aborted_transactions(log, 0, 5) == [AbortedTransaction(1, 0)]
+    assert aborted_transactions(log, 4, 5) == []
     assert log.active.txn_index.read()[0].last_stable_offset == 2
 
 
@@ -207,19 +216,19 @@ def test_state_is_the_same_after_restart_crash_and_truncation() -> None:
             commit(log)
             if rng.random() < 0.1:
                 states.append((log.log_end_offset, encode_snapshot(log.producers.entries)))
-        aborted = log.aborted_transactions(0, log.log_end_offset)
+        aborted = aborted_transactions(log, 0, log.log_end_offset)
         disk._locks.clear()
         crashed = open_manager(disk)
         crashed.load(config_of=lambda _: SMALL_SEGMENTS)
         same_state(crashed.logs[TP].producers, log.producers)
-        assert crashed.logs[TP].aborted_transactions(0, log.log_end_offset) == aborted
+        assert aborted_transactions(crashed.logs[TP], 0, log.log_end_offset) == aborted
         crashed.close()
         restarted = open_manager(disk)
         restarted.load(config_of=lambda _: SMALL_SEGMENTS)
         assert restarted.clean_shutdown
         again = restarted.logs[TP]
         same_state(again.producers, log.producers)
-        assert again.aborted_transactions(0, log.log_end_offset) == aborted
+        assert aborted_transactions(again, 0, log.log_end_offset) == aborted
         for offset, snapshot in reversed(states):
             again.truncate_to(offset)
             assert sorted(decode_snapshot(snapshot)) == sorted(again.producers.entries)

@@ -7,6 +7,7 @@ from odradek_broker.log.record_columns import keep_records, read_columns
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.records.record_batch import DELETE_HORIZON_BIT, read_header
 from odradek_protocol.records.records import (
+    BatchProducer,
     Record,
     build_batch,
     read_records,
@@ -28,7 +29,7 @@ def batches(draw: st.DrawFn) -> bytes:
         timestamp = draw(st.integers(0, 2**42))
         records.append(Record(offset, timestamp, draw(fields), draw(fields), draw(headers)))
         offset += step
-    return build_batch(records, codec=draw(st.integers(0, 4)), producer_id=3, base_sequence=5)
+    return build_batch(records, codec=draw(st.integers(0, 4)), producer=BatchProducer(3, -1, 5))
 
 
 @given(batches())

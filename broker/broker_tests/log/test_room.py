@@ -98,7 +98,7 @@ def test_what_is_pipelined_behind_a_refused_batch_is_refused_too() -> None:
     again, which is then there twice."""
     files = FileSystem(5_000 * MB)
     log = open_log(SimDisk())
-    log.room = room_of(files)
+    log._state.room = room_of(files)
 
     def send(sequence: int) -> int:
         data = batch("x", producer=(7, 0, sequence))
@@ -107,7 +107,7 @@ def test_what_is_pipelined_behind_a_refused_batch_is_refused_too() -> None:
     assert send(0) == 0
     log.write_pending()
     files.free = RESERVE - MB
-    log.room.look()
+    log._state.room.look()
     for sequence in (1, 2):
         with pytest.raises(NoRoomError):
             send(sequence)

@@ -12,21 +12,22 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek_broker.log import validation
+from odradek_broker.log import record_walk
+from odradek_broker.log.control import build_marker
+from odradek_broker.log.producer_state import EndTxnMarker
+from odradek_broker.log.record_walk import walk_records
 from odradek_broker.log.validation import (
     RECORD_ERRORS_MAX,
     RecordsRejectedError,
     Validated,
     validate_for_append,
     validate_for_replica,
-    walk_records,
 )
 from odradek_broker.model.log_config import LONG_MAX, LogConfig, TimestampType
 from odradek_protocol.byte_range import whole
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.records import compression
-from odradek_protocol.records.control_records import end_txn_marker
 from odradek_protocol.records.record_batch import (
     CRC_FROM,
     HEADER,
@@ -94,7 +95,7 @@ def record(offset_delta: int = 0, timestamp_delta: int = 0) -> bytes:
 
 
 THREE = record(0) + record(1) + record(2)
-MARKER = bytearray(end_txn_marker(1, 0, commit=True, coordinator_epoch=0, timestamp_ms=NOW))
+MARKER = bytearray(build_marker(1, 0, EndTxnMarker(True, 0), NOW))
 
 REFUSED = {
     "nothing": (bytearray(), "invalid_record"),
@@ -390,7 +391,7 @@ def test_the_walk_agrees_with_the_reader(sizes: list[int]) -> None:
 def one_by_one(data: bytearray, count: int) -> object:
     """What the walk says when it takes no steps of several records."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "RUN_MISSES", 0)
+        patch.setattr(record_walk, "RUN_MISSES", 0)
         return outcome(data, count)
 
 

@@ -23,7 +23,8 @@ from broker_tests.log.test_validation import (
     with_header,
 )
 from broker_tests.protocol.test_fuzz import damaged, mend
-from odradek_broker.log.validation import RecordsRejectedError, validate_for_append, walk_records
+from odradek_broker.log.record_walk import walk_records
+from odradek_broker.log.validation import RecordsRejectedError, validate_for_append
 from odradek_broker.model.log_config import LogConfig
 from odradek_protocol.byte_range import COPY_BYTES_MAX, ByteRange, whole
 from odradek_protocol.error_codes import KafkaError

@@ -122,11 +122,11 @@ def test_appends_during_an_fsync_share_the_next_one():
         bench.append(index)
         bench.soon.run()
     assert len(bench.threads.jobs) == 1
-    log = bench.partition.log
+    state = bench.partition.log._state
     job, done = bench.threads.jobs.pop()
-    written, log.written_offset = log.written_offset, 1  # the fsync began before 1 to 3 came
+    written, state.written_offset = state.written_offset, 1  # the fsync began before 1 to 3 came
     job()
-    log.written_offset = written
+    state.written_offset = written
     done(None)
     bench.soon.run()
     assert bench.waiter.told == [(0, ErrorCode.none)]

@@ -236,7 +236,8 @@ def test_acknowledged_after_an_fsync_means_synced_in_the_copy_too() -> None:
     broker = Broker()
     broker.start()
     partition = broker.node.partition()
-    partition.log.config = copying_config = partition.log.config.__class__(flush_messages=1)
+    copying_config = partition.log.config.__class__(flush_messages=1)
+    partition.log.update_config(copying_config)
     waiter = Waiter()
     for number in range(10):
         info = partition.append(memoryview(batch(f"n{number}")), NOW_MS)

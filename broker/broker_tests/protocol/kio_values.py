@@ -13,7 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from odradek_protocol.messages.schema import Field, fields_of, load_class
+from odradek_protocol.messages.schema import MessageField, fields_of, load_class
 from odradek_protocol.messages.struct import Struct
 
 ERROR_CODES = list(ErrorCode)
@@ -35,7 +35,7 @@ def random_instance(cls: type, rng: random.Random) -> Any:
     return cls(**kwargs)
 
 
-def _value(field: Field, rng: random.Random) -> Any:
+def _value(field: MessageField, rng: random.Random) -> Any:
     if field.nullable and field.tag is None and rng.random() < 0.25:
         return None
     if field.is_array:
@@ -43,7 +43,7 @@ def _value(field: Field, rng: random.Random) -> Any:
     return _item(field, rng)
 
 
-def _item(field: Field, rng: random.Random) -> Any:
+def _item(field: MessageField, rng: random.Random) -> Any:
     kind = field.kafka_type
     if field.struct_class is not None:
         return random_instance(field.struct_class, rng)

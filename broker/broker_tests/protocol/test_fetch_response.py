@@ -9,7 +9,7 @@ import pytest
 from broker_tests.protocol.kio_values import kio_bytes, load, random_instance, to_struct
 from broker_tests.protocol.test_produce import topic_key
 from odradek_protocol.errors import DecodeError
-from odradek_protocol.messages.fetch import FetchPartition, decode_fetch
+from odradek_protocol.messages.fetch import FetchPartition, FetchRequest, decode_fetch
 from odradek_protocol.messages.fetch_response import (
     FetchedPartition,
     decode_fetch_response,
@@ -116,15 +116,18 @@ def test_requests_are_read_by_the_leader_as_they_were_meant(version: int) -> Non
         forgotten = [topic([rng.randrange(100)]) for _ in range(rng.randint(0, 3))]
         body = encode_fetch_request(
             version,
-            replica_id=3,
-            replica_epoch=77,
-            max_wait_ms=500,
-            min_bytes=1,
-            max_bytes=1 << 23,
-            session_id=5,
-            session_epoch=9,
-            topics=topics,
-            forgotten_topics=forgotten,
+            FetchRequest(
+                replica_id=3,
+                replica_epoch=77,
+                max_wait_ms=500,
+                min_bytes=1,
+                max_bytes=1 << 23,
+                isolation_level=0,
+                session_id=5,
+                session_epoch=9,
+                topics=topics,
+                forgotten_topics=forgotten,
+            ),
         )
         request = decode_fetch(version, body)
         assert request.replica_id == 3

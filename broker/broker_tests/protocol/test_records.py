@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.records import compression
-from odradek_protocol.records.control_records import (
-    EndTxnMarker,
-    control_key,
-    control_type_of,
-    end_txn_marker,
-    read_end_txn_marker,
-)
+from odradek_protocol.records.control_records import control_key, control_type_of
 from odradek_protocol.records.record_batch import (
     DELETE_HORIZON_BIT,
     TIMESTAMP_TYPE_BIT,
@@ -23,6 +17,7 @@ from odradek_protocol.records.record_batch import (
     read_header,
 )
 from odradek_protocol.records.records import (
+    BatchProducer,
     Record,
     build_batch,
     check_record,
@@ -55,7 +50,7 @@ def record_lists(draw: st.DrawFn, min_size: int = 1) -> list[Record]:
 
 @given(record_lists(), codecs)
 def test_a_built_batch_reads_back(records: list[Record], codec: int) -> None:
-    batch = build_batch(records, codec=codec, producer_id=7, producer_epoch=1, base_sequence=3)
+    batch = build_batch(records, codec=codec, producer=BatchProducer(7, 1, 3))
     header = read_header(batch)
     assert header.size == len(batch)
     assert crc_matches(memoryview(batch), header.crc)
@@ -76,7 +71,7 @@ def test_the_example_of_the_docstring() -> None:
 def test_retained_records_are_the_same_records(
     records: list[Record], codec: int, horizon: int | None, rng: object
 ) -> None:
-    batch = build_batch(records, codec=codec, producer_id=7, producer_epoch=1, base_sequence=3)
+    batch = build_batch(records, codec=codec, producer=BatchProducer(7, 1, 3))
     header = read_header(batch)
     plain = uncompressed_records(batch, header)
     views = list(view_records(plain, header.record_count))
@@ -173,25 +168,11 @@ def test_renumbering() -> None:
     assert [view.timestamp_delta for view in views] == [4, 4, 4]
 
 
-@pytest.mark.parametrize("commit", [True, False])
-def test_end_transaction_markers(commit: bool) -> None:
-    batch = end_txn_marker(
-        5, 2, commit=commit, coordinator_epoch=8, timestamp_ms=77, base_offset=40, leader_epoch=3
-    )
-    header = read_header(batch)
-    assert header.is_control
-    assert header.is_transactional
-    assert (header.base_offset, header.base_sequence, header.producer_epoch) == (40, -1, 2)
-    (record,) = read_records(batch)
-    assert record.timestamp == 77
-    assert read_end_txn_marker(record) == EndTxnMarker(commit, 8)
-
-
-def test_what_is_no_marker_is_refused() -> None:
-    for key, value in ((None, b""), (b"\0", b""), (control_key(2), b""), (control_key(1), b"\0")):
-        with pytest.raises(DecodeError):
-            read_end_txn_marker(Record(0, 0, key, value))
+def test_the_key_of_a_control_record_says_its_type() -> None:
     assert control_type_of(control_key(6)) == 6
+    for key in (None, b"", b"\0\0\0"):
+        with pytest.raises(DecodeError):
+            control_type_of(key)
 
 
 def test_a_decompression_limit_can_be_set() -> None:

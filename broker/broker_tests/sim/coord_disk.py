@@ -10,6 +10,7 @@ from random import Random
 from uuid import UUID
 
 from broker_tests.sim.memory_disk import SimDisk
+from odradek_broker.log.checkpoints import HIGH_WATERMARK, RECOVERY_POINT
 from odradek_broker.log.dir_identity import DirIdentity, write_identity
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.log import Log
@@ -72,6 +73,6 @@ class ProductionDisk:
             return
         for log_dir in self.manager.dirs:
             if high_watermarks:
-                log_dir.checkpoint_high_watermarks()()
+                log_dir.checkpoints.write(HIGH_WATERMARK)
             else:
-                log_dir.checkpoint_recovery_points()()
+                log_dir.checkpoints.write(RECOVERY_POINT)

@@ -27,7 +27,7 @@ from broker_tests.sim.coord_loop import SimLoop
 from broker_tests.sim.txn_node import TxnNode
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import ProducerId, TopicPartition
-from odradek_protocol.records.records import Record, build_batch
+from odradek_protocol.records.records import BatchProducer, Record, build_batch
 
 if TYPE_CHECKING:
     from broker_tests.sim.txn_run import TxnRun
@@ -193,9 +193,7 @@ class TxnClient:
         sequence = self._sequences.get(name, 0)
         batch = build_batch(
             [Record(0, self.run.world.now_ms, None, value.encode())],
-            producer_id=self._producer[0],
-            producer_epoch=self._producer[1],
-            base_sequence=sequence,
+            producer=BatchProducer(self._producer[0], self._producer[1], sequence),
             transactional=True,
         )
 

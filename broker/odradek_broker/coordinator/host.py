@@ -18,7 +18,7 @@ from odradek_broker.coordinator.shard import S
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import NO_PRODUCER_ID, Offset
 from odradek_protocol.records.record_batch import HEADER_BYTES
-from odradek_protocol.records.records import Record, build_batch
+from odradek_protocol.records.records import NO_PRODUCER, BatchProducer, Record, build_batch
 
 T = TypeVar("T")
 
@@ -104,8 +104,7 @@ class ShardHost(Generic[S]):
             batch = build_batch(
                 [Record(n, now.wall_ms, key, value) for n, (key, value) in enumerate(records)],
                 codec=self._codec,
-                producer_id=producer.id if producer else NO_PRODUCER_ID,
-                producer_epoch=producer.epoch if producer else -1,
+                producer=BatchProducer(producer.id, producer.epoch) if producer else NO_PRODUCER,
                 transactional=producer is not None,
             )
             if len(batch) > self._log.batch_bytes_max:

@@ -7,7 +7,7 @@ future replica with what it still lacks. Left out: cordoned directories; there a
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.log.future_logs import lag_of
 from odradek_broker.log.log import Log
-from odradek_broker.log.manager import DirDescription
+from odradek_broker.log.log_dirs import DirDescription
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
 

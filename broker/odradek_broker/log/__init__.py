@@ -1,4 +1,5 @@
-"""The storage engine: Kafka's files, segment by segment. `log.py` is what the rest sees.
+"""The storage engine: Kafka's files, segment by segment. Other packages use `log.py` and
+`manager.py`.
 
 Owned by the event loop's thread; flushes, recovery and compaction run in threads of their own.
 """

@@ -1,8 +1,8 @@
 """Walk the record batches of a segment file without decoding records.
 
-`scan_headers` serves lookups: it reads a few kilobytes at a time and trusts nothing but the
-chain of lengths. `scan_batches` reads whole batches and checks their CRC; recovery and the
-rebuilding of producer state use it.
+`scan_headers` serves lookups: it reads a few kilobytes at a time and follows the lengths from
+batch to batch (example: batches of 70, 80 and 70 bytes are at the positions 0, 70 and 150).
+`scan_batches` reads whole batches and checks their CRC; recovery and the cleaner use it.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ from odradek_protocol.records.record_batch import (
     read_header,
 )
 
-# Twice the default index interval: one read mostly covers the way from an index entry to the
-# batch that is looked for.
+# Twice the default index interval: one read usually reaches from an index entry to the batch that
+# is looked up.
 HEADER_CHUNK_BYTES = 8192
 # Large sequential reads keep recovery at the speed of the disk and of the CRC.
 SCAN_CHUNK_BYTES = 1 << 20

@@ -1,11 +1,12 @@
-"""Which part of a log is dirty, how dirty it is, and which segments are cleaned together. Pure.
+"""Which part of a log is dirty, how dirty it is, and which segments are cleaned together. No I/O
+except for a look into the time index where a topic sets a lag.
 
     log start        first dirty offset        first uncleanable offset        log end
         │  clean: compacted   │  cleanable: dirty       │  not yet              │
         │  before             │                         │                       │
 
-Not yet: the active segment, all from the last stable offset on, and segments with a record
-younger than `min.compaction.lag.ms`. The first dirty offset is that of the cleaner checkpoint.
+Not yet: the active segment, everything from the last stable offset on, and segments with a record
+younger than `min.compaction.lag.ms`. The first dirty offset is in the cleaner checkpoint.
 A log is cleaned when the dirty share of the first two parts exceeds
 `min.cleanable.dirty.ratio`, or when a dirty segment is older than `max.compaction.lag.ms`.
 """
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cleanable(NamedTuple):
-    """A log with what there is to clean. Offsets as in the picture above."""
+    """What there is to clean in a log. The offsets are those of the picture above."""
 
     log: Log
     first_dirty_offset: Offset
@@ -68,8 +69,12 @@ def find_cleanable(log: Log, now_ms: int) -> Cleanable:
 def _first_dirty_offset(log: Log) -> Offset:
     start, cleaned = log.log_start_offset, log.cleaned_offset
     if cleaned > log.log_end_offset:
-        # Damage at the end of the log; nobody knows what is clean now.
-        logger.warning("%s was cleaned up to %d but ends before: all of it is dirty", log, cleaned)
+        # The end of the log was lost. Which part is clean is unknown.
+        logger.warning(
+            "%s was cleaned up to offset %d but ends before it: cleaning all of it again",
+            log,
+            cleaned,
+        )
         return start
     return max(start, cleaned)
 
@@ -91,13 +96,13 @@ def _compaction_delay_ms(dirty: Sequence[LogSegment], config: LogConfig, now_ms:
 
 
 def _segments_from(segments: Sequence[LogSegment], offset: Offset) -> Sequence[LogSegment]:
-    """The one with this offset and all that follow; never none."""
+    """The segment with this offset and all after it; at least one."""
     at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     return segments[max(0, at) :]
 
 
 class Source(NamedTuple):
-    """A sealed segment as the cleaner's thread sees it; none of this changes any more."""
+    """A sealed segment as the cleaner's thread sees it; none of this changes."""
 
     segment: LogSegment
     base_offset: Offset
@@ -108,7 +113,7 @@ class Source(NamedTuple):
 
 
 def group_sources(sources: Sequence[Source], config: LogConfig) -> list[list[Source]]:
-    """Neighbours that fit into one segment together, by bytes, index bytes and offsets.
+    """Groups of neighbours that fit into one segment by bytes, index bytes and offsets.
 
     Example: with segment.bytes=100 the sizes 40, 30, 50, 10, 45 make [40, 30], [50, 10], [45].
     """
@@ -123,7 +128,7 @@ def group_sources(sources: Sequence[Source], config: LogConfig) -> list[list[Sou
 
 def _fits(group: Sequence[Source], source: Source, config: LogConfig) -> bool:
     members = [*group, source]
-    # An empty segment has no offset that could be too far from the base of the first.
+    # An empty segment has no offset that could be too far from the group's base offset.
     near = source.end_offset - 1 - group[0].base_offset <= RELATIVE_OFFSET_MAX
     return (
         sum(member.size for member in members) <= config.segment_bytes

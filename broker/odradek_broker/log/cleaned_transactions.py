@@ -1,13 +1,12 @@
-"""What the cleaner knows of transactions while it reads a log from front to back.
+"""What the cleaner knows about transactions while it reads a log from start to end.
 
-Records of an aborted transaction go. A marker stays until the log has no batch of its
-transaction any more: a reader of the batches that are left needs it. Which transactions were
-aborted is known from the transaction indexes; those whose marker stays are collected for the
-index of the new segment.
+Records of an aborted transaction are removed. A marker is kept as long as the log has a batch of
+its transaction, because readers of that batch need it. The transaction indexes say which
+transactions were aborted; those whose marker is kept go to the index of the new segment.
 
 Example: producer 7 aborted offsets 100-119 with a marker at 120. The first run drops the
 batches and keeps the marker, because it saw them. The second run sees no batch of producer 7
-before the marker, which may go now (and does, `delete.retention.ms` later).
+before the marker, which is then removed after `delete.retention.ms`.
 """
 
 from collections.abc import Iterable
@@ -28,16 +27,16 @@ class CleanedTransactions:
     """
 
     def __init__(self, aborted: Iterable[AbortedTxn], from_offset: Offset) -> None:
-        """Reading begins at `from_offset`: what ended before it is of no interest."""
+        """Reading begins at `from_offset`: transactions that ended before it are left out."""
         relevant = (one for one in aborted if one.last_offset >= from_offset)
         self._aborted = sorted(relevant, key=lambda one: one.first_offset, reverse=True)
         self._committed: set[ProducerId] = set()
         self._ongoing: dict[ProducerId, AbortedTxn] = {}
         self._seen: set[ProducerId] = set()
-        self.kept: list[AbortedTxn] = []  # aborted, and their marker stays; by marker
+        self.kept: list[AbortedTxn] = []  # aborted transactions whose marker is kept, by marker
 
     def read_data(self, header: BatchHeader) -> bool:
-        """Note a batch of records; True if its transaction was aborted, so that it may go."""
+        """Note a batch of records; True if its transaction was aborted: it can be removed."""
         if not header.attributes & TRANSACTIONAL_BIT:
             return False
         self._begin_up_to(header.last_offset)
@@ -68,7 +67,7 @@ class CleanedTransactions:
         return False
 
     def take_kept(self) -> list[AbortedTxn]:
-        """What goes to the transaction index of the segment that was just written."""
+        """The entries for the transaction index of the segment that was just written."""
         kept, self.kept = self.kept, []
         return kept
 

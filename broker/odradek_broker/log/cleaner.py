@@ -1,19 +1,19 @@
-"""Compaction, the rules: which records of a batch stay, and what becomes of the batch.
+"""The rules of compaction: which records of a batch stay, and what becomes of the batch.
 
-Pure: batch in, batch (the same, a smaller or an empty one) or nothing out. The rules are those
-of current Kafka (KIP-534 for delete horizons):
+Does no I/O: a batch comes in, the same, a smaller, an empty or no batch comes out. The rules are
+those of current Kafka (KIP-534 for delete horizons):
 
-    record      stays if no later one of the same key is in the map; without a key it goes
+    record      stays if the map has no later one of the same key; removed if it has no key
     tombstone   stays until its batch's delete horizon; that is set, `delete.retention.ms`
                 ahead, when a run keeps a tombstone in a batch that has none yet
-    aborted     goes with its whole batch
+    aborted     is removed with its whole batch
     marker      stays while there are batches of its transaction, then until a delete horizon
-    last batch  of a producer that is remembered stays, be it empty, because it carries the
-                last sequence number; likewise the last batch before the end of the run, so
-                that the segment still says where it ended
-    past the map  everything stays: the next run sees to it
+    last batch  of a known producer stays, even empty, because it has the last sequence number;
+                also the last batch before the end of the run, so that the segment still
+                shows where it ended
+    past the map  everything stays until the next run
 
-Offsets never change, so gaps appear; a batch that keeps all its records is copied as it is.
+Offsets never change, so gaps appear; a batch that keeps all its records is copied unchanged.
 
 Example: a batch of offsets 10-12 with keys a, b, c, of which b was written again at 40: it
 becomes a batch with the same base offset and last offset delta, and the records 10 and 12.
@@ -39,7 +39,7 @@ OFFSET_MAX: Offset = 2**63 - 1
 
 
 class LastBatch(NamedTuple):
-    """What the log remembers of a producer that may still write."""
+    """What the log knows about a producer that may still write."""
 
     last_offset: Offset  # of its last batch with records; -1 if there is only a marker
     producer_epoch: int
@@ -73,7 +73,7 @@ class CleanerStats:
 
 
 class BatchCleaner:
-    """The rules with what they depend on in one run; `clean` takes the batches in log order."""
+    """The rules, and the state that they need in one run; `clean` takes batches in log order."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class BatchCleaner:
         stats.records_read += header.record_count
         cleaned = self._clean(header, batch)
         if cleaned is None and self._must_stay(header):
-            # Kafka's form of an empty batch: no records, everything else as it was.
+            # Kafka's form of an empty batch: no records, all other fields unchanged.
             cleaned = retain_records(header, b"", ())
         if cleaned is not None:
             stats.bytes_written += len(cleaned)
@@ -136,7 +136,7 @@ class BatchCleaner:
         return keep_records(header, data, columns.starts, kept, new_horizon_ms)
 
     def _set_horizon(self, header: BatchHeader, batch: Buffer) -> bytes:
-        """The same batch, to go with a later run."""
+        """The same batch with a delete horizon: a later run removes it."""
         data = bytes(uncompressed_records(batch, header))
         starts = read_columns(data, header.record_count).starts
         numbers = range(header.record_count)
@@ -159,7 +159,7 @@ class BatchCleaner:
         return kept
 
     def _latest_offsets(self, columns: RecordColumns, mapped: int) -> list[Offset]:
-        """For each record where its key was written last, as far as the map knows."""
+        """For each record the last offset of its key, as far as the map has it."""
         if None not in columns.keys:
             return self._map.find(cast("list[bytes]", columns.keys))
         found = iter(self._map.find([key for key in columns.keys if key is not None]))
@@ -175,7 +175,7 @@ class BatchCleaner:
         return latest
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Whether a batch without records is needed still."""
+        """Whether a batch without records is still needed."""
         if header.next_offset == self._end_offset:
             return True
         last = self._last_batches.get(header.producer_id) if header.producer_id >= 0 else None

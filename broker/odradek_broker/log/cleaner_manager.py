@@ -1,18 +1,18 @@
-"""Keeps compacted logs compact: again and again the dirtiest one is cleaned, in a thread.
+"""Compaction in the background: threads clean the dirtiest log, then the next one.
 
     cleaner = CleanerManager(logs.logs, lambda: CleanerConfig.of(settings), clock,
                              loop.call_soon_threadsafe)
-    cleaner.start()                 when the logs are loaded
-    cleaner.reconfigure()           when a setting changed; the next runs use the new ones
+    cleaner.start()                 after the logs are loaded
+    cleaner.reconfigure()           after a setting changed; the next runs use it
     cleaner.metrics()               in the loop's thread
-    await to_thread(cleaner.stop)   before the logs are closed; gives up runs, waits for threads
+    await to_thread(cleaner.stop)   before the logs are closed; aborts runs, joins threads
 
-Each of the `log.cleaner.threads` threads asks for the dirtiest log that nobody else cleans,
+Each of the `log.cleaner.threads` threads takes the dirtiest log that no other thread cleans,
 cleans it (`cleaner_run.py`), and sleeps for `log.cleaner.backoff.ms` when there is none. All
 state here belongs to the loop's thread; the threads reach it through `LoopCalls`.
 
-A thread outlives every error. A log that fails three times in a row is uncleanable from then
-on, until the next start; that is said in the log and in the metrics, and others go on.
+No error ends a thread. A log whose cleaning fails three times in a row is not cleaned again until
+the next start; the log file and the metrics say so, and other logs are still cleaned.
 """
 
 import errno
@@ -36,14 +36,14 @@ from odradek_protocol.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# One bad moment (a full disk) must not end compaction; a damaged log must not be tried for ever.
+# A short problem (a full disk) must not end compaction; a damaged log must not be retried for ever.
 FAILURES_MAX = 3
-# Only one thread at a time runs Python: after so much work a cleaner lets the loop go first.
+# Only one thread at a time runs Python: after this many bytes a cleaner yields to the loop.
 SLICE_SECONDS = 0.001
 # Long enough for the operating system to run the other thread.
 YIELD_SECONDS = 0.000_05
 STOP_TIMEOUT_SECONDS = 30.0
-# Not the fault of the log directory, and perhaps over soon.
+# Errors of the process, not of the log directory; a retry may succeed.
 _PASSING_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -85,8 +85,8 @@ class CleanerConfig:
 class CleanerMetrics(NamedTuple):
     """Kafka's LogCleaner and LogCleanerManager metrics, and totals since the start."""
 
-    max_dirty_percent: int  # of the dirtiest log, at the last look
-    time_since_last_run_ms: int  # since the last look
+    max_dirty_percent: int  # of the dirtiest log, at the last check
+    time_since_last_run_ms: int  # since the last check
     cleaner_recopy_percent: int  # bytes written of 100 read, in each thread's last run
     max_clean_time_secs: float  # the longest of these runs
     max_buffer_utilization_percent: float
@@ -115,7 +115,7 @@ class CleanerManager:
         clock: Clock,
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        """`call_soon` is the loop's thread-safe one; `config` is asked anew for each run."""
+        """`call_soon` is the loop's thread-safe one; `config` is called for each run."""
         self._logs = logs
         self._config = config
         self._clock = clock
@@ -140,7 +140,7 @@ class CleanerManager:
             self._start_threads()
 
     def reconfigure(self) -> None:
-        """More threads begin at once; superfluous ones are idle after their run."""
+        """Additional threads start at once; surplus ones become idle after their run."""
         self.start()
         self._awake.set()
 
@@ -197,12 +197,12 @@ class CleanerManager:
             except LoopStoppedError:
                 return
             except Exception:
-                # Nothing should come here; if it does, compaction must go on all the same.
-                logger.exception("log cleaner thread %d failed and goes on", number)
+                # Our bug, if it ever happens; compaction must continue all the same.
+                logger.exception("log cleaner thread %d: unexpected error, continuing", number)
                 self._stopping.wait(self._config().backoff_ms / 1000)
 
     def _clean_one(self, number: int, pace: "_Pace") -> bool:
-        """Clean the dirtiest log; False if none was dirty enough, or that did not work."""
+        """Clean the dirtiest log; False if none was dirty enough, or cleaning failed."""
         run = self._loop.call(lambda: self._begin(number, pace))
         if run is None:
             return False
@@ -218,7 +218,7 @@ class CleanerManager:
             raise error
         return error is None
 
-    # What the threads have done in the loop's thread
+    # What the threads run in the loop's thread
 
     def _begin(self, number: int, pace: "_Pace") -> CleanerRun | None:
         """Choose the dirtiest log that is due, and reserve it."""
@@ -268,10 +268,10 @@ class CleanerManager:
             self._count_run(number, run.stats)
             logger.info("cleaned %s: %s", log.dir, run.stats.summary())
         elif isinstance(error, LoopStoppedError | LogDirError):
-            pass  # said where it happened
+            pass  # already logged where it happened
         elif isinstance(error, CleaningAbortedError) or run.outdated:
             self._runs_aborted += 1
-            logger.info("cleaning of %s given up: it changed meanwhile", log.dir)
+            logger.info("%s: cleaning aborted, the log changed meanwhile", log.dir)
         elif isinstance(error, OSError) and error.errno not in _PASSING_ERRORS:
             log.log_dir.fail(error)
         else:
@@ -288,7 +288,7 @@ class CleanerManager:
         self._runs_failed += 1
         failures = self._failures[log] = self._failures.get(log, 0) + 1
         if failures < FAILURES_MAX:
-            logger.warning("%s: cleaning failed, to be tried again", log.dir, exc_info=error)
+            logger.warning("%s: cleaning failed, retrying", log.dir, exc_info=error)
         else:
             logger.error(
                 "%s: cleaning failed %d times; it is not cleaned any more until the broker "

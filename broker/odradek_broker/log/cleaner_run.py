@@ -1,14 +1,14 @@
 """One compaction of one log.
 
-    1  on the loop   look at what is there: segments, producers (the constructor)
-    2  in a thread   read the dirty part into the offset map, until that is full; flush
+    1  on the loop   note the segments and producers (the constructor)
+    2  in a thread   read the dirty part into the offset map, until the map is full; flush
     3  in a thread   rewrite neighbouring segments as one `.cleaned` segment, and sync it
-    4  on the loop   put it in their place if they are still there (only renames)
+    4  on the loop   replace them with it if they still exist (only renames)
     5  in a thread   sync the directory; 3-5 for each group of segments, the oldest first
     6  in a thread   move the cleaner checkpoint
 
-The thread reads sealed segments through file handles of its own, and changes nothing that the
-loop's thread owns but through `Loop.call`. Whatever happens meanwhile (truncation, retention,
+The thread reads sealed segments through file handles of its own, and changes what the loop's thread
+owns only through `Loop.call`. Whatever happens meanwhile (truncation, retention,
 deletion of the topic) is noticed in step 4, or earlier when a file is gone.
 
 Groups are replaced from the oldest to the newest, so that a value never outlives the tombstone
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from odradek_broker.log.batches import scan_batches
+from odradek_broker.log.checkpoints import CLEANER_OFFSET, RECOVERY_POINT
 from odradek_broker.log.cleanable import Cleanable, Source, group_sources
 from odradek_broker.log.cleaned_transactions import CleanedTransactions
 from odradek_broker.log.cleaner import BatchCleaner, CleanerStats, LastBatch
@@ -40,12 +41,12 @@ T = TypeVar("T")
 
 
 class CleaningAbortedError(Exception):
-    """The log changed under the cleaner's hands. Nothing is lost; a later run starts anew."""
+    """The log changed during the run. Nothing is lost; a later run starts again."""
 
 
 class Loop(Protocol):
     def call(self, function: Callable[[], T]) -> T:
-        """Run it in the loop's thread; wait for what it returns or raises."""
+        """Run a function in the loop's thread; return its result or raise its exception."""
 
 
 class Limits(NamedTuple):
@@ -83,11 +84,11 @@ class CleanerRun:
 
     @property
     def outdated(self) -> bool:
-        """The log lost records at its end, or is gone."""
+        """The log was truncated or deleted."""
         return self.log.removed or self.log.truncations != self._truncations
 
     def run(self) -> CleanerStats:
-        """To be called in a thread. OSError is that of the log's directory."""
+        """To be called in a thread. An OSError is one of the log's directory."""
         started = time.perf_counter()
         aborted = self._read_aborted()
         offset_map = self._new_map()
@@ -106,7 +107,7 @@ class CleanerRun:
     # Filling the map
 
     def _new_map(self) -> OffsetMap:
-        """As large as the dirty part can need at most, if that is less than allowed."""
+        """No larger than the dirty part can need."""
         limits = self._limits
         needed = memory_for(self._border - self._first_dirty, limits.map_load_factor)
         return OffsetMap(min(needed, limits.map_bytes), limits.map_load_factor)
@@ -145,7 +146,7 @@ class CleanerRun:
             offset_map.latest_offset = end_offset - 1  # there may be a gap before it
 
     def _put(self, offset_map: OffsetMap, header: BatchHeader, batch: Buffer) -> bool:
-        """False if the map is full; it knows then how far it got."""
+        """False if the map is full; `latest_offset` then says how far it got."""
         data = bytes(uncompressed_records(batch, header))
         columns = read_columns(data, header.record_count)
         base, first_dirty = header.base_offset, self._first_dirty
@@ -160,15 +161,16 @@ class CleanerRun:
         return offset_map.put(cast("list[bytes]", keys), offsets) == len(keys)
 
     def _prepare_recovery(self) -> None:
-        """Recovery takes a gap for a lost record, so it must not look at what was cleaned.
+        """Recovery takes a gap for a lost record, so it must not read what was cleaned.
 
-        It begins at the recovery point; that is moved past all that is about to be cleaned.
-        In case it has to look all the same, an entry in the cleaner checkpoint says why.
+        It begins at the recovery point, which is moved past everything that is about to be
+        cleaned. For the case that it has to read it all the same, an entry in the cleaner
+        checkpoint says that there may be gaps.
         """
         while self.log.recovery_point < self._border:
             self._check_there()
             self.log.flush()
-        self._loop.call(self.log.log_dir.checkpoint_recovery_points)()
+        self._loop.call(lambda: self.log.log_dir.checkpoints.prepare(RECOVERY_POINT))()
         if self.log.cleaned_offset < 0:
             self._checkpoint(self._first_dirty)
 
@@ -206,7 +208,7 @@ class CleanerRun:
     def _replace(
         self, group: Sequence[Source], cleaner: BatchCleaner, transactions: CleanedTransactions
     ) -> None:
-        """Write one segment for all of the group and swap it in, or leave all as it was."""
+        """Write one segment for the whole group and swap it in, or leave the group unchanged."""
         cleaned = self.log.new_cleaned_segment(group[0].base_offset, self._now_ms)
         try:
             self._rewrite(group, cleaned, cleaner)
@@ -225,7 +227,7 @@ class CleanerRun:
         """In the loop's thread."""
         self._check_there(*old)
         replaced = self.log.replace_segments(old, [cleaned], self._now_ms)
-        assert replaced  # they are there, and nobody puts others between them
+        assert replaced  # they exist, and are neighbours
 
     def _rewrite(self, group: Sequence[Source], cleaned: LogSegment, cleaner: BatchCleaner) -> None:
         interval = self._config.index_interval_bytes
@@ -245,7 +247,7 @@ class CleanerRun:
                     self._write(cleaned, out)
                     out = bytearray()
         self._write(cleaned, out)
-        cleaned.recent = None  # only for the end of a log
+        cleaned.recent = None  # used only at the end of a log
 
     def _write(self, cleaned: LogSegment, out: bytearray) -> None:
         if out:
@@ -275,12 +277,12 @@ class CleanerRun:
             raise CleaningAbortedError(f"{self.log.dir} changed")
 
     def _checkpoint(self, offset: Offset) -> None:
-        """All below `offset` is clean now."""
+        """Everything below `offset` is clean now."""
 
         def note() -> Callable[[], None]:
             self._check_there()
             self.log.cleaned_offset = offset
-            return self.log.log_dir.checkpoint_cleaner_offsets()
+            return self.log.log_dir.checkpoints.prepare(CLEANER_OFFSET)
 
         self._loop.call(note)()
 

@@ -1,25 +1,25 @@
-"""A log's copy in another directory of the broker, made while the log goes on being used.
+"""Copy a log to another directory of the broker while the log is in use.
 
 Works on two logs, the source and the copy, and nothing else; `partition/moving.py` drives it:
 
-    align(source, copy)                the copy is a prefix of the source, whatever happened
-    found = next_range(source, copy)   what to read next; None if the copy has all
+    align(source, copy)                makes the copy a prefix of the source again
+    found = next_range(source, copy)   what to read next; None if the copy is complete
     take(source, copy, data)           append what was read
-    flush_copy(copy)                   durable, its checkpoints too; in a thread
+    flush_copy(copy)                   makes it and its checkpoints durable; in a thread
     ready = is_complete(source, copy)  then `FutureLogs.swap` may put it in the source's place
 
-The copy is a follower of the source: batches as they are, offsets and epochs kept. When the
-source was cut (it follows a leader of its own), the copy is cut where the leader epochs of the
-two diverge (KIP-101).
+The copy is a follower of the source: it gets the same batches with the same offsets and epochs.
+When the source was truncated (it follows a leader of its own), the copy is truncated where the
+leader epochs of the two diverge (KIP-101). Example: the source has epochs 1 up to offset 80 and 2
+from there on, the copy has epoch 1 up to 100: the copy is truncated to 80.
 """
 
-from odradek_broker.log.leader_epochs import LeaderEpochs
+from odradek_broker.log.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from odradek_broker.log.log import Log
-from odradek_broker.log.trimming import move_log_start
 from odradek_broker.log.types import FileRange
 from odradek_protocol.records.record_batch import HEADER_BYTES, read_header
 
-# Read at a time. Small enough to append it between two requests (1 ms), large enough for a disk.
+# Read at once: small enough to be appended between two requests (1 ms), large enough for a disk.
 SLICE_BYTES = 1 << 20
 
 
@@ -37,7 +37,7 @@ def append_pieces(log: Log, records: memoryview) -> None:
 
 
 def align(source: Log, copy: Log, now_ms: int) -> None:
-    """Cut off the copy what the source does not have (any more)."""
+    """Truncate what the copy has and the source does not have (any more)."""
     while copy.log_end_offset > copy.log_start_offset:
         latest, copy_end = copy.epochs.latest, copy.log_end_offset
         epoch, end = source.end_offset_for_epoch(min(latest, source.epochs.latest))
@@ -50,24 +50,25 @@ def align(source: Log, copy: Log, now_ms: int) -> None:
     if copy.log_end_offset > source.log_end_offset:
         copy.truncate_to(source.log_end_offset)
     if copy.log_end_offset <= source.log_start_offset and not _starts_at(copy, source):
-        # It ends before the epochs that the source still knows, so nothing tells whether what it
-        # has was cut off the source. Hidden below the log start it would come back after a crash.
+        # The copy ends before the epochs that the source still knows. Nobody can say whether its
+        # contents were truncated in the source. Kept below the log start, they would reappear after
+        # a crash.
         copy.truncate_fully_and_start_at(source.log_start_offset, now_ms)
-    move_log_start(copy, min(source.log_start_offset, copy.log_end_offset))
+    copy.move_log_start(min(source.log_start_offset, copy.log_end_offset))
 
 
 def _starts_at(copy: Log, source: Log) -> bool:
-    """Whether the copy is empty, and goes on where the source begins."""
+    """Whether the copy is empty and its next offset is the log start of the source."""
     return copy.segments[0].base_offset == copy.log_end_offset == source.log_start_offset
 
 
 def next_range(source: Log, copy: Log) -> FileRange | None:
-    """From where the copy ends; nothing that is not written yet."""
+    """What the source has written after the end of the copy."""
     return source.read(copy.log_end_offset, SLICE_BYTES, source.written_offset)[0]
 
 
 def take(source: Log, copy: Log, data: bytes, now_ms: int) -> int:
-    """Append what was read; the bytes that were whole batches."""
+    """Append the whole batches in what was read; returns their bytes."""
     view = memoryview(data)
     at = 0
     while len(view) - at >= HEADER_BYTES:
@@ -77,39 +78,23 @@ def take(source: Log, copy: Log, data: bytes, now_ms: int) -> int:
         at += size
     first_offset = read_header(view).base_offset if at else copy.log_end_offset
     if first_offset < copy.log_end_offset == copy.log_start_offset:
-        # Empty, and the source starts in the middle of a batch (DeleteRecords).
+        # The copy is empty, and the source starts in the middle of a batch (DeleteRecords).
         copy.truncate_fully_and_start_at(first_offset, now_ms)
     append_pieces(copy, view[:at])
     copy.high_watermark = min(source.high_watermark, copy.log_end_offset)
-    move_log_start(copy, min(source.log_start_offset, copy.high_watermark))
+    copy.move_log_start(min(source.log_start_offset, copy.high_watermark))
     return at
 
 
 def flush_copy(copy: Log) -> None:
-    """What a start will need to go on with it, or to take it for the replica."""
+    """Make durable what the next start needs to continue the copy, or to use it as the replica."""
     copy.flush()
-    for checkpoint in (
-        copy.log_dir.checkpoint_recovery_points(),
-        copy.log_dir.checkpoint_log_starts(),
-        copy.log_dir.checkpoint_high_watermarks(),
-    ):
-        checkpoint()
+    copy.log_dir.checkpoints.write(RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK)
 
 
 def is_complete(source: Log, copy: Log) -> bool:
-    """All that was written is there, and all that was synced is synced."""
+    """Whether the copy has everything that is written, and synced everything that is synced."""
     return (
         copy.log_end_offset == source.log_end_offset == source.written_offset
         and copy.recovery_point >= source.recovery_point
     )
-
-
-def inherit(source: Log, copy: Log) -> None:
-    """What the batches alone do not tell: epochs without a record, producers whose records
-    retention has removed."""
-    copy.epochs = LeaderEpochs(list(source.epochs.entries))
-    copy.epochs.truncate_from_start(copy.log_start_offset)
-    copy.epochs.dirty = True
-    copy.high_watermark = source.high_watermark
-    copy.producers = source.producers
-    copy.producers.snapshot_offset = -1

@@ -1,10 +1,10 @@
-"""Why a log directory failed: what can be done about it depends on that.
+"""Why a log directory failed, since what helps depends on it.
 
-    out of space   ENOSPC, EDQUOT: room on the file system brings the directory back
-    device         all else, such as EIO, EROFS, or ENOENT when it was deleted under the broker
+    out of space   ENOSPC, EDQUOT: the broker can use it again once there is free space
+    device         everything else, e.g. EIO, EROFS, or ENOENT after somebody deleted it
 
-A lack of descriptors or memory is the process's, and no failure of a directory: the file was not
-opened, so nothing is half written, and the same works again as soon as others let go.
+A lack of descriptors or memory (EMFILE, ENFILE, ENOMEM) is a failure of the process, not of a
+directory: the file was not opened, so nothing is half written, and a later attempt may succeed.
 """
 
 import errno

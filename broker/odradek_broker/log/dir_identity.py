@@ -1,4 +1,6 @@
-"""Whose log directory this is: `meta.properties`, the lock and the mark of a clean shutdown.
+"""Which cluster and node a log directory belongs to, and the mark of a clean shutdown.
+
+`meta.properties`:
 
     #
     #Sun Nov 16 12:00:00 UTC 2025
@@ -23,12 +25,12 @@ META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
-# Directory ids with a meaning of their own in Kafka's metadata (lost, unassigned, migrating …).
+# Directory ids that are reserved in Kafka's metadata (lost, unassigned, migrating …).
 _RESERVED_IDS_BELOW = 100
 
 
 class LogDirConfigError(Exception):
-    """The directory cannot be used as configured; the message says why and by which setting."""
+    """The directory cannot be used as configured; the message names the setting and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def write_identity(disk: Disk, path: str, identity: DirIdentity) -> None:
 
 
 def claim_identity(disk: Disk, path: str, cluster_id: str, node_id: int) -> DirIdentity:
-    """The directory's identity, made if it has none; refused if it belongs to someone else."""
+    """The identity of the directory, written if it has none; refused if it is of another node."""
     identity = read_identity(disk, path)
     if identity is not None:
         if identity.cluster_id != cluster_id:
@@ -112,7 +114,7 @@ def claim_identity(disk: Disk, path: str, cluster_id: str, node_id: int) -> DirI
 def take_clean_shutdown_mark(disk: Disk, path: str) -> int | None:
     """The broker epoch in which the last shutdown was clean (-1: unknown), or None.
 
-    The mark goes: a crash from now on is one.
+    Removes the mark, so that a crash from now on is noticed.
     """
     file = f"{path}/{CLEAN_SHUTDOWN}"
     if not disk.exists(file):

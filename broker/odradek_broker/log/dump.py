@@ -1,13 +1,13 @@
 """Read the files of a partition directory for people: `odradek dump-log`, like DumpLogSegments.
 
-A pure reader: opens files read-only, repairs nothing, needs no broker. Every file becomes rows
-under Kafka's own field names; `format_row` gives the line that Kafka's tool prints:
+Opens files read-only, repairs nothing, needs no broker. Every file becomes rows with Kafka's own
+field names; `format_row` returns the line that Kafka's tool prints:
 
     baseOffset: 0 lastOffset: 2 count: 3 … position: 0 CreateTime: 1700000000000 size: 97 …
     | offset: 0 CreateTime: 1700000000000 keySize: 1 valueSize: 4 sequence: 0 … payload: v0
     offset: 68 position: 2352
 
-What is wrong with a file comes as rows of kind PROBLEM, in between.
+Problems of a file appear between them as rows of kind PROBLEM.
 """
 
 import os
@@ -43,7 +43,7 @@ SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 _CONTROL_KEY = Struct(">hh")
 
 
-class Kind(Enum):
+class RowKind(Enum):
     NOTE = "note"
     BATCH = "batch"
     RECORD = "record"
@@ -52,7 +52,7 @@ class Kind(Enum):
 
 
 class Row(NamedTuple):
-    kind: Kind
+    kind: RowKind
     fields: Fields  # NOTE and PROBLEM: {"text": …}
 
 
@@ -84,10 +84,10 @@ def dump_file(path: Path, options: DumpOptions = BATCHES_ONLY) -> Iterator[Row]:
 
 
 def format_row(row: Row) -> str:
-    if row.kind in (Kind.NOTE, Kind.PROBLEM):
+    if row.kind in (RowKind.NOTE, RowKind.PROBLEM):
         return str(row.fields["text"])
     line = " ".join(f"{name}: {_text(name, value)}" for name, value in row.fields.items())
-    return f"| {line}" if row.kind is Kind.RECORD else line
+    return f"| {line}" if row.kind is RowKind.RECORD else line
 
 
 def _text(name: str, value: object) -> str:
@@ -103,11 +103,11 @@ def _text(name: str, value: object) -> str:
 
 
 def _note(text: str) -> Row:
-    return Row(Kind.NOTE, {"text": text})
+    return Row(RowKind.NOTE, {"text": text})
 
 
 def _problem(text: str) -> Row:
-    return Row(Kind.PROBLEM, {"text": text})
+    return Row(RowKind.PROBLEM, {"text": text})
 
 
 def _open(path: Path) -> RealFile:
@@ -134,7 +134,7 @@ def _dump_log(path: Path, options: DumpOptions) -> Iterator[Row]:
         for position, header in scan_headers(file, str(path), 0, size):
             batch = memoryview(file.pread(header.size, position))
             valid = crc_matches(batch, header.crc)
-            yield Row(Kind.BATCH, _batch_fields(header, position, valid))
+            yield Row(RowKind.BATCH, _batch_fields(header, position, valid))
             if expected is not None and header.base_offset < expected:
                 yield _problem(f"offset {header.base_offset} follows offset {expected - 1}")
             expected = header.next_offset
@@ -176,7 +176,7 @@ def _timestamp_type(header: BatchHeader) -> str:
 def _dump_records(batch: memoryview, header: BatchHeader, options: DumpOptions) -> Iterator[Row]:
     try:
         for record in read_records(batch):
-            yield Row(Kind.RECORD, _record_fields(batch, header, record, options))
+            yield Row(RowKind.RECORD, _record_fields(batch, header, record, options))
     except DecodeError as error:
         yield _problem(f"records of the batch at offset {header.base_offset}: {error}")
 
@@ -236,7 +236,7 @@ def _dump_offset_index(path: Path, options: DumpOptions) -> Iterator[Row]:
                 f"log offset: {found.last_offset if found else 'none'}"
             )
         if not options.verify_only:
-            yield Row(Kind.ENTRY, {"offset": offset, "position": position})
+            yield Row(RowKind.ENTRY, {"offset": offset, "position": position})
 
 
 def _dump_time_index(path: Path, options: DumpOptions) -> Iterator[Row]:
@@ -267,7 +267,7 @@ def _dump_time_index(path: Path, options: DumpOptions) -> Iterator[Row]:
             yield _problem(f"{path.name}: Index timestamp: {timestamp} follows {previous}")
         previous = timestamp
         if not options.verify_only:
-            yield Row(Kind.ENTRY, {"timestamp": timestamp, "offset": offset})
+            yield Row(RowKind.ENTRY, {"timestamp": timestamp, "offset": offset})
 
 
 def _entries(data: bytes, entry: Struct) -> Iterator[tuple[int, int]]:
@@ -287,14 +287,14 @@ def _headers_by_last_offset(log: RealFile, path: Path) -> dict[int, BatchHeader]
         for _, header in scan_headers(log, str(path), 0, log.size()):
             found[header.last_offset] = header
     except CorruptLogError:
-        pass  # the log's own dump tells
+        pass  # the dump of the log file reports it
     return found
 
 
 def _dump_txn_index(path: Path, _options: DumpOptions) -> Iterator[Row]:
     for aborted in parse(path.read_bytes()):
         yield Row(
-            Kind.ENTRY,
+            RowKind.ENTRY,
             {
                 "version": VERSION,
                 "producerId": aborted.producer_id,
@@ -329,4 +329,4 @@ def _dump_snapshot(path: Path, _options: DumpOptions) -> Iterator[Row]:
                 "offsetDelta": batch.offset_delta,
                 "timestamp": batch.timestamp,
             }
-        yield Row(Kind.ENTRY, fields)
+        yield Row(RowKind.ENTRY, fields)

@@ -1,14 +1,14 @@
-"""How the log layer fails."""
+"""The errors of the log layer, each with its Kafka error code."""
 
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 
 class LogDirError(KafkaError):
-    """A log directory does not work any more; it and all its logs are offline from now on.
+    """A log directory has failed; it and all its logs are offline until the broker restarts.
 
     Unless `offline` is False: then the process lacks descriptors or memory, nothing was written,
-    and the same may work in a moment. The client sees KAFKA_STORAGE_ERROR either way, which makes
-    it look for another leader and try again.
+    and a retry may succeed. The client gets KAFKA_STORAGE_ERROR either way, which makes it refresh
+    its metadata and retry.
     """
 
     def __init__(self, path: str, cause: OSError | None = None, *, offline: bool = True) -> None:
@@ -21,9 +21,9 @@ class LogDirError(KafkaError):
 
 
 class NoRoomError(KafkaError):
-    """The directory has little free space; nothing was appended, and nothing is broken.
+    """The directory is short of space; nothing was appended, and the directory is still online.
 
-    KAFKA_STORAGE_ERROR is retriable for producers: they ask who leads and send it again.
+    KAFKA_STORAGE_ERROR is retriable for producers: they refresh their metadata and send it again.
     """
 
     def __init__(self, path: str, free_bytes: int, reserve_bytes: int) -> None:

@@ -1,10 +1,10 @@
-"""How many segment files are open at once is bounded, however many partitions there are.
+"""Bounds how many segment files are open at once, whatever the number of partitions.
 
 A segment opens its file when it is first read or written and registers it here. When more
-than `capacity` are open, the ones that were not used since the last look lose their file
-(second chance: one flag per use, no list to reorder on the hot path). Whoever still holds the
-file, for instance a range on its way to a socket, keeps it open; it closes with the last
-reference.
+than `capacity` are open, segments that were not used since the last check release their file
+(second chance: one flag per use, no list to reorder on the hot path). A file that is still
+referenced, for instance by a range that is being sent, closes with the last reference. Example with
+a capacity of 2: a, b are open and only b was used; opening c releases a.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ class OpensFile(Protocol):
 
 
 class FileCache:
-    """Invariant: every owner with an open file is in `_owners` (perhaps with others)."""
+    """Invariant: every owner with an open file is in `_owners` (so may be others)."""
 
     def __init__(self, disk: Disk, capacity: int) -> None:
         self.disk = disk

@@ -7,8 +7,8 @@
     00000000000000005000.snapshot    producer state before offset 5000
     leader-epoch-checkpoint, partition.metadata
 
-Suffixes say what a file is in the middle of: `.cleaned` a replacement that is being written,
-`.swap` a complete replacement that is being put in place, `.deleted` to be removed later.
+Suffixes say what is being done with a file: `.cleaned` a replacement that is being written, `.swap`
+a complete replacement that is being put in place, `.deleted` to be removed later.
 """
 
 import re
@@ -71,7 +71,7 @@ def retired_dir_name(topic_partition: TopicPartition, suffix: str, unique: str =
 
 
 def parse_future_dir_name(name: str) -> TopicPartition | None:
-    """None also if the topic's name had to be cut."""
+    """The partition of a future log; None if its topic name was shortened."""
     match = _FUTURE_DIR_NAME.fullmatch(name)
     return TopicPartition(match[1], int(match[2])) if match else None
 

@@ -1,14 +1,14 @@
-"""Replicas on their way from one log directory to another: `orders-3.<id>-future`.
+"""Copies of logs that move from one log directory to another: `orders-3.<id>-future`.
 
-The future log lies in the directory it moves to, beside the replica's log in the one it leaves.
-It is a log like any other (checkpoints, retention, flushing), only nobody reads it. When it has
-everything, it takes the replica's place in two renames:
+The future log is in the new directory while the replica's log is in the old one. It is a log like
+any other (checkpoints, retention, flushing), but is not read by clients. When it is complete, two
+renames put it in the replica's place:
 
-    1  /a/orders-3              → /a/orders-3.<id>-delete     the same id: from here on it is done
+    1  /a/orders-3              → /a/orders-3.<id>-delete     the same id: the swap is decided
     2  /b/orders-3.<id>-future  → /b/orders-3
 
-A broker that dies in between finds the pair at its next start and makes the second. Any other
-future log is gone on with from where it ends, as long as the replica's own log is there.
+A broker that dies in between finds the pair at its next start and makes the second rename. Any
+other future log is continued from its end, as long as the replica's own log exists.
 """
 
 import logging
@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import uuid4
 
-from odradek_broker.log.copying import inherit
 from odradek_broker.log.file_names import (
     DELETE_DIR,
     FUTURE_DIR,
@@ -24,7 +23,6 @@ from odradek_broker.log.file_names import (
     parse_future_dir_name,
     retired_dir_name,
 )
-from odradek_broker.log.flushing import save_epochs
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.runtime.clock import Clock
@@ -35,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class FoundFuture(NamedTuple):
-    """A directory of a future log, as a start finds it."""
+    """The directory of a future log that was found at start."""
 
     topic_partition: TopicPartition
     log_dir: LogDir
@@ -43,7 +41,7 @@ class FoundFuture(NamedTuple):
 
 
 class FutureLogs:
-    """Invariant: for each there is a log of that partition in another directory."""
+    """Invariant: each partition in `logs` has its log in another directory."""
 
     def __init__(self, disk: Disk, clock: Clock) -> None:
         self.logs: dict[TopicPartition, Log] = {}
@@ -58,36 +56,39 @@ class FutureLogs:
         *,
         all_online: bool,
     ) -> list[FoundFuture]:
-        """At the start: finish interrupted swaps (`current` is told of them), drop what leads
-        nowhere; gives those to load. `deleted_ids` are those of all `-delete` directories."""
+        """At start: complete interrupted swaps, remove useless copies; returns those to load.
+
+        `current` gets the logs of completed swaps. `deleted_ids` are the ids in the names of all
+        `-delete` directories.
+        """
         to_load: dict[TopicPartition, FoundFuture] = {}
         for log_dir, name in found:
             path = f"{log_dir.path}/{name}"
             topic_partition = parse_future_dir_name(name)
             try:
                 if topic_partition is None or topic_partition in to_load:
-                    self._doom(log_dir, path, "nobody can tell what it is of")
+                    self._remove(log_dir, path, "its name does not say which partition it is of")
                 elif topic_partition not in current and dir_id(name) in deleted_ids:
-                    logger.info("%s takes the place of the log that it was copied from", path)
+                    logger.info("%s replaces the log that it was copied from", path)
                     self._disk.rename(path, f"{log_dir.path}/{topic_partition}")
                     self._disk.sync_dir(log_dir.path)
                     current[topic_partition] = log_dir
                 elif current.get(topic_partition) not in (None, log_dir):
                     to_load[topic_partition] = FoundFuture(topic_partition, log_dir, path)
                 elif topic_partition in current or all_online:
-                    self._doom(log_dir, path, "there is no other log that it is copied from")
+                    self._remove(log_dir, path, "the log that it is a copy of does not exist")
             except OSError as error:
                 log_dir.fail(error)
         return list(to_load.values())
 
-    def _doom(self, log_dir: LogDir, path: str, why: str) -> None:
-        logger.warning("%s is removed: %s", path, why)
-        doomed = path.removesuffix(FUTURE_DIR) + DELETE_DIR
-        self._disk.rename(path, doomed)
-        log_dir.doom(doomed, self._clock.now_ms())
+    def _remove(self, log_dir: LogDir, path: str, why: str) -> None:
+        logger.warning("removing %s: %s", path, why)
+        renamed = path.removesuffix(FUTURE_DIR) + DELETE_DIR
+        self._disk.rename(path, renamed)
+        log_dir.remove_later(renamed, self._clock.now_ms())
 
     def drop(self, topic_partition: TopicPartition) -> None:
-        """The replica stays where it is, or goes altogether. LogDirError if the disk fails."""
+        """Remove the copy: the replica does not move, or is deleted. LogDirError if that fails."""
         copy = self.logs.pop(topic_partition, None)
         if copy is None:
             return
@@ -96,17 +97,19 @@ class FutureLogs:
         log_dir.logs.discard(copy)
         if log_dir.failure is not None:
             return
-        # Not the id of the future log: that would say that the swap was made.
+        # With a new id: with the id of the future log a start would complete the swap.
         path = f"{log_dir.path}/{retired_dir_name(topic_partition, DELETE_DIR)}"
         try:
             self._disk.rename(copy.dir, path)
         except OSError as error:
             raise log_dir.fail(error) from error
-        log_dir.doom(path, self._clock.now_ms() + copy.config.file_delete_delay_ms)
+        log_dir.remove_later(path, self._clock.now_ms() + copy.config.file_delete_delay_ms)
 
     def swap(self, current: Log) -> Log:
-        """Put the copy in the replica's place; the caller made sure that it is complete, and
-        holds its flush lock. LogDirError if one of the directories fails."""
+        """Put the copy in the replica's place. LogDirError if one of the directories fails.
+
+        The caller has checked that the copy is complete, and holds its flush lock.
+        """
         topic_partition = current.topic_partition
         copy = self.logs[topic_partition]
         old_dir, new_dir = current.log_dir, copy.log_dir
@@ -114,7 +117,7 @@ class FutureLogs:
             f"{old_dir.path}/{retired_dir_name(topic_partition, DELETE_DIR, dir_id(copy.dir))}"
         )
         home = f"{new_dir.path}/{topic_partition}"
-        current.removed = True  # a flush of it may be under way in a thread
+        current.removed = True  # a flush may be running in a thread
         try:
             self._disk.rename(current.dir, retired)
             self._disk.sync_dir(old_dir.path)
@@ -124,22 +127,20 @@ class FutureLogs:
             self._disk.rename(copy.dir, home)
             self._disk.sync_dir(new_dir.path)
         except OSError as error:
-            self._take_back(current, retired)
+            self._undo(current, retired)
             raise new_dir.fail(error) from error
         del self.logs[topic_partition]
         old_dir.logs.discard(current)
-        old_dir.doom(retired, self._clock.now_ms() + current.config.file_delete_delay_ms)
+        old_dir.remove_later(retired, self._clock.now_ms() + current.config.file_delete_delay_ms)
         copy.relocate(home)
-        inherit(current, copy)
         try:
-            save_epochs(copy, sync=False)
-            copy.take_snapshot()
+            copy.inherit(current)
         except OSError as error:
             raise new_dir.fail(error) from error
         return copy
 
-    def _take_back(self, current: Log, retired: str) -> None:
-        """The copy cannot be used: the replica stays what it was."""
+    def _undo(self, current: Log, retired: str) -> None:
+        """The copy cannot be used: the replica keeps its log."""
         try:
             self._disk.rename(retired, current.dir)
             current.removed = False

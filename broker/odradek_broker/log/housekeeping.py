@@ -1,7 +1,9 @@
-"""What the logs need from time to time: retention, flushing, checkpoints, delayed removal.
+"""Periodic work on all logs: retention, flushing, checkpoints, delayed removal.
 
 `tick` runs in the event loop's thread and does the part that only touches memory and renames
-files. What may block for long (fsync, unlink of a gigabyte) comes back as jobs for a thread.
+files. It yields what may block for long (fsync, unlink of a gigabyte) as jobs for a thread.
+Example: a tick 60 s after the last recovery-point checkpoint yields one job per directory, which
+writes the next one.
 """
 
 from collections import deque
@@ -10,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from odradek_broker.log.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
@@ -19,7 +22,7 @@ from odradek_broker.runtime.settings import Settings
 
 Job = Callable[[], None]
 
-# Retention may have to read the time index of a segment: 200 logs are about 10 ms of the loop.
+# Retention may have to read the time index of a segment: 200 logs take about 10 ms of the loop.
 RETENTION_LOGS_PER_TICK = 200
 
 
@@ -27,7 +30,7 @@ RETENTION_LOGS_PER_TICK = 200
 class LogSettings:
     """Broker settings of the log layer; names and defaults are Kafka's where it has them."""
 
-    cluster_id: str | None = None  # None: as the directories say, or a new one
+    cluster_id: str | None = None  # None: that of the directories, or a new one
     node_id: int = 0
     recovery_threads_per_dir: int = 2  # num.recovery.threads.per.data.dir
     retention_check_interval_ms: int = 300_000  # log.retention.check.interval.ms
@@ -43,7 +46,7 @@ class LogSettings:
     @staticmethod
     def of(settings: Settings) -> "LogSettings":
         return LogSettings(
-            # Empty: what the directories say, or a new one for a new cluster.
+            # Empty: that of the directories, or a new one for a new cluster.
             cluster_id=settings.optional_str("odradek.cluster.id") or "",
             node_id=settings.node_id,
             recovery_threads_per_dir=settings.int("num.recovery.threads.per.data.dir"),
@@ -58,7 +61,7 @@ class LogSettings:
         )
 
 
-# Looked at without a pause: some 5 ms.
+# Checked without a pause: about 5 ms.
 LOGS_AT_ONCE = 5000
 
 
@@ -68,12 +71,12 @@ class Housekeeping:
         self._settings = settings
         self._next_ms: dict[str, int] = {}
         self._to_retain: deque[Log] = deque()
-        # A sealed segment is being flushed: the cleaner waits for the checkpoint that says so.
+        # A sealed segment is being flushed: the next tick writes the checkpoint that says so.
         self._rolled = False
 
     def tick(self, now_ms: int) -> Iterator[Job]:
-        """Works out one job after another, so that whoever runs them lets others in between: with
-        50,000 logs each look at all of them takes some 20 ms."""
+        """Yields one job after another, so that the caller can do other work in between: with
+        50,000 logs each pass over all of them takes about 20 ms."""
         settings = self._settings
         retention = self._due("retention", settings.retention_check_interval_ms, now_ms)
         flush = self._due("flush", settings.flush_check_interval_ms, now_ms)
@@ -95,18 +98,18 @@ class Housekeeping:
                 for log in log_dir.logs:
                     log.producers.expire(now_ms, settings.producer_id_expiration_ms)
             if recovery_points:
-                yield log_dir.checkpoint_recovery_points()
+                yield log_dir.checkpoints.prepare(RECOVERY_POINT)
             if log_starts:
-                yield log_dir.checkpoint_log_starts()
+                yield log_dir.checkpoints.prepare(LOG_START_OFFSET)
             if high_watermarks:
-                yield log_dir.checkpoint_high_watermarks()
-            doomed = log_dir.take_doomed(now_ms)
-            if doomed:
-                yield partial(log_dir.remove, doomed)
+                yield log_dir.checkpoints.prepare(HIGH_WATERMARK)
+            due = log_dir.take_due_removals(now_ms)
+            if due:
+                yield partial(log_dir.remove, due)
         self._apply_retention(now_ms)
 
     def _due(self, what: str, interval_ms: int, now_ms: int) -> bool:
-        """The first tick only starts the clock: a start has enough to do."""
+        """The first tick only starts the interval: nothing is due right after the start."""
         next_ms = self._next_ms.get(what)
         if next_ms is not None and now_ms < next_ms:
             return False
@@ -134,4 +137,4 @@ class Housekeeping:
 
 
 def _nothing() -> None:
-    """A job that lets others have their turn."""
+    """A job that only makes the caller return to the event loop."""

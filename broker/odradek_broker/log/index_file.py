@@ -2,18 +2,17 @@
 
 Entries are appended in order of their key. The newest ones wait in memory (`_tail`) and go to
 the file in groups; roll and close write the rest. A crash may lose the end of the file; a
-short index only makes the scan longer, and recovery builds the index of unflushed segments
-anew.
+short index only makes the scan longer, and recovery rebuilds the indexes of unflushed segments.
 
 Searching: most lookups are for the end of the index (followers and consumers near the end of
-the log). A plain binary search starts in the middle and so touches pages that nobody else
-keeps warm. Therefore the last 8,192 bytes, the warm section, are searched first, and only if
-the key is before them, the rest. Here the warm section is `_tail` plus one read of 8,192 bytes.
-A consumer that reads a log from its beginning asks for one entry after the other: for it the block
-that was read last is kept, and 512 of them are found with one read. Nobody else's is kept
-(retention looks at every segment there is), and it goes when the segment's file is closed.
+the log). A plain binary search starts in the middle and so touches pages that are not in the page
+cache. Therefore the last 8,192 bytes, the warm section, are searched first, and the rest only if
+the key is before them. Here the warm section is `_tail` plus one read of 8,192 bytes.
+A consumer that reads a log from its beginning looks up one entry after the other: for it the block
+that was read last is kept, and one read serves 512 lookups. Blocks of other lookups are not kept
+(retention reads every segment), and a block is dropped when the segment's file is closed.
 Example: an offset index of 262,144 entries (a 1 GB segment, 2 MB): a lookup near the end is
-one read; a cold one is about 10 reads of 8 bytes and one of 4,096; the next ones are none.
+one read; a cold one takes about 10 reads of 8 bytes and one of 4,096; the next ones take none.
 """
 
 from struct import Struct
@@ -25,7 +24,7 @@ from odradek_broker.runtime.disk import Disk, File
 WARM_BYTES: Final = 8192
 # Entries kept in memory before they are written: 128 offset entries, about 512 KB of log.
 TAIL_BYTES: Final = 1024
-# A cold search reads entries one by one until half as many bytes are left, then so many at once.
+# A cold search reads entry by entry until half of this is left to search, then reads that at once.
 BLOCK_BYTES: Final = 4096
 
 Block = tuple[int, bytes]  # the first slot, and entries from it on
@@ -34,7 +33,7 @@ NO_BLOCK: Final[Block] = (0, b"")
 
 class IndexFile:
     """Invariants: entry n is in the file for n < `_saved`, else in `_tail`; keys ascend; `_block`
-    is as it is in the file, and is replaced, never changed: threads may be looking at it.
+    equals the file, and is replaced, never changed: other threads may be reading it.
     """
 
     __slots__ = ("_block", "_disk", "_saved", "_tail", "base_offset", "path")
@@ -56,7 +55,7 @@ class IndexFile:
         return self._saved + len(self._tail) // self.ENTRY.size
 
     def raw(self, slot: int) -> tuple[int, int]:
-        """The two numbers of an entry as they are in the file."""
+        """The two numbers of an entry, as in the file."""
         size = self.ENTRY.size
         block_from, entries = self._block
         in_block = slot - block_from
@@ -76,11 +75,11 @@ class IndexFile:
             try:
                 self.save()
             except OSError as error:
-                if not is_of_the_process(error):  # without a descriptor it stays in memory
+                if not is_of_the_process(error):  # without a descriptor the entry stays in memory
                     raise
 
     def save(self) -> None:
-        """Write what is only in memory; the file exists afterwards, be it empty."""
+        """Write what is only in memory; afterwards the file exists, even if it is empty."""
         file = self._disk.open(self.path, create=True)
         if self._tail:
             file.pwritev([self._tail], self._saved * self.ENTRY.size)
@@ -106,7 +105,7 @@ class IndexFile:
     def search(self, target: int, column: int = 0, *, keep: bool = False) -> int:
         """The last slot whose number in `column` is at most `target`; -1 if there is none.
 
-        With `keep` the caller will ask for the slots that follow.
+        With `keep` the caller will look up the slots that follow.
         """
         if self._tail and self._number(self._tail, 0, column) <= target:
             return self._saved + self._bisect(self._tail, target, column)
@@ -139,7 +138,7 @@ class IndexFile:
         if self._has(block, target, column):
             return block
         last_known = known[0] + len(known[1]) // size - 1
-        if 0 <= last_known < warm_from:  # who reads on finds it there, or right behind
+        if 0 <= last_known < warm_from:  # the next lookup finds its entry there, or right after it
             block = self._load(file, last_known, BLOCK_BYTES // size)
             if self._has(block, target, column):
                 return block

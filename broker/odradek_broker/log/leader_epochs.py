@@ -1,6 +1,6 @@
 """Leader epochs: which leader wrote from which offset on.
 
-Followers ask for the end of an epoch to find out where their log parts from the leader's
+Followers ask for the end of an epoch to find out where their log diverges from the leader's
 (KIP-101), and consumers to notice a truncation (KIP-320). File `leader-epoch-checkpoint`:
 
     0            version
@@ -8,8 +8,8 @@ Followers ask for the end of an epoch to find out where their log parts from the
     0 0          epoch, its first offset
     3 1520
 
-Here leader 0 wrote the offsets 0-1519 and leader 3 all from 1520 on. Every batch carries its
-epoch too, so recovery can restore what a crash kept from this file.
+Here the leader of epoch 0 wrote the offsets 0-1519, that of epoch 3 all from 1520 on. Every batch
+has its epoch too, so recovery can restore what a crash kept out of this file.
 """
 
 from itertools import pairwise
@@ -34,7 +34,7 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Leader `epoch` writes from here on; what contradicts that is forgotten."""
+        """The leader of `epoch` writes from here on; entries that contradict that are dropped."""
         entries = self.entries
         if epoch < 0 or (entries and entries[-1][0] == epoch and entries[-1][1] <= start_offset):
             return
@@ -46,7 +46,7 @@ class LeaderEpochs:
     ) -> tuple[LeaderEpoch, Offset]:
         """The largest known epoch that is at most `epoch`, and where it ends.
 
-        (-1, -1) if the epoch is unknown because it is newer than all, or negative.
+        (-1, -1) if the epoch is unknown because it is newer than all known ones, or negative.
         """
         if epoch < 0 or not self.entries:
             return NO_LEADER_EPOCH, NO_OFFSET
@@ -74,7 +74,7 @@ class LeaderEpochs:
             self._replace([entry for entry in self.entries if entry[1] < end_offset])
 
     def truncate_from_start(self, start_offset: Offset) -> None:
-        """The log begins here now; the epoch that covers this offset begins here too."""
+        """The log starts here now; the epoch that covers this offset starts here too."""
         if not self.entries or self.entries[0][1] >= start_offset:
             return
         kept = [entry for entry in self.entries if entry[1] > start_offset]

@@ -1,16 +1,17 @@
-"""Files that a crash left in the middle of something, at the load of a partition directory.
+"""Complete or undo what a crash interrupted, when the directory of a partition is loaded.
 
 The cleaner writes replacement segments as `.cleaned`, syncs them, renames them to `.swap`,
-renames the segments that they replace to `.deleted` and then takes the suffix `.swap` off.
-Wherever the crash came:
+renames the segments that they replace to `.deleted` and then removes the suffix `.swap`.
+Depending on where the crash came:
 
     .cleaned    may be incomplete: removed; the old segments are all still there
-    .swap       complete: whatever of the old segments is left is removed, then the suffix
+    .swap       complete: what is left of the old segments is removed, then the suffix
     .deleted    replaced or past its retention: removed
     .tmp        a checkpoint that was being written: removed
 
-A `.swap` at or after a `.cleaned` belongs to a replacement of which not every part got its
-`.swap` yet (they are renamed from the last to the first): removed too.
+Segments are renamed to `.swap` from the last to the first. So a `.swap` at or after a `.cleaned`
+belongs to a replacement that is not renamed completely: it is removed too. Example: 100.cleaned and
+200.swap are removed; 100.swap and 200.swap replace all segments from 100 on.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +31,7 @@ from odradek_protocol.ids import Offset
 def clear_leftovers(
     disk: Disk, directory: str, end_offset_of_swap: Callable[[Offset, int], Offset]
 ) -> list[FileInfo]:
-    """Finish or undo what was going on; gives the files of the directory as they are then.
+    """Complete or undo it; returns the files of the directory afterwards.
 
     `end_offset_of_swap(base_offset, size)` reads a `.log.swap` up to its last batch.
     """
@@ -44,13 +45,13 @@ def clear_leftovers(
     )
     swaps = [entry for entry in entries if _suffix(entry.name) == SWAP]
     unfinished = [s.name for s in swaps if 0 <= cleaned_from <= _offset(s.name)]
-    doomed = [*temporary, *unfinished]
+    removed = [*temporary, *unfinished]
     swaps = [entry for entry in swaps if entry.name not in unfinished]
-    if not doomed and not swaps:
+    if not removed and not swaps:
         return entries
 
     replaced = _replaced(names, swaps, end_offset_of_swap)
-    for name in (*doomed, *replaced):
+    for name in (*removed, *replaced):
         disk.remove(f"{directory}/{name}")
     for entry in swaps:
         disk.rename(f"{directory}/{entry.name}", f"{directory}/{entry.name.removesuffix(SWAP)}")
@@ -63,7 +64,7 @@ def _replaced(
     swaps: list[FileInfo],
     end_offset_of_swap: Callable[[Offset, int], Offset],
 ) -> list[str]:
-    """The files of the segments that the swaps stand for."""
+    """The files of the segments that the swaps replace."""
     logs = [entry for entry in swaps if entry.name.endswith(LOG + SWAP)]
     if not logs:
         return []

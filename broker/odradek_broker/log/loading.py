@@ -2,7 +2,8 @@
 
 After a clean shutdown only the names and sizes of the files are read, plus the last few
 kilobytes of the last segment to find the log end offset. After a crash the segments that
-reach past the recovery point are read and checked batch by batch.
+reach past the recovery point are read and checked batch by batch. Example: segments 0, 100 and 200
+with a recovery point of 150: 100 and 200 are read.
 """
 
 import logging
@@ -31,6 +32,7 @@ from odradek_broker.log.partition_metadata import parse_partition_metadata
 from odradek_broker.log.producer_replay import restore_producer_state, snapshot_path
 from odradek_broker.log.recovery import recover_segment
 from odradek_broker.log.segment import LogSegment
+from odradek_broker.log.state import LoadedLog
 from odradek_broker.log.time_index import TimeIndex
 from odradek_broker.log.txn_index import ENTRY as TXN_ENTRY
 from odradek_broker.model.log_config import LogConfig
@@ -60,9 +62,9 @@ def load_log(
     now_ms: int,
     directory: str = "",
 ) -> Log:
-    """OSError if the disk fails; damage in the files is repaired, at worst by cutting them.
+    """OSError if the disk fails; damage in the files is repaired, at worst by truncating them.
 
-    `directory` if it is not the one named after the partition.
+    `directory` is given if it is not the one named after the partition.
     """
     return _Loader(log_dir, topic_partition, config, options, now_ms, directory).load()
 
@@ -113,21 +115,18 @@ class _Loader:
         )
         producers.expire(self.now_ms, self.options.producer_id_expiration_ms)
         clean = self.options.clean and self.txn_index_from is None
-        return Log(
-            self.log_dir,
-            self.topic_partition,
-            self.config,
-            self.segments,
+        known = self.options.recovery_point
+        loaded = LoadedLog(
+            segments=self.segments,
             log_start_offset=log_start_offset,
             log_end_offset=self.end_offset,
-            recovery_point=self.end_offset
-            if clean
-            else min(self.options.recovery_point, self.end_offset),
+            recovery_point=self.end_offset if clean else min(known, self.end_offset),
+            checkpointed=known,
             epochs=self.epochs,
             producers=producers,
             topic_id=self._topic_id(),
-            directory=self.directory,
         )
+        return Log(self.log_dir, self.directory, self.topic_partition, self.config, loaded)
 
     def _find_files(self) -> None:
         for entry in clear_leftovers(self.disk, self.directory, self._end_of_swap):
@@ -164,7 +163,7 @@ class _Loader:
         return end
 
     def _repair_indexes(self) -> None:
-        """Sealed segments that recovery will not read: their indexes must at least look right."""
+        """Check the indexes of sealed segments that recovery does not read."""
         for segment in self.segments[: self._first_unflushed()]:
             offset_bytes, time_bytes, txn_bytes = segment.index_sizes
             if txn_bytes % TXN_ENTRY.size:
@@ -191,7 +190,11 @@ class _Loader:
         while at < len(self.segments):
             segment = self.segments[at]
             if at > first and self._hole_before(at, expected):
-                logger.warning("%s: offset %s is missing before it", segment.path(), expected)
+                logger.warning(
+                    "%s: expected offset %s before it; dropping what follows",
+                    segment.path(),
+                    expected,
+                )
                 self._drop_from(at)
                 break
             size = segment.size
@@ -203,7 +206,7 @@ class _Loader:
                 self._drop_from(at)
 
     def _hole_before(self, at: int, expected: Offset) -> bool:
-        """A segment ends where the next begins, unless compaction took its last batches."""
+        """A segment ends where the next begins, unless compaction removed its last batches."""
         if self.segments[at].base_offset == expected:
             return False
         cleaned = self.segments[at - 1].base_offset < self.options.cleaned_up_to
@@ -218,11 +221,11 @@ class _Loader:
         return end_offset, truncated
 
     def _drop_from(self, at: int) -> None:
-        """What follows a damaged batch is not part of the log any more."""
+        """Remove what follows a damaged batch."""
         if at >= len(self.segments):
-            return  # a new log: an fsync each would make 1,000 new partitions take seconds
+            return  # e.g. a new log: without this fsync 1,000 new partitions are seconds faster
         for segment in self.segments[at:]:
-            logger.warning("%s: removed, it follows a damaged part", segment.path())
+            logger.warning("%s: removed, it follows a damaged batch", segment.path())
             segment.remove()
         del self.segments[at:]
         self.disk.sync_dir(self.directory)
@@ -230,7 +233,7 @@ class _Loader:
             self.segments[-1].sealed = self.segments[-1].synced = False
 
     def _find_end(self) -> None:
-        """From the last index entry on to the end of the last segment."""
+        """Read the last segment from its last index entry to its end."""
         if not self.segments:
             return
         last = self.segments[-1]
@@ -267,7 +270,7 @@ class _Loader:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _snapshots(self) -> list[Offset]:
-        """Those at the start of a segment, and the newest one (of a clean shutdown)."""
+        """Of the base offset of a segment, and the newest one (of a clean shutdown)."""
         found = sorted(offset for offset, kind in self.sizes if kind == SNAPSHOT)
         bases = {segment.base_offset for segment in self.segments}
         kept = [offset for offset in found if offset in bases or offset == found[-1]]

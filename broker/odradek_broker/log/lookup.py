@@ -1,4 +1,8 @@
-"""Find records by timestamp, and the aborted transactions of a range of offsets."""
+"""Find records by timestamp, and the aborted transactions of a range of offsets.
+
+Used by `reading.py`. Example: records with the timestamps 10, 30, 20 at the offsets 0, 1, 2. The
+lookup of 15 finds offset 1: the first record, in log order, with at least this timestamp.
+"""
 
 from collections.abc import Sequence
 
@@ -13,7 +17,7 @@ from odradek_protocol.records.records import Record, read_records
 def find_by_timestamp(
     segments: Sequence[LogSegment], timestamp: int, start_offset: Offset, end_offset: Offset
 ) -> tuple[Record, BatchHeader] | None:
-    """The first record in [start, end) that is at least as young as `timestamp`."""
+    """The first record in [start, end) with at least this timestamp."""
     for segment in segments:
         if segment.size == 0 or segment.max_timestamp.timestamp < timestamp:
             continue
@@ -31,13 +35,13 @@ def find_by_timestamp(
 def find_max_timestamp(
     segments: Sequence[LogSegment], start_offset: Offset, end_offset: Offset
 ) -> tuple[Record, BatchHeader] | None:
-    """The first of the youngest records in [start, end)."""
+    """The first record in [start, end) with the largest timestamp."""
     youngest = None
     for segment in segments:
         if segment.size == 0:
             continue
         timestamp, offset = segment.max_timestamp
-        if offset < start_offset:  # its youngest record was deleted
+        if offset < start_offset:  # the record with it was deleted
             later = (h.max_timestamp for _, h in segment.headers() if h.last_offset >= start_offset)
             timestamp = max(later, default=NO_TIMESTAMP)
         if youngest is None or timestamp > youngest[0]:

@@ -1,4 +1,7 @@
-"""Lets a thread run something in the event loop's thread and wait for the outcome."""
+"""Lets a thread run a function in the event loop's thread and wait for its result.
+
+Used by the cleaner's threads, whose shared state belongs to the loop's thread.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
@@ -8,11 +11,11 @@ T = TypeVar("T")
 
 
 class LoopStoppedError(Exception):
-    """The answer will never come: whoever owns the loop is stopping."""
+    """There will be no result: the owner of the loop is stopping."""
 
 
 class LoopCalls:
-    """Invariant: after `stop` no thread waits here, and none will."""
+    """Invariant: after `stop` no thread waits here."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         """`call_soon` is thread-safe, as `loop.call_soon_threadsafe`."""
@@ -53,7 +56,7 @@ class LoopCalls:
             raise LoopStoppedError from None
 
     def stop(self) -> None:
-        """What runs already is waited for by its caller; what does not is given up."""
+        """Calls that are running are completed; the others raise LoopStoppedError."""
         self._stopped = True
         for future in list(self._waiting):
             future.cancel()

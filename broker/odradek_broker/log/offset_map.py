@@ -1,21 +1,20 @@
-"""Which offset a key was last written at: the cleaner's memory, 24 bytes per key.
+"""The last offset of each key, for the cleaner: 24 bytes per key.
 
-The cleaner fills it from the dirty part of a log and then asks it about every record. It must
+The cleaner fills it from the dirty part of a log and then looks up every record. It must
 hold the keys of as much log as possible in a fixed budget (`log.cleaner.dedupe.buffer.size`,
 shared by all cleaner threads), so it is one flat table without an object per key:
 
     slot n, from byte 24 n on:   first half of the hash 8 | second half 8 | offset + 1  8
 
-A slot whose last 8 bytes are 0 is empty. The first half of the hash says where a search
-begins, the second half in which steps it goes on; the number of slots is prime, so every step
-reaches every slot.
+A slot whose last 8 bytes are 0 is empty. The first half of the hash says where a search begins, the
+second half is its step; the number of slots is prime, so a search with any step reaches every slot.
 
 Example: 128 MB are 5,592,373 slots; at a load factor of 0.9 they take 5,033,135 different
 keys, however long these are.
 
-The hash stands for the key: two of a billion keys have the same one with a probability of
-10^-21, and unlike with MD5 nobody can make two keys on purpose that do. Measurements, and why
-it is no dict: adr/0004-cleaner-offset-map.md.
+Only the hash is stored: two of a billion keys have the same hash with a probability of 10^-21, and
+unlike with MD5 nobody can construct such keys on purpose. adr/0004-cleaner-offset-map.md has
+measurements, and the reason why it is not a dict.
 """
 
 import mmap
@@ -47,8 +46,8 @@ class OffsetMap:
             raise ValueError(f"a load factor of {load_factor} leaves no room for a key")
         self.size = 0
         self.latest_offset: Offset = NOT_FOUND
-        # Anonymous memory and not a bytearray: the kernel gives zeroed pages when a slot is
-        # first touched, so a map that stays half empty costs half, and `close` gives all back.
+        # Anonymous memory instead of a bytearray: the kernel provides zeroed pages when a slot is
+        # first touched, so a half-empty map costs half, and `close` returns all of it.
         self._memory = mmap.mmap(-1, self.slots * ENTRY_BYTES)
         self._words = memoryview(self._memory).cast("Q")
 
@@ -63,7 +62,7 @@ class OffsetMap:
     def put(self, keys: Sequence[bytes], offsets: Sequence[Offset]) -> int:
         """Note the offsets of these keys, which ascend; for each key the last one stays.
 
-        Gives back how many were taken: fewer than all if the map is full now.
+        Returns how many were stored: fewer than all if the map is full now.
         """
         words, slots, size, capacity = self._words, self.slots, self.size, self.capacity
         end = slots * _WORDS

@@ -1,7 +1,8 @@
-"""Restore the producer state of a log: newest good snapshot, then the batches behind it.
+"""Restore the producer state of a log: newest valid snapshot, then the batches after it.
 
 Used at load and after a truncation. With `txn_index_from` the transaction indexes of the
-segments from that offset on are written anew on the way, since recovery cannot trust them.
+segments from that offset on are rewritten, since recovery cannot trust them. Example: snapshots at
+0 and 500, a log end of 620: the snapshot of 500 is read, then the batches of the offsets 500-619.
 """
 
 import logging
@@ -41,7 +42,7 @@ def restore_producer_state(
                 state = state_from_snapshot(disk.read(path), offset)
                 break
             except CorruptSnapshotError as problem:
-                logger.warning("%s is damaged (%s), taking an older one", path, problem)
+                logger.warning("%s is damaged (%s), using an older snapshot", path, problem)
                 disk.remove(path)
     if state.end_offset < end_offset:
         _replay(state, segments, end_offset, txn_index_from)

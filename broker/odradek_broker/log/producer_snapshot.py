@@ -3,7 +3,7 @@
 Big-endian: `version: int16 (1), crc: uint32, count: int32`, then per producer 46 bytes:
 `producer_id int64, producer_epoch int16, last_sequence int32, last_offset int64,
 offset_delta int32, timestamp int64, coordinator_epoch int32, txn_first_offset int64`.
-The CRC32C covers all from the count on. Of the last batches only the newest is kept.
+The CRC32C covers everything from the count on. Only the newest of the last batches is stored.
 
 Example: a state without producers is the 10 bytes 0001 <crc> 00000000.
 """
@@ -28,7 +28,7 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class CorruptSnapshotError(Exception):
-    """The snapshot cannot be used; an older one, or the log itself, can."""
+    """The snapshot is damaged; an older one or the log itself is used instead."""
 
 
 def encode_snapshot(entries: dict[ProducerId, ProducerEntry]) -> bytes:

@@ -1,10 +1,11 @@
-"""What a partition remembers of its idempotent and transactional producers.
+"""What a partition knows about its idempotent and transactional producers.
 
 For each producer id: the epoch, the last five batches (so that a retried batch is answered
-with its first offsets and not written again) and the open transaction. From that follow the
-sequence check, the fencing of old epochs and the last stable offset. The rules are those of
-current Kafka; in particular a producer that is not remembered (expired, or its records were
-deleted) may go on with any sequence number.
+with its first offsets and not written again) and the open transaction. The sequence check, the
+fencing of old epochs and the last stable offset are based on it. The rules are those of current
+Kafka; in particular an unknown producer (expired, or its records were deleted) may continue with
+any sequence number. Example: producer 7 wrote sequences 0-9; 10 is accepted, 5-9 is a duplicate if
+it was one batch, 12 is OUT_OF_ORDER_SEQUENCE_NUMBER.
 
 Only `check` raises; `add` and `end_transaction` record what was appended, on leader, follower
 and in recovery alike. The file format is in `producer_snapshot.py`.
@@ -80,7 +81,7 @@ class CompletedTxn(NamedTuple):
 
 
 def last_sequence_of(base_sequence: int, offset_delta: int) -> int:
-    """Sequence numbers go on with 0 after 2^31 - 1; coordinators write without any (-1)."""
+    """Sequence numbers continue with 0 after 2^31 - 1; coordinators write without any (-1)."""
     if base_sequence < 0:
         return NO_SEQUENCE
     last = base_sequence + offset_delta
@@ -91,7 +92,7 @@ class ProducerState:
     """Invariants:
     ongoing: first offset → producer id, ascending; its entries have that txn_first_offset
     unreplicated: first offset → marker's offset, of transactions that ended above the high
-    watermark; they hold the last stable offset back like open ones
+    watermark; they hold back the last stable offset like open ones
     """
 
     __slots__ = ("end_offset", "entries", "ongoing", "snapshot_offset", "unreplicated")
@@ -104,7 +105,7 @@ class ProducerState:
         self.snapshot_offset = offset  # of the newest snapshot file
 
     def check(self, header: BatchHeader, *, check_sequence: bool = True) -> ProducerBatch | None:
-        """Refuse a batch that must not be appended; give back the original of a duplicate."""
+        """Refuse a batch that must not be appended; return the original of a duplicate."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return None
@@ -160,7 +161,7 @@ class ProducerState:
             self.ongoing[base_offset] = header.producer_id
 
     def check_not_fenced(self, producer_id: ProducerId, epoch: int) -> None:
-        """Refuses an epoch before the one that wrote here last; no coordinator need be asked."""
+        """Refuse an epoch older than the last one that wrote here; needs no coordinator."""
         entry = self.entries.get(producer_id)
         if entry is not None and epoch < entry.producer_epoch:
             raise KafkaError(
@@ -179,11 +180,11 @@ class ProducerState:
         coordinator_epoch: int,
         transaction_version: int = 0,
     ) -> bool:
-        """Refuse a marker of the past; True if just this one was written already.
+        """Refuse an outdated marker; True if this very marker was written already.
 
-        From transaction version 2 on (KIP-890) a marker has a higher epoch than the records
-        that it ends. So one that comes late, when the next transaction has begun, is known by
-        its epoch, and does not end that one.
+        From transaction version 2 on (KIP-890) a marker has a higher epoch than the records of its
+        transaction. So a late one, when the next transaction has begun, is recognised by its epoch
+        and does not end that transaction.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -226,7 +227,7 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> Offset | None:
-        """Where the first transaction begins whose outcome consumers may not see yet."""
+        """The start of the first transaction whose outcome is open, or not replicated yet."""
         first = next(iter(self.ongoing), None)
         if not self.unreplicated:
             return first

@@ -1,15 +1,93 @@
-"""Find the bytes of a log that answer a fetch. Nothing is read but, far from the end, headers."""
+"""Find what a request asks a log for: the bytes of a fetch, offsets by timestamp, aborted txns.
+
+Used by `Log`, in the event loop's thread; it changes nothing. A fetch reads no file at all near the
+end of the log (`recent.py`), and only batch headers far from it. Example, a log of two segments
+with the base offsets 0 and 100, and batches of 10 records: a read of offset 104 finds the segment
+100, the batch that begins at its byte 0, and offers the file from there on.
+"""
 
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from odradek_broker.log.lookup import find_aborted, find_by_timestamp, find_max_timestamp
 from odradek_broker.log.segment import LogSegment
-from odradek_broker.log.types import FileRange
+from odradek_broker.log.state import LogState
+from odradek_broker.log.types import AbortedTransaction, FileRange, TimestampOffset
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import Offset
+from odradek_protocol.records.record_batch import BatchHeader
+from odradek_protocol.records.records import Record
+
+
+class LogReader:
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def read(
+        self, offset: Offset, max_bytes: int, upper_bound: Offset, min_one_batch: bool
+    ) -> tuple[FileRange | None, Offset]:
+        """See `Log.read`."""
+        state = self._state
+        if state.log_dir.failure is not None:
+            state.log_dir.check()
+        if not state.log_start_offset <= offset <= state.log_end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"{state.topic_partition}: offset {offset} is not in "
+                f"[{state.log_start_offset}, {state.log_end_offset}]",
+            )
+        if upper_bound > state.written_offset:
+            upper_bound = state.written_offset
+        if offset >= upper_bound:
+            return None, offset
+        try:
+            return find_range(
+                state.segments, state.written_offset, offset, max_bytes, upper_bound, min_one_batch
+            )
+        except OSError as error:
+            raise state.log_dir.fail(error) from error
+
+    def aborted_in(
+        self, records: FileRange, first_offset: Offset, from_offset: Offset, to_offset: Offset
+    ) -> list[AbortedTransaction]:
+        """See `Log.aborted_in`."""
+        state = self._state
+        with state.using_files():
+            segments = state.segments[segment_index(state.segments, first_offset) :]
+            end = segments[0].offset_bound(records.position + records.length)
+            if end is None and len(segments) > 1:
+                end = segments[1].base_offset
+            bound = to_offset if end is None else min(end, to_offset)
+            return find_aborted(segments, from_offset, bound)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """See `Log.offset_for_timestamp`."""
+        state = self._state
+        with state.using_files():
+            found = find_by_timestamp(
+                state.segments, timestamp, state.log_start_offset, state.written_offset
+            )
+        return _timestamp_offset(found)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """See `Log.max_timestamp_offset`."""
+        state = self._state
+        with state.using_files():
+            found = find_max_timestamp(state.segments, state.log_start_offset, state.written_offset)
+        return _timestamp_offset(found)
+
+
+def _timestamp_offset(found: tuple[Record, BatchHeader] | None) -> TimestampOffset | None:
+    if found is None:
+        return None
+    record, header = found
+    return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
 
 
 def segment_index(segments: Sequence[LogSegment], offset: Offset) -> int:
-    """Which segment holds this offset, by the names alone; most ask for the last one."""
+    """Which segment holds this offset, by the base offsets alone; mostly it is the last one."""
     last = len(segments) - 1
     if offset >= segments[last].base_offset:
         return last
@@ -28,7 +106,7 @@ def find_range(
     upper_bound: Offset,
     min_one_batch: bool,
 ) -> tuple[FileRange | None, Offset]:
-    """See `Log.read`; `offset < upper_bound <= written_offset` holds here."""
+    """See `Log.read`. The caller has checked `offset < upper_bound <= written_offset`."""
     at = segment_index(segments, offset)
     found = segments[at].locate(offset)
     while found is None:  # the offset is in a gap at the end of a segment

@@ -1,7 +1,7 @@
-"""Where the newest batches of a segment lie, kept in memory.
+"""The positions of the newest batches of a segment, in memory.
 
-A consumer at the tail asks for an offset that was written a moment ago. This answers without
-a look at index or file: three parallel lists, searched with `bisect`. (Arrays would take a third of
+A consumer at the tail asks for an offset that was just written. This finds it without reading index
+or file: three parallel lists, searched with `bisect`. (Arrays would take a third of
 the memory and five times as long to append to.)
 
 Offsets are relative to the segment's base offset, as in the index files. Example, base 100:
@@ -38,7 +38,7 @@ class RecentBatches:
         """The index of the first batch that ends at or after this offset; -1 if unknown.
 
         `len(lasts)` means: every batch ends before it. Batch 0 is only an answer if it is the
-        segment's first one; else an older batch, already forgotten, may be the right one.
+        segment's first one; else an older batch, which is not kept any more, may be the right one.
         """
         found = bisect_left(self.lasts, relative_offset)
         if found == 0 and (not self.positions or self.positions[0] != 0):

@@ -1,8 +1,8 @@
 """The records of a batch as columns: the cleaner's inner loop.
 
-The cleaner looks at every record of a log but needs only its key, its offset and whether it is
-a tombstone. One pass over the bytes gives these as plain lists, without an object per record
-(about 4 times as fast as `wire.records.view_records`); what survives is copied as it is.
+The cleaner reads every record of a log but needs only its key, its offset and whether it is a
+tombstone. One pass over the bytes returns these as plain lists, without an object per record (about
+4 times as fast as `records.view_records`); records that stay are copied unchanged.
 
     record   length varint, attributes i8, timestamp_delta varlong, offset_delta varint,
              key length varint (1 is -1: null), key, value length varint (1: null), …
@@ -24,7 +24,7 @@ _NULL = 1  # a varint of -1
 
 
 class RecordColumns(NamedTuple):
-    """Record n lies in data[starts[n] : starts[n + 1]]."""
+    """Record n is data[starts[n] : starts[n + 1]]."""
 
     starts: list[int]  # one more than records: the last is the end of the data
     offset_deltas: list[int]
@@ -35,7 +35,7 @@ class RecordColumns(NamedTuple):
 def read_columns(data: bytes, count: int) -> RecordColumns:
     """The `count` records in `data`; DecodeError unless they fill it exactly.
 
-    A varint of one or two bytes, nearly all of them, is read without a call.
+    Varints of one or two bytes, nearly all of them, are read without a call.
     """
     starts, offset_deltas, tombstones = [0], [], []
     keys: list[bytes | None] = []
@@ -101,7 +101,7 @@ def keep_records(
     """The batch with only the records whose numbers are in `kept` (at least one).
 
     Offsets, sequence numbers and leader epoch stay those of the original. A delete horizon
-    takes the place of the base timestamp, so the records get new timestamp deltas with it.
+    replaces the base timestamp, so the records get new timestamp deltas with it.
     """
     new_base = header.base_timestamp if delete_horizon_ms is None else delete_horizon_ms
     shift = header.base_timestamp - new_base

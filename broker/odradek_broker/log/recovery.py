@@ -1,11 +1,11 @@
-"""Recovery after a crash: keep the longest valid prefix, build everything else anew from it.
+"""Recovery after a crash: keep the longest valid prefix, rebuild everything else from it.
 
 A batch is valid if it is whole, its CRC matches and its offsets follow the batch before it.
 The CRC does not cover the base offset, so a flipped bit there would move a record to another
 offset; therefore offsets must follow without a gap, unless the log was ever compacted.
 
 Only segments that reach past the recovery point are read. Their offset and time index are
-written anew; the transaction index and the producer state follow in `producer_replay.py`.
+rebuilt; the transaction index and the producer state follow in `producer_replay.py`.
 """
 
 import logging
@@ -28,7 +28,7 @@ class Recovered(NamedTuple):
 def recover_segment(
     segment: LogSegment, epochs: LeaderEpochs, index_interval: int, *, gaps_allowed: bool
 ) -> Recovered:
-    """Cut the segment after its last valid batch; indexes and epochs follow the batches."""
+    """Truncate the segment after its last valid batch; rebuild its indexes and the epochs."""
     segment.clear_indexes()
     expected = segment.base_offset
     valid = 0
@@ -55,7 +55,11 @@ def recover_segment(
     truncated = segment.size - valid
     if truncated:
         logger.warning(
-            "%s: cut off %d bytes after offset %d: %s", segment.path(), truncated, expected, problem
+            "%s: truncated %d bytes after offset %d: %s",
+            segment.path(),
+            truncated,
+            expected,
+            problem,
         )
         segment.cut(valid)
     if segment.sealed:

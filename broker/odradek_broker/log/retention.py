@@ -1,8 +1,9 @@
-"""Which segments are old enough, or too many. Pure; the log renames and forgets them.
+"""How many segments retention deletes, by time, by size or by the log start. Does no I/O.
 
-Segments go from the oldest on, never past the high watermark: what is not committed yet must
-not be deleted. A rule that takes all of them makes the log roll first, so that the active
-segment is never deleted.
+Segments are deleted from the oldest on, never past the high watermark: what is not committed must
+not be deleted. If a rule selects all of them, the log rolls first, so that the active segment is
+never deleted. Example with retention.bytes=250: of segments of 100 bytes each, 0, 100, 200 and 300,
+only the first goes, because 300 bytes without it are still 250 or more. Called by `trimming.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +14,11 @@ from odradek_protocol.ids import Offset
 
 
 class SegmentAge(NamedTuple):
-    """What retention needs to know of a segment."""
+    """What retention needs to know about a segment."""
 
     end_offset: Offset  # the next segment's base offset, or the log end
     size: int
-    largest_timestamp: Callable[[], int]  # asked only if time counts: it may read the index
+    largest_timestamp: Callable[[], int]  # called only for retention by time: it may read the index
 
 
 def deletable_count(
@@ -28,7 +29,7 @@ def deletable_count(
     high_watermark: Offset,
     now_ms: int,
 ) -> tuple[int, str]:
-    """How many of the oldest segments go, and the reason (that of the rule that takes most)."""
+    """How many of the oldest segments to delete, and why (the rule that selects most)."""
     counts = [(_before_log_start(segments, log_start_offset), "they are before the log start")]
     if config.cleanup_delete:
         if config.retention_bytes >= 0:

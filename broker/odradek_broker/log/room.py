@@ -1,19 +1,21 @@
-"""How much may still be written to a log directory before its file system is looked at again.
+"""How much may be written to a log directory before its free space is measured again.
 
 `odradek.log.dir.reserve.bytes` (R, never more than 5 % of the file system) divides the free space:
 
-    free ≥ R            everybody writes
-    R/2 ≤ free < R      low: producers are refused; what the broker itself writes goes on
+    free ≥ R            all appends are accepted
+    R/2 ≤ free < R      low: producers are refused, the broker's own appends are accepted
                         (replication, group commits, transaction markers); ends at 1.25 R. A batch
-                        that would take some of R is refused too, and free must then fit it
+                        that would need some of R is refused too; low then lasts until it fits
     free < R/2          full: only the metadata log and checkpoints are written; ends at 0.75 R
 
-A broker may write a gigabyte per second, so a timer alone would come too late. Each append takes
-its bytes from `left`; when that is used up the free space is looked at (one statvfs, about a
+Example with R = 1 GB: at 0.9 GB free producers get KAFKA_STORAGE_ERROR until 1.25 GB are free.
+
+A broker may write a gigabyte per second, so a timer alone would be too late. Each append takes
+its bytes from `left`; when that is used up the free space is measured (one statvfs, about a
 microsecond) and up to ALLOWANCE_BYTES are granted. `queued` is what was granted and is not in the
 file yet, so that a loop pass with many requests does not get the same bytes twice.
 
-Used by `log.py` at each append, on the event loop; `log_dir.py` owns it.
+Used by `appending.py` at each append, in the loop's thread; `log_dir.py` owns it.
 """
 
 from collections.abc import Callable
@@ -22,9 +24,9 @@ from typing import Final
 from odradek_broker.log.errors import NoRoomError
 from odradek_broker.runtime.disk import DiskUsage
 
-# Others may write to the same file system meanwhile: not more than this is granted at a time.
+# Granted at a time: other processes may write to the same file system.
 ALLOWANCE_BYTES: Final = 8 * 1024 * 1024
-# A small volume (a test, a sidecar's emptyDir) must not be all reserve.
+# The reserve must not be most of a small volume (a test, an emptyDir).
 RESERVE_MAX_SHARE: Final = 0.05
 UNLIMITED: Final = 1 << 60
 
@@ -51,7 +53,7 @@ class Room:
 
     def __init__(self, path: str, measure: Callable[[str], DiskUsage], setting: int = 0) -> None:
         self._path = path
-        self._measure = measure  # raises LogDirError if the directory is broken
+        self._measure = measure  # raises LogDirError if the directory has failed
         self.setting = setting
         self.reserve_bytes = 0
         self.floor_bytes = 0
@@ -60,14 +62,14 @@ class Room:
         self.low = False
         self.full = False
         self.left = 0 if setting else UNLIMITED
-        self.kept_bytes = 0  # of the free space, whatever is appended
+        self.kept_bytes = 0  # free space that stays free
         self.queued = 0
-        # The largest append of a producer that was refused: until it fits, others lead.
+        # The largest append of a producer that was refused: `low` lasts until it fits.
         self.asked = 0
-        self.refused = 0  # appends of producers
+        self.refused = 0  # how many appends of producers
 
     def admit(self, size: int, from_client: bool) -> None:
-        """Take the bytes of an append. NoRoomError if it must not be made."""
+        """Reserve the bytes of an append. NoRoomError if it is refused."""
         if size > self.left or self.low:
             self.look()
             available = self.free_bytes - self.queued - self.kept_bytes
@@ -81,7 +83,7 @@ class Room:
         self.left -= size
 
     def fits(self, size: int) -> bool:
-        """Whether so much may be written for a while by who frees space with it: the cleaner."""
+        """Whether the cleaner, which frees space afterwards, may write this much."""
         return not self.low or size <= self.free_bytes - self.queued - self.floor_bytes
 
     def look(self) -> None:

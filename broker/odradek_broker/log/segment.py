@@ -1,8 +1,9 @@
 """One segment of a log: a file of record batches and its indexes.
 
 The log appends to the last segment only. `size` counts queued batches, `written` what the
-kernel has; readers go no further than `written`. Lookups try the memory of recent batches
-first, then the offset index and a scan of headers.
+kernel has; readers read up to `written`. Lookups try the recent batches in memory first, then the
+offset index and a scan of headers. Example: a segment with the base offset 100 and 900 bytes of
+batches, of which 200 are queued, has `size=900 written=700`.
 
 A loaded segment knows only its name and size; its file and indexes are opened when needed.
 """
@@ -34,12 +35,12 @@ logger = logging.getLogger(__name__)
 
 # Offsets in the index files are relative to the base offset and have 31 bits.
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-# When a damaged index is noticed at a lookup; else the topic's index.interval.bytes counts.
+# For an index that is rebuilt at a lookup; elsewhere the topic's index.interval.bytes is used.
 INDEX_INTERVAL_BYTES: Final = 4096
 
 
 class Location(NamedTuple):
-    """Where a batch lies in its segment."""
+    """The place of a batch in its segment."""
 
     base_offset: Offset
     position: int
@@ -50,7 +51,7 @@ class LogSegment:
     """Invariants:
     written <= size; they differ only in the active segment, between append and write
     every indexed position is the start of a batch, every indexed offset is below the end
-    synced: sealed, and file and indexes were fsynced; never becomes False again
+    synced: sealed, and file and indexes were fsynced; only a truncation resets it
     """
 
     __slots__ = (
@@ -122,7 +123,7 @@ class LogSegment:
         return file
 
     def create(self) -> None:
-        """Make the file of a new segment; its name alone keeps the log end across a restart."""
+        """Create the file of a new segment; its name alone keeps the log end across a restart."""
         self._file = self._files.open(self, self.path(), create=True)
 
     def release_file(self) -> None:
@@ -168,7 +169,7 @@ class LogSegment:
     def add(
         self, base: Offset, last: Offset, max_timestamp: int, size: int, index_interval: int
     ) -> None:
-        """Account for a batch that is queued behind all others of this segment."""
+        """Account for a batch that is queued after all others of this segment."""
         position = self.size
         if position == 0:
             self.first_timestamp = max_timestamp
@@ -182,7 +183,7 @@ class LogSegment:
     def index(
         self, last: Offset, max_timestamp: int, position: int, size: int, index_interval: int
     ) -> None:
-        """Take a batch into the indexes; an entry is due after each `index_interval` bytes."""
+        """Add a batch to the indexes, which get an entry about every `index_interval` bytes."""
         largest = self._max or self.max_timestamp
         if max_timestamp > largest.timestamp:
             self._max = largest = TimeEntry(max_timestamp, last)
@@ -193,7 +194,7 @@ class LogSegment:
         self.bytes_since_index += size
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Hand queued batches to the kernel. They are all that `add` counted since last time."""
+        """Hand queued batches to the kernel: all that were added since the last write."""
         self.file().pwritev(buffers, self.written)
         self.written = self.size
 
@@ -236,11 +237,11 @@ class LogSegment:
         return None
 
     def position_before(self, offset: Offset, *, keep: bool = False) -> int:
-        """A batch border from which a scan finds this offset; damaged index entries are noticed.
+        """A batch border from which a scan finds this offset; detects damaged index entries.
 
-        `keep`: for a reader, who will go on from there (index_file.py).
-        An entry is only believed if a plausible batch starts there that lies at or before the
-        offset. If not, the index is rebuilt from the log.
+        `keep`: for a reader that will continue from there (index_file.py).
+        An entry is trusted only if a plausible batch starts there, at or before the offset. If not,
+        the index is rebuilt from the log.
         """
         if self.size == 0:
             return 0
@@ -262,7 +263,7 @@ class LogSegment:
         if not self.base_offset <= entry.offset <= offset:
             return False
         if not 0 <= entry.position < self.written:
-            # An entry of a batch that is still queued is one of ours, from memory.
+            # The entry of a queued batch is in memory and was made by this process.
             return self.written <= entry.position < self.size
         raw = self.file().pread(HEADER_BYTES, entry.position)
         if len(raw) < HEADER_BYTES:
@@ -274,10 +275,10 @@ class LogSegment:
         )
 
     def position_before_timestamp(self, timestamp: int) -> int:
-        """A batch border at or before the first batch that is at least as young.
+        """A batch border at or before the first batch with at least this timestamp.
 
-        An entry of the time index is only believed if the batch that it names has exactly
-        that timestamp.
+        An entry of the time index is trusted only if the batch at its offset has exactly that
+        timestamp.
         """
         entry = self.time_index.lookup(timestamp)
         if entry.timestamp == NO_TIMESTAMP:
@@ -302,14 +303,14 @@ class LogSegment:
         return self._max
 
     def retention_timestamp(self) -> int:
-        """The largest timestamp; when the file was last changed if no record has one."""
+        """The largest timestamp; the modification time of the file if no record has one."""
         timestamp = self.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self._files.disk.modified_ms(self.path())
 
     def _load_max_timestamp(self) -> TimeEntry:
-        """From the last entry of the time index on, in case that its end was lost.
+        """From the last entry of the time index on, in case the end of the index was lost.
 
-        The entry itself is checked: retention must not delete by a flipped bit.
+        The entry itself is checked: retention must not delete because of a flipped bit.
         """
         entry = self.time_index.last()
         found = TimeEntry(NO_TIMESTAMP, self.base_offset)
@@ -324,7 +325,7 @@ class LogSegment:
         return found
 
     def indexes_plausible(self) -> bool:
-        """Kafka's sanity checks, for an index that is about to be trusted without a rebuild."""
+        """Kafka's sanity checks, for an index that is used without a rebuild."""
         last = self.offset_index.last()
         if len(self.offset_index) and not (
             self.base_offset < last.offset and 0 < last.position < self.size
@@ -353,7 +354,7 @@ class LogSegment:
         self._max = TimeEntry(NO_TIMESTAMP, self.base_offset)
 
     def rebuild_indexes(self, index_interval: int = INDEX_INTERVAL_BYTES) -> TimeEntry:
-        """Write offset and time index anew from the batch headers; gives the largest timestamp."""
+        """Rebuild offset and time index from the batch headers; returns the largest timestamp."""
         logger.warning("%s: an index is damaged, rebuilding both", self.path())
         self.clear_indexes()
         for position, header in self.headers():
@@ -365,10 +366,10 @@ class LogSegment:
         return self.max_timestamp
 
     def cut(self, position: int) -> None:
-        """Forget all bytes from this position on (a batch border), durably.
+        """Truncate the file to this position (a batch border), durably.
 
-        Without the fsync a crash could bring old batches back behind new ones that were
-        written in the place of the cut.
+        Without the fsync old batches could reappear after a crash, behind new ones that were
+        written at this position.
         """
         self.file().truncate(position)
         self.file().fsync()
@@ -379,9 +380,9 @@ class LogSegment:
             self.recent.truncate(position)
 
     def truncate_to(self, offset: Offset) -> Offset:
-        """Drop all batches that reach to this offset or past it; gives the new end offset.
+        """Drop all batches that reach to this offset or past it; returns the new end offset.
 
-        That is `offset`, or the start of a batch that began before it and had to go.
+        That is `offset`, or the start of a dropped batch that began before it.
         """
         found = self.locate(offset)
         self.offset_index.truncate_to(offset)
@@ -395,17 +396,16 @@ class LogSegment:
         return offset if found is None else min(offset, found.base_offset)
 
     def rename(self, suffix: str) -> None:
-        """Change what all files of this segment are in the middle of, e.g. "" to `.deleted`."""
+        """Change the suffix of all files of this segment, e.g. from "" to `.deleted`."""
         disk = self._files.disk
         old = [(kind, self.path(kind)) for kind in SEGMENT_FILES]
         self.suffix = suffix
         for kind, path in old:
             if disk.exists(path):
                 disk.rename(path, self.path(kind))
-        self._tell_indexes()
+        self._update_index_paths()
 
-    def _tell_indexes(self) -> None:
-        """Their files have other names now."""
+    def _update_index_paths(self) -> None:
         for index, kind in (
             (self._offset_index, OFFSET_INDEX),
             (self._time_index, TIME_INDEX),
@@ -417,25 +417,12 @@ class LogSegment:
     def relocate(self, directory: str) -> None:
         """The directory was renamed."""
         self._dir = directory
-        self._tell_indexes()
+        self._update_index_paths()
 
     def remove(self) -> None:
         for kind in SEGMENT_FILES:
             self._files.disk.remove(self.path(kind))
         self.release_file()
-
-    # Rolling
-
-    def index_full(self, index_bytes_max: int) -> bool:
-        """Kafka's limits: one slot of the time index is kept for the entry that sealing adds."""
-        offset_entries = index_bytes_max // OffsetIndex.ENTRY.size
-        time_entries = index_bytes_max // TimeIndex.ENTRY.size - 1
-        return len(self.offset_index) >= offset_entries or len(self.time_index) >= time_entries
-
-    def waited_for_roll(self, max_timestamp: int, now_ms: int) -> int:
-        """How old the segment is: by its first batch's timestamp, else by its creation."""
-        first = self.first_batch_timestamp()
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def first_batch_timestamp(self) -> int:
         """The largest timestamp of the first batch, or -1."""

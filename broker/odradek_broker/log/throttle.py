@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """Spreads bytes over time: each taker waits until those taken before it had their time.
+    """Spreads bytes over time: each caller waits for the bytes that were taken before.
 
     Example, 1,000,000 bytes per second: two threads that take 500,000 bytes each at the same
-    moment go on at once and after half a second.
+    moment continue at once and after half a second.
     """
 
     def __init__(

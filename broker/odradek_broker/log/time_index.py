@@ -3,11 +3,11 @@
 File `%020d.timeindex`: entries of 12 bytes, `timestamp: int64, relative_offset: int32`,
 big-endian. An entry says: up to here, `timestamp` is the largest one of this segment, and it
 is in the batch that ends at this offset. Both columns ascend, so batches out of time order
-make no entries. Roll and close add one last entry with the segment's largest timestamp:
-retention by time reads it.
+make no entries. Roll and close add a last entry with the segment's largest timestamp, which
+retention by time reads.
 
 Example, base offset 5000: the entry (1700000000123, 19) says that no record before offset 5020
-is younger than 1700000000123.
+has a larger timestamp than 1700000000123.
 """
 
 from struct import Struct

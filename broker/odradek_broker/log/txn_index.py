@@ -1,10 +1,10 @@
 """Transaction index: which transactions of a segment were aborted.
 
-File `%020d.txnindex`, only there if a transaction was aborted in this segment. Entries of 34
+File `%020d.txnindex`, exists only if a transaction was aborted in this segment. Entries of 34
 bytes, big-endian: `version: int16 (0), producer_id: int64, first_offset: int64,
 last_offset: int64, last_stable_offset: int64`. `last_offset` is that of the abort marker and
-ascends; `last_stable_offset` is what it was right after the marker: from it a reader knows
-that no later entry concerns offsets below it.
+ascends; `last_stable_offset` is its value right after the marker: no later entry concerns offsets
+below it.
 
 Example: producer 7 wrote from offset 100 on and its abort marker is at 120, while producer 9
 has an open transaction since 110: the entry is (0, 7, 100, 120, 110).

@@ -1,4 +1,7 @@
-"""What passes between the log and its callers (partition/, handlers/, network/)."""
+"""Types that the log exchanges with its callers (partition/, handlers/, network/).
+
+Example: an append of 3 records to an empty log returns `AppendInfo(0, 2, -1, False)`.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -34,7 +37,7 @@ class AppendInfo:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.log_append_time_ms = log_append_time_ms  # -1 with CreateTime
-        # The idempotent producer sent it before; the offsets are those of then.
+        # The idempotent producer sent it before; the offsets are those of the first time.
         self.duplicate = duplicate
 
 

@@ -1,7 +1,7 @@
 """What a record batch must satisfy before the leader appends it.
 
-Called by `Log.append_as_leader`. Checks run from cheap to dear, and answer with the error
-codes of Apache Kafka 4.3 (compared by sending the same batches to both):
+Called by `Appender`. The checks run from cheap to expensive and answer with the error codes of
+Apache Kafka 4.3 (compared by sending the same batches to both):
 
     CORRUPT_MESSAGE    lengths, magic byte or CRC32C do not fit
     MESSAGE_TOO_LARGE  more than max.message.bytes
@@ -10,20 +10,23 @@ codes of Apache Kafka 4.3 (compared by sending the same batches to both):
                        not add up to the batch; a null key in a compacted topic
     INVALID_TIMESTAMP  outside message.timestamp.before/after.max.ms
 
-Records are not decoded: a walk over their length prefixes (0.02 to 0.1 µs each) proves that
-there are as many as the header says and that they end where the batch ends. The first and the
-last one are looked at closely. A batch that passes is appended as it came, unless one of these
-asks for more: `message.timestamp.type=LogAppendTime` (a copy with another header), a wrong
-max_timestamp (likewise), a `compression.type` other than the batch's or offsets that are not
-0, 1, 2, … (the batch is written anew).
+Records are not decoded: a walk over their lengths (`record_walk.py`) proves that there are as many
+as the header says and that they end where the batch ends. Example: a batch of 81 bytes with a
+record_count of 2 must have two records in its last 20 bytes.
+
+A batch that passes is appended as it came, with three exceptions:
+`message.timestamp.type=LogAppendTime` or a wrong max_timestamp (a copy gets another header), a
+`compression.type` other than the batch's, or offset deltas that are not 0, 1, 2, … (both: the
+batch is built again).
 """
 
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from crc32c import crc32c
 from librt.strings import read_i32_be
 
+from odradek_broker.log.record_walk import walk_records
 from odradek_broker.model.log_config import LONG_MAX, LogConfig, TimestampType
 from odradek_protocol.byte_range import ByteRange, whole
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -44,18 +47,17 @@ from odradek_protocol.records.record_batch import (
 )
 from odradek_protocol.records.records import (
     NO_TIMESTAMP,
-    check_record,
     renumber_records,
     seal_batch,
     uncompressed_records,
     view_records,
 )
-from odradek_protocol.varint import Buffer, read_varint
+from odradek_protocol.varint import Buffer
 
 MAGIC: Final = 2
-SMALLEST_BATCH_LENGTH: Final = 14  # of the oldest format; anything less is no batch of any kind
-APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME  # looked up once: an enum's member is dear
-RECORD_ERRORS_MAX: Final = 100  # a response stays small, whatever the batch
+SMALLEST_BATCH_LENGTH: Final = 14  # of the oldest format; no format has a shorter batch
+APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME  # cached: looking up an enum member is slow
+RECORD_ERRORS_MAX: Final = 100  # bounds the response
 
 TARGET_CODECS: Final = {
     "uncompressed": compression.NONE,
@@ -71,7 +73,7 @@ MAX_TIMESTAMP_AT: Final = 35
 
 
 class RecordsRejectedError(KafkaError):
-    """Single records are at fault: `record_errors` has their index in the batch and why."""
+    """Some records are invalid: `record_errors` has their index in the batch and the reason."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -84,7 +86,7 @@ class Validated:
     def __init__(
         self, records: ByteRange, headers: list[BatchHeader], log_append_time_ms: int
     ) -> None:
-        self.records = records  # what to append: the bytes given, or a batch written anew
+        self.records = records  # what to append: the given bytes, or a batch built from them
         self.headers = headers
         self.log_append_time_ms = log_append_time_ms  # -1 with CreateTime
 
@@ -94,7 +96,7 @@ def validate_for_append(
 ) -> Validated:
     """Check the batches of one partition of a produce request; raises KafkaError.
 
-    With `from_client` false the batches are the broker's own: their contents are trusted.
+    With `from_client=False` the batches are the broker's own and their contents are trusted.
     """
     if not from_client:
         return _validate_own(records, config, now_ms)
@@ -107,7 +109,7 @@ def validate_for_append(
             ErrorCode.message_too_large,
             f"batch of {size} bytes, max.message.bytes is {config.max_message_bytes}",
         )
-    batch = records.part(0, size)  # what follows is less than a batch, and dropped as Kafka does
+    batch = records.part(0, size)  # the rest is not a whole batch: dropped, as Kafka does
     if size < HEADER_BYTES or crc32c(batch.from_byte(CRC_FROM)) != header.crc:
         raise KafkaError(ErrorCode.corrupt_message, "CRC does not match")
     _check_header(header)
@@ -122,7 +124,7 @@ def validate_for_append(
 def validate_for_replica(records: Buffer) -> list[BatchHeader]:
     """The headers of the batches that a follower got from its leader; raises KafkaError.
 
-    Lengths, magic, CRC and rising offsets. The size is not checked: the leader decided that.
+    Checks lengths, magic, CRC and ascending offsets, but not the size: the leader has done that.
     """
     view = memoryview(records)
     headers = []
@@ -135,7 +137,7 @@ def validate_for_replica(records: Buffer) -> list[BatchHeader]:
         if crc32c(view[at + CRC_FROM : at + header.size]) != header.crc:
             raise KafkaError(ErrorCode.corrupt_message, f"CRC does not match at byte {at}")
         if header.base_offset <= last_offset or header.last_offset_delta < 0:
-            raise KafkaError(ErrorCode.corrupt_message, f"offsets do not rise at byte {at}")
+            raise KafkaError(ErrorCode.corrupt_message, f"offsets do not ascend at byte {at}")
         last_offset = header.last_offset
         headers.append(header)
         at += header.size
@@ -147,13 +149,12 @@ def _invalid(message: str) -> KafkaError:
 
 
 def _header_in(view: memoryview, at: int) -> BatchHeader | None:
-    """As `_header_at`, of what is no `bytes` and is not copied to become that."""
+    """As `_header_at`, for a view: only the header is copied into `bytes`."""
     return _header_at(bytes(view[at : at + HEADER_BYTES]), 0, len(view) - at)
 
 
 def _header_at(data: bytes, at: int, remaining: int) -> BatchHeader | None:
-    """The header of the batch at byte `at`, where so many bytes of batches remain; None if they
-    are no complete one."""
+    """The header of the batch at byte `at`, if the `remaining` bytes hold a whole one."""
     if remaining < LOG_OVERHEAD:
         return None
     length: int = read_i32_be(data, at + 8)
@@ -216,7 +217,7 @@ def _check_records(
     attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
     if log_append_time_ms >= 0:
         attributes |= TIMESTAMP_TYPE_BIT
-    target = TARGET_CODECS.get(config.compression_type, codec)  # "producer": as it came
+    target = TARGET_CODECS.get(config.compression_type, codec)  # "producer": unchanged
     if target != codec or not offsets_fit:
         attributes = attributes & ~CODEC_MASK | target
         header = header.replace(attributes=attributes, max_timestamp=max_timestamp)
@@ -226,115 +227,6 @@ def _check_records(
         header = _patch(memoryview(patched), header, attributes, max_timestamp)
         batch = whole(patched)
     return Validated(batch, [header], log_append_time_ms)
-
-
-RECORD_BYTES_MIN: Final = 6  # attributes, two deltas, two lengths, number of headers: a byte each
-
-# How far the next record is, by the first byte of a record's length: a one-byte length itself
-# and the bytes it counts, or the low bits' share of a two-byte one (its second byte then adds
-# 64 times itself). Lengths are zigzag-coded, so odd bytes belong to negative ones: those have
-# no entry, nor have lengths that are too short for a record.
-STEP: list[Any] = [
-    None
-    if byte & 1 or byte // 2 < RECORD_BYTES_MIN
-    else 1 + byte // 2
-    if byte < 0x80
-    else 2 + (byte & 0x7F) // 2
-    for byte in range(256)
-]
-
-
-# Many batches have records of one length in a row: they are stepped over in one go, LOOKAHEAD of
-# them at first, ever more as that goes well. Where fewer than RUN_MIN are equal, PACE of them
-# are taken one by one, and after RUN_MISSES such disappointments all the rest.
-LOOKAHEAD: Final = 32
-RUN_MIN: Final = 8
-RUN_MISSES: Final = 4
-PACE: Final = 16
-
-
-def walk_records(records: ByteRange, count: int) -> tuple[int, int, bool]:
-    """Step over `count` records; DecodeError unless they fill `records` exactly.
-
-    Gives the timestamp deltas of the first and of the last one, and whether their offset deltas
-    are 0 and `count` - 1. The inner loop of produce: 0.02 µs a record where lengths repeat, else
-    0.06 µs up to 63 bytes and 0.11 µs up to 8 KiB.
-    """
-    data, at, limit = records.data, records.start, records.end
-    # Before a step is made: a count of billions would lead through all that follows in the frame.
-    if count * (1 + RECORD_BYTES_MIN) > limit - at:
-        raise DecodeError("fewer records than the batch says")
-    left = count - 1  # the last one is looked at closely
-    misses_left = RUN_MISSES
-    lookahead = LOOKAHEAD
-    try:
-        while left > 0:
-            pace = left
-            if misses_left and left >= RUN_MIN:
-                run, size = _equal_lengths(data, at, min(left, lookahead))
-                if run >= RUN_MIN:
-                    at += run * size
-                    left -= run
-                    misses_left = RUN_MISSES
-                    lookahead *= 4
-                    continue
-                misses_left -= 1
-                lookahead = LOOKAHEAD
-                pace = min(PACE, left)
-            at = _step_over(data, at, pace)
-            left -= pace
-        end, last_timestamp, last_offset = check_record(data, at, limit)
-        first_timestamp, first_offset = last_timestamp, last_offset
-        if count > 1:
-            _, first_timestamp, first_offset = check_record(data, records.start, limit)
-    except IndexError:
-        raise DecodeError("fewer records than the batch says") from None
-    except TypeError:
-        raise DecodeError("a record of impossible length") from None
-    if end != limit:
-        raise DecodeError(f"{limit - end} bytes after the last record")
-    return first_timestamp, last_timestamp, first_offset == 0 and last_offset == count - 1
-
-
-def _step_over(data: bytes, at: int, count: int) -> int:
-    """Where the next record is after `count` of them; IndexError or TypeError if there are none."""
-    step = STEP
-    for _ in range(count):
-        low = data[at]
-        if low < 0x80:
-            at += step[low]
-            continue
-        high = data[at + 1]
-        if 0 < high < 0x80:
-            at += step[low] + (high << 6)
-        else:
-            length, at = read_varint(data, at)
-            if length < RECORD_BYTES_MIN:
-                raise DecodeError("a record of impossible length")
-            at += length
-    return at
-
-
-def _equal_lengths(data: bytes, at: int, count: int) -> tuple[int, int]:
-    """How many of `count` records, from byte `at` on, have the first one's length, and their size.
-
-    Looks at every byte that tells a length, as a walk from record to record would. Records
-    longer than 8 KiB are few, and those with a length of more bytes than it needs are odd: of
-    them it says that there are none.
-    """
-    low, high = data[at], data[at + 1]
-    size = STEP[low]
-    if low >= 0x80:
-        if not 0 < high < 0x80:
-            return 0, 0
-        size += high << 6
-    end = at + size * count
-    lows = data[at:end:size]
-    run = len(lows) - len(lows.lstrip(lows[:1]))
-    if low >= 0x80:
-        highs = data[at + 1 : end : size]
-        run = min(run, len(highs) - len(highs.lstrip(highs[:1])))
-    return run, size
 
 
 def _check_keys(data: Buffer, count: int) -> None:
@@ -359,15 +251,15 @@ def _check_timestamps(
     config: LogConfig,
     now_ms: int,
 ) -> int:
-    """The largest timestamp of the batch, once all of them are known to be acceptable.
+    """The largest timestamp of the batch; raises KafkaError unless all are acceptable.
 
-    A max_timestamp that is the first or the last record's is believed: every client in use
-    sends a true one. Any other is worked out from all records, as is the smallest timestamp
-    where a topic limits it.
+    A max_timestamp that is the first or the last record's is trusted: every client in use sends
+    the right one. Any other is computed from all records, as is the smallest timestamp where a
+    topic limits it.
     """
     limited = config.timestamp_before_max_ms != LONG_MAX
     if header.attributes & TIMESTAMP_TYPE_BIT:
-        low = high = header.max_timestamp  # what readers of such a batch take for each record
+        low = high = header.max_timestamp  # readers take this for the timestamp of each record
         if high == NO_TIMESTAMP:
             raise _rejected_timestamp([(0, "a producer may not send LogAppendTime")])
     else:
@@ -387,7 +279,7 @@ def _check_timestamps(
 
 
 def _reject_timestamps(data: Buffer, header: BatchHeader, earliest: int, latest: int) -> None:
-    """Raise for the records out of range; one without a timestamp (-1) may pass."""
+    """Raise for the records out of range; a record without a timestamp (-1) is accepted."""
     errors = []
     for index, view in enumerate(view_records(data, header.record_count)):
         timestamp = header.base_timestamp + view.timestamp_delta
@@ -422,7 +314,7 @@ def _patch(
 def _rewritten(
     header: BatchHeader, data: Buffer, config: LogConfig, log_append_time_ms: int
 ) -> Validated:
-    """The batch with the codec that its attributes name, and offsets 0, 1, 2, …"""
+    """The batch with the codec in its attributes, and the offset deltas 0, 1, 2, …"""
     levels = {
         compression.GZIP: config.compression_gzip_level,
         compression.LZ4: config.compression_lz4_level,
@@ -446,7 +338,7 @@ def _validate_own(records: ByteRange, config: LogConfig, now_ms: int) -> Validat
     patched = bytearray(records.from_byte(0) if append_time else b"")
     while at < len(records):
         header = _header_at(records.data, records.start + at, len(records) - at)
-        assert header is not None, "the broker built half a batch"
+        assert header is not None, "the broker built an incomplete batch"
         if header.size > config.max_message_bytes:
             raise KafkaError(ErrorCode.message_too_large, f"batch of {header.size} bytes")
         if append_time:

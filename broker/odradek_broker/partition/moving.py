@@ -21,7 +21,6 @@ from typing import cast
 
 from odradek_broker.log import copying
 from odradek_broker.log.errors import LogDirError
-from odradek_broker.log.flushing import flush_held
 from odradek_broker.log.log import Log
 from odradek_broker.log.log_dir import LogDir
 from odradek_broker.log.manager import LogManager
@@ -217,7 +216,7 @@ class ReplicaMover:
         while (found := copying.next_range(source, copy)) is not None:
             copying.take(source, copy, read_range(found), now_ms)
         if copy.recovery_point < source.recovery_point:
-            flush_held(copy, now_ms)
+            copy.flush_locked(now_ms)
         if not copying.is_complete(source, copy):
             return
         partition.log = self._logs.swap(partition.topic_partition)

@@ -238,7 +238,7 @@ class LogFiles:
     def remove_doomed(self, now_ms: int) -> None:
         """Remove what `trim_to` took away long enough ago."""
         log_dir = self.log.log_dir
-        log_dir.remove(log_dir.take_doomed(now_ms))
+        log_dir.remove(log_dir.take_due_removals(now_ms))
 
     # -- snapshots ----------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ from odradek_broker.runtime.tasks import Threads
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.ids import BrokerId
-from odradek_protocol.messages.fetch import FetchPartition
+from odradek_protocol.messages.fetch import FetchPartition, FetchRequest
 from odradek_protocol.messages.fetch_response import (
     FetchedPartition,
     FetchedResponse,
@@ -300,15 +300,18 @@ class LeaderFetcher:
                 entry.sent_in = self._numbers
         body = encode_fetch_request(
             FETCH_VERSION,
-            replica_id=peers.node_id,
-            replica_epoch=peers.broker_epoch,
-            max_wait_ms=settings.int("replica.fetch.wait.max.ms"),
-            min_bytes=settings.int("replica.fetch.min.bytes"),
-            max_bytes=settings.int("replica.fetch.response.max.bytes"),
-            session_id=request.session_id,
-            session_epoch=request.epoch,
-            topics=_by_topic(request.partitions),
-            forgotten_topics=_by_topic([(key, key[1]) for key in request.forgotten]),
+            FetchRequest(
+                replica_id=peers.node_id,
+                replica_epoch=peers.broker_epoch,
+                max_wait_ms=settings.int("replica.fetch.wait.max.ms"),
+                min_bytes=settings.int("replica.fetch.min.bytes"),
+                max_bytes=settings.int("replica.fetch.response.max.bytes"),
+                isolation_level=0,
+                session_id=request.session_id,
+                session_epoch=request.epoch,
+                topics=_by_topic(request.partitions),
+                forgotten_topics=_by_topic([(key, key[1]) for key in request.forgotten]),
+            ),
         )
         timeout_ms = settings.int("replica.socket.timeout.ms")
         answer = asyncio.ensure_future(
@@ -544,7 +547,7 @@ def _asked(index: int, position: FetchPosition, max_bytes: int) -> FetchPartitio
     )
 
 
-def _by_topic(items: list[tuple[Key, T]]) -> list[tuple[None, bytes, list[T]]]:
+def _by_topic(items: list[tuple[Key, T]]) -> list[tuple[str | None, bytes | None, list[T]]]:
     """Grouped as requests want it."""
     topics: dict[bytes, list[T]] = {}
     for (topic_id, _), item in items:

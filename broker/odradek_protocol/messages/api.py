@@ -2,8 +2,8 @@
 
 `network/` reads the header and calls `decode_request`; a handler reads the request's fields by
 kio's names and returns a `Struct`; `network/` calls `encode_response`. A handler is written
-once for all versions: a field that the version in use lacks is there with its default, and a
-field of the answer that the version lacks is dropped.
+once for all versions: a request field that the version in use lacks has its default, and a response
+field that the version lacks is dropped.
 
     request = decode_request(3, 12, frame, header.body_at)     # Metadata
     request.topics[0].name, request.allow_auto_topic_creation
@@ -76,7 +76,7 @@ def encode_response(api_key: int, version: int, response: Struct) -> bytes:
 def encode_response_item(api_key: int, version: int, path: str, item: Struct) -> bytes:
     """One item of an array of structures in a response, for `EncodedItems`.
 
-    `path` names the array: "topics", or "topics.partitions" for one inside of another.
+    `path` names the array: "topics", or "topics.partitions" for a nested one.
     """
     return _encode(_item_codec(api_key, version, path), item)
 

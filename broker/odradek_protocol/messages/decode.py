@@ -1,10 +1,11 @@
-"""Compiles a reader for a message from kio's class of it.
+"""Builds a reader for a message from kio's class of it.
 
 A reader takes (buffer, position, budget) and returns (value, position after it). Runs of
 fixed-size fields are read with one `struct` call. Lengths and counts are checked against the
 bytes that remain before anything is allocated, and all arrays of one message together may have
 `ITEMS_MAX` items (primitives.py): a two-byte item can become an object of 300 bytes, so a frame
-of the permitted 100 MB could otherwise fill the memory.
+of the permitted 100 MB could otherwise fill the memory. Example: an array count of 2**31 in a frame
+of 20 bytes is a DecodeError.
 """
 
 import struct
@@ -14,7 +15,7 @@ from uuid import UUID
 
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.errors import DecodeError
-from odradek_protocol.messages.schema import Field, fields_of, is_flexible
+from odradek_protocol.messages.schema import MessageField, fields_of, is_flexible
 from odradek_protocol.messages.struct import Struct
 from odradek_protocol.primitives import tagged_fields
 from odradek_protocol.varint import Buffer, read_uvarint
@@ -43,7 +44,7 @@ def compile_reader(cls: type, missing: Defaults) -> Read:
     template: dict[str, object] = dict(missing.get(cls.__name__, {}))
     steps: list[tuple[list[str], Callable[..., Any], int]] = []
     tagged: dict[int, tuple[str, Read]] = {}
-    run: list[Field] = []
+    run: list[MessageField] = []
 
     def end_run() -> None:
         if run:
@@ -105,7 +106,7 @@ def _read_tagged(
     return at
 
 
-def _field_reader(field: Field, flexible: bool, missing: Defaults) -> Read:
+def _field_reader(field: MessageField, flexible: bool, missing: Defaults) -> Read:
     if field.struct_class is not None:
         item = compile_reader(field.struct_class, missing)
         if field.nullable and not field.is_array and field.tag is None:
@@ -199,7 +200,7 @@ def int32_length(buf: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_uuid(buf: Buffer, at: int, _: list[int]) -> tuple[UUID | None, int]:
-    """A UUID; the zero one stands for "none"."""
+    """A UUID; None for the zero UUID."""
     raw = bytes(buf[at : at + 16])
     if len(raw) < 16:
         raise DecodeError("UUID cut short")

@@ -1,8 +1,9 @@
-"""Compiles a writer for a message from kio's class of it.
+"""Builds a writer for a message from kio's class of it.
 
-A writer takes (output, value) and appends. The value is a `Struct`; its fields are taken by
-kio's name, those left out get Kafka's default, those of other versions are dropped, and a name
-that no version has is a TypeError: it is a slip in a handler.
+A writer takes (output, value) and appends. The value is a `Struct`, whose fields have kio's names.
+Fields that are left out get Kafka's default, fields of other versions are dropped, and a name that
+no version has is a TypeError: a mistake in a handler. Example: `Struct(name="a")` of a compact
+string field `name` is written as 02 61.
 """
 
 import struct
@@ -11,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from odradek_protocol.messages.decode import FIXED_FORMATS, ZERO_UUID_BYTES, Defaults
-from odradek_protocol.messages.schema import Field, fields_of, is_flexible
+from odradek_protocol.messages.schema import MessageField, fields_of, is_flexible
 from odradek_protocol.messages.struct import EncodedItems, Struct
 from odradek_protocol.varint import write_uvarint
 
@@ -26,7 +27,7 @@ def compile_writer(cls: type, missing: Defaults) -> Write:
     fields = fields_of(cls)
     known = {field.name for field in fields} | missing.get(cls.__name__, {}).keys()
     steps: list[WriteFields] = []
-    run: list[Field] = []
+    run: list[MessageField] = []
 
     def end_run() -> None:
         if run:
@@ -58,7 +59,7 @@ def _struct_writer(name: str, known: set[str], steps: list[WriteFields]) -> Writ
     return write_struct
 
 
-def _run_writer(run: list[Field]) -> WriteFields:
+def _run_writer(run: list[MessageField]) -> WriteFields:
     packed = struct.Struct(">" + "".join(PACKED_FORMATS[field.kafka_type] for field in run))
     pack = packed.pack
     items = [(field.name, field.default) for field in run]
@@ -73,7 +74,7 @@ def _run_writer(run: list[Field]) -> WriteFields:
     return write_run
 
 
-def _step(field: Field, write: Write) -> WriteFields:
+def _step(field: MessageField, write: Write) -> WriteFields:
     name, default = field.name, field.default
 
     def write_field(out: bytearray, fields: dict[str, Any]) -> None:
@@ -86,8 +87,8 @@ def _step(field: Field, write: Write) -> WriteFields:
     return write_field
 
 
-def _tag_section(fields: list[Field], missing: Defaults) -> WriteFields:
-    """Tagged fields in the order of their tags; one that has its default value is left out."""
+def _tag_section(fields: list[MessageField], missing: Defaults) -> WriteFields:
+    """Tagged fields in the order of their tags, except those with their default value."""
     tagged = []
     for field in sorted((f for f in fields if f.tag is not None), key=lambda f: f.tag or 0):
         write = _field_writer(field, True, missing)
@@ -114,7 +115,7 @@ def _tag_section(fields: list[Field], missing: Defaults) -> WriteFields:
     return write_tags
 
 
-def _field_writer(field: Field, flexible: bool, missing: Defaults) -> Write:
+def _field_writer(field: MessageField, flexible: bool, missing: Defaults) -> Write:
     if field.struct_class is not None:
         item = compile_writer(field.struct_class, missing)
         if field.nullable and not field.is_array and field.tag is None:

@@ -1,9 +1,10 @@
 """Fetch (API key 1), versions 4–18: the hot path's own codec.
 
-Called by `handlers/fetch.py`. The response is a list of chunks: bytes, and in between the
-records as they were handed in (anything with a `length`, such as the log's FileRange, which
-goes to the socket by sendfile; or bytes). Records are never copied. Topic ids stay 16 raw
-bytes, as in produce.py. Property tests hold both directions equal to kio's classes.
+Called by `handlers/fetch.py`. The response is a list of chunks: bytes, and between them the records
+as they were passed in (bytes, or anything with a `length`, such as the log's FileRange, which goes
+to the socket by sendfile). Records are never copied. Example: a response with two partitions that
+have records is 5 chunks. Topic ids are 16 raw bytes, as in produce.py. Property tests hold both
+directions equal to kio's classes.
 
     version  4  isolation_level, aborted transactions     12  flexible, last_fetched_epoch
              5  log_start_offset                          13  topic_id instead of the name
@@ -56,10 +57,10 @@ class FetchPartition(NamedTuple):
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
-    log_start_offset: int  # of the follower that asks; -1 from consumers
+    log_start_offset: int  # of the follower; -1 from consumers
     partition_max_bytes: int
     replica_directory_id: bytes | None = None
-    high_watermark: int = LONG_MAX  # as known to the follower that asks
+    high_watermark: int = LONG_MAX  # that the follower knows
 
 
 # (name, or None from version 13 on; topic id, or None before; partitions)
@@ -78,8 +79,8 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[FetchTopic]
     forgotten_topics: list[ForgottenTopic]
-    rack_id: str
-    cluster_id: str | None
+    rack_id: str = ""
+    cluster_id: str | None = None
 
 
 _REPLICA_STATE: Final = Struct(">iq").unpack_from

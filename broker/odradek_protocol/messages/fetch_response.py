@@ -1,16 +1,16 @@
-"""Fetch (API key 1), versions 12–18, as a follower sees it: requests out, responses in.
+"""Fetch (API key 1), versions 12–18, for a follower: it sends requests and reads responses.
 
-Called by the broker's `replication/`. The counterpart of fetch.py, which a leader uses. Records
-come as views into the frame that was received: nothing is copied between the socket and the log.
+Called by the broker's `replication/`; a leader uses fetch.py. The records are views of the received
+frame: nothing is copied between the socket and the log. Example: `topics` of a response with one
+partition is `[(None, b"<16 bytes>", [FetchedPartition(0, …)])]`.
 Property tests hold both directions equal to kio's classes.
 """
 
-from collections.abc import Sequence
 from struct import Struct, error
 from typing import NamedTuple
 
 from odradek_protocol.errors import DecodeError
-from odradek_protocol.messages.fetch import TOPIC_ID_FROM, FetchPartition
+from odradek_protocol.messages.fetch import TOPIC_ID_FROM, FetchRequest
 from odradek_protocol.primitives import (
     ITEMS_MAX,
     bad_count,
@@ -56,7 +56,7 @@ _PARTITION = Struct(">ihqqq").unpack_from
 _PARTITION_BYTES = 30
 _TWO_INT64 = Struct(">qq").unpack_from
 _REPLICA = Struct(">i").unpack_from
-# A structure in a tagged field: two numbers and an empty section of tagged fields, mostly.
+# A structure in a tagged field: two numbers and a (usually empty) section of tagged fields.
 _TAGGED = {
     0: Struct(">iq").unpack_from,  # diverging_epoch
     1: Struct(">ii").unpack_from,  # current_leader
@@ -66,7 +66,7 @@ _TAGGED_BYTES = {0: 12, 1: 8, 2: 12}
 
 
 def decode_fetch_response(version: int, body: Buffer, at: int = 0) -> FetchedResponse:
-    """The response whose body (after its header) starts at byte `at`. Only DecodeError."""
+    """The response whose body (after its header) starts at byte `at`. Raises only DecodeError."""
     view = memoryview(body)
     try:
         return _decode(version, view, at)
@@ -98,7 +98,7 @@ def _decode(version: int, view: memoryview, at: int) -> FetchedResponse:
         topics.append((name, raw_id, partitions))
         at = skip_tagged_fields(view, at) if view[at] else at + 1
     if view[at]:
-        skip_tagged_fields(view, at)  # node_endpoints; followers go by the metadata log
+        skip_tagged_fields(view, at)  # node_endpoints; followers use the metadata log instead
     return FetchedResponse(throttle_time_ms, error_code, session_id, topics)
 
 
@@ -160,37 +160,29 @@ _REPLICA_ID = Struct(">i").pack
 _REPLICA_STATE = Struct(">BBiqB").pack  # tag, size, replica_id, replica_epoch, no tags
 _INT32 = Struct(">i").pack
 
-FetchTopics = Sequence[tuple[str | None, bytes | None, Sequence[FetchPartition]]]
-ForgottenTopics = Sequence[tuple[str | None, bytes | None, Sequence[int]]]
 
-
-def encode_fetch_request(
-    version: int,
-    *,
-    replica_id: int,
-    replica_epoch: int,
-    max_wait_ms: int,
-    min_bytes: int,
-    max_bytes: int,
-    session_id: int,
-    session_epoch: int,
-    topics: FetchTopics,
-    forgotten_topics: ForgottenTopics = (),
-) -> bytes:
-    """The body of a follower's fetch: no isolation, no rack, no directory ids."""
+def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
+    """The body of a follower's fetch: its rack, cluster id and directory ids are not sent."""
     out = bytearray()
     if version < REPLICA_STATE_FROM:
-        out += _REPLICA_ID(replica_id)
-    out += _REQUEST_HEAD(max_wait_ms, min_bytes, max_bytes, 0, session_id, session_epoch)
-    out += uvarint(len(topics) + 1)
-    for name, raw_id, partitions in topics:
+        out += _REPLICA_ID(request.replica_id)
+    out += _REQUEST_HEAD(
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        request.session_epoch,
+    )
+    out += uvarint(len(request.topics) + 1)
+    for name, raw_id, partitions in request.topics:
         out += _topic_key(version, name, raw_id)
         out += uvarint(len(partitions) + 1)
         for partition in partitions:
             out += _REQUEST_PARTITION(*partition[:6], 0)
         out += b"\0"
-    out += uvarint(len(forgotten_topics) + 1)
-    for name, raw_id, indexes in forgotten_topics:
+    out += uvarint(len(request.forgotten_topics) + 1)
+    for name, raw_id, indexes in request.forgotten_topics:
         out += _topic_key(version, name, raw_id)
         out += uvarint(len(indexes) + 1)
         for index in indexes:
@@ -198,7 +190,7 @@ def encode_fetch_request(
         out += b"\0"
     out += b"\x01"  # rack_id ""
     if version >= REPLICA_STATE_FROM:
-        out += b"\x01" + _REPLICA_STATE(1, 13, replica_id, replica_epoch, 0)
+        out += b"\x01" + _REPLICA_STATE(1, 13, request.replica_id, request.replica_epoch, 0)
     else:
         out += b"\0"
     return bytes(out)

@@ -1,8 +1,8 @@
 """Writes `kio_table.py` from the installed kio: `python -m odradek_protocol.messages.generate`.
 
 kio has one module per API and version. Importing all of them to know which fields exist in
-which version would cost the broker 2 s and 60 MB, so that knowledge is drawn once, here, and
-kept as a small table. A test holds the table equal to the installed kio.
+which version would cost the broker 2 s and 60 MB, so this module extracts that knowledge once, into
+a small table. A test holds the table equal to the installed kio.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.index import api_key_map, schema_name_map
 
-from odradek_protocol.messages.schema import Field, Kind, fields_of, is_flexible
+from odradek_protocol.messages.schema import Kind, MessageField, fields_of, is_flexible
 from odradek_protocol.messages.struct import Struct
 
 Fields = dict[str, dict[str, str]]  # class name → field name → its default, as source text
@@ -54,9 +54,9 @@ def classes_of(name: str, version: int, kind: Kind) -> dict[str, type]:
 
 
 def partial_fields(name: str, versions: list[int], kind: Kind) -> Fields:
-    """The fields of this API that come or go with a version while their class stays."""
+    """The fields of this API that some versions of a class lack."""
     seen: dict[str, int] = {}  # class → number of versions that have it
-    found: dict[str, dict[str, list[Field]]] = {}
+    found: dict[str, dict[str, list[MessageField]]] = {}
     for version in versions:
         for class_name, cls in classes_of(name, version, kind).items():
             seen[class_name] = seen.get(class_name, 0) + 1

@@ -4,8 +4,9 @@
               flexible versions add tagged fields (header v2)
     response  correlation_id i32; flexible versions add tagged fields (header v1)
 
-ApiVersions always answers with the bare response header v0: a client that does not know yet
-what the broker speaks must be able to read it.
+ApiVersions always answers with the response header v0: a client must be able to read it before it
+knows the broker's versions. Example: 0003 0001 00000007 0001 61 is a Metadata v1 request with the
+correlation id 7 of the client "a".
 """
 
 import struct
@@ -22,7 +23,7 @@ API_VERSIONS_KEY: Final = 18
 _START: Final = struct.Struct(">hhih")
 _START_BYTES: Final = 10
 _CORRELATION: Final = struct.Struct(">i")
-# The first version of each API whose header has tagged fields, by API key; -1 for no API.
+# The first version of each API whose header has tagged fields, by API key; -1 if there is none.
 _FLEXIBLE_FROM: Final[list[int]] = [
     APIS[key][3] if key in APIS else -1 for key in range(max(APIS) + 1)
 ]
@@ -60,8 +61,8 @@ def flexible(api_key: int, version: int) -> bool:
 def parse_request_header(frame: bytes) -> RequestHeader:
     """The header of a frame (without the 4-byte size). Raises only DecodeError.
 
-    The version may be one that nobody knows; the caller answers that (ApiVersions) or closes
-    the connection (the rest), as it does for an unknown API key, which is refused here.
+    The version may be unknown; the caller then answers with an error (ApiVersions) or closes the
+    connection (all others). An unknown API key is a DecodeError.
     """
     try:
         api_key: int = read_i16_be(frame, 0)

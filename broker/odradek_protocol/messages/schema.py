@@ -1,9 +1,9 @@
-"""What kio knows about the structures of a message, in the terms of our codecs.
+"""kio's description of a message's structures, in the form that our codecs use.
 
 kio has one frozen dataclass per structure and version. `fields_of` turns it into a list of
-`Field`; `decode.py` and `encode.py` compile readers and writers from that. kio's own native
-reader is not used on bytes from outside: it allocates whatever an array's count asks for, and
-a 20-byte frame with a count of 2**31 aborts the process (adr/0003).
+`MessageField`; `decode.py` and `encode.py` compile readers and writers from that. kio's own native
+reader is not used on received bytes: it allocates as much as an array's count says, and a 20-byte
+frame with a count of 2**31 aborts the process (adr/0003).
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ IMPLICIT_DEFAULTS: dict[str, object] = {
 }
 
 
-class Field(NamedTuple):
+class MessageField(NamedTuple):
     name: str
     kafka_type: str  # "int32", "string", …; "struct" for a nested structure
     struct_class: type | None  # kio's class of a nested structure
@@ -51,19 +51,19 @@ def is_flexible(cls: type) -> bool:
     return bool(cls.__flexible__)  # type: ignore[attr-defined]
 
 
-def fields_of(cls: type) -> list[Field]:
+def fields_of(cls: type) -> list[MessageField]:
     """The fields in the order in which they are written (tagged ones anywhere among them)."""
     return [_field(field) for field in dataclasses.fields(cls)]
 
 
-def _field(field: "dataclasses.Field[Any]") -> Field:
+def _field(field: "dataclasses.Field[Any]") -> MessageField:
     kind, nullable = _without_none(field.type)
     is_array = get_origin(kind) is tuple
     if is_array:
         kind, _ = _without_none(get_args(kind)[0])
     struct_class = kind if dataclasses.is_dataclass(kind) and isinstance(kind, type) else None
     kafka_type = field.metadata.get("kafka_type", "struct")
-    result = Field(
+    result = MessageField(
         field.name, kafka_type, struct_class, is_array, nullable, field.metadata.get("tag"), None
     )
     if field.default is not dataclasses.MISSING:
@@ -90,8 +90,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _implicit_default(field: Field) -> Any:
-    """Kafka's default for a field that names none; null where null is allowed, but for arrays."""
+def _implicit_default(field: MessageField) -> Any:
+    """Kafka's default for a field without one: null if nullable, but an array is empty."""
     if field.is_array:
         return ()
     if field.nullable:

@@ -1,4 +1,4 @@
-"""The shape in which handlers answer: nested fields by name, of no particular version."""
+"""The value that handlers return: nested fields by name, independent of a version."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -14,9 +14,9 @@ class Struct(SimpleNamespace):
 
 
 class EncodedItems:
-    """In the place of an array of structures: its items, each encoded already.
+    """The items of an array of structures, already encoded, instead of a list of `Struct`.
 
-    A handler that gives the same items to many clients encodes them once
+    A handler that sends the same items to many clients encodes them once
     (`api.encode_response_item`).
     """
 

@@ -2,12 +2,13 @@
 
 `log/validation.py`, the cleaner and the CLI call this. Ids are those of a batch's attributes:
 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd. Every decompression writes into a buffer of known
-size, which grows at most to `limit`: a bomb costs that much memory and no more.
+size, which grows to at most `limit` bytes: that is all the memory a decompression bomb can take.
+Example: a 1 KB zstd frame of 1 GB of zeros is a DecompressedTooLargeError.
 
 Two codecs need care to be read by the Java client:
 
     snappy  is written in xerial framing: 82 "SNAPPY" 00, version 1, compatible 1, then per block
-            of 32 KiB a 4-byte length and raw snappy data; read are this and one raw block
+            of 32 KiB a 4-byte length and raw snappy data; a single raw block is read too
     lz4     frames must have independent blocks, which is not the library's default
 """
 
@@ -27,7 +28,7 @@ LZ4: Final = 3
 ZSTD: Final = 4
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
-# A batch takes 1 MB by default (max.message.bytes) and seldom shrinks to less than a tenth.
+# A batch has at most 1 MB by default (max.message.bytes) and is seldom compressed to a tenth.
 DECOMPRESSED_BYTES_MAX = 32 * 1024 * 1024
 FIRST_GUESS_BYTES_MIN = 16 * 1024
 
@@ -41,11 +42,11 @@ _int32 = Struct(">i")
 
 
 class DecompressionError(DecodeError):
-    """Compressed data that is damaged, or not of the codec that it claims."""
+    """Compressed data that is damaged, or of another codec."""
 
 
 class DecompressedTooLargeError(DecompressionError):
-    """More data than the limit allows: an honest giant, or a bomb."""
+    """The decompressed data is larger than the limit."""
 
 
 def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
@@ -63,7 +64,7 @@ def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) ->
 
 
 def _decompress_stream(codec: int, data: Buffer, limit: int) -> bytearray:
-    """gzip, lz4 and zstd do not say reliably how long the result is: try, and grow."""
+    """gzip, lz4 and zstd do not reliably state the result's length: try, and grow the buffer."""
     into = {
         GZIP: cramjam.gzip.decompress_into,
         LZ4: cramjam.lz4.decompress_into,
@@ -93,8 +94,8 @@ def _decompress_snappy_block(data: Buffer, limit: int) -> bytearray:
     size = cramjam.snappy.decompress_raw_len(data)
     if size > limit:
         raise DecompressedTooLargeError(f"{size} bytes, more than {limit}")
-    # 64 bytes out for 3 bytes in is the most that the format can do: do not allocate on a
-    # mere claim.
+    # The format cannot expand 3 bytes to more than 64: do not allocate because of a
+    # claimed length alone.
     if size > 32 * len(data):
         raise DecompressionError(f"snappy: {len(data)} bytes cannot hold {size}")
     out = bytearray(size)
@@ -118,7 +119,7 @@ def _decompress_xerial(data: Buffer, limit: int) -> bytearray:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` compressed; the level is the codec's own, by default Kafka's."""
+    """`data` compressed; levels are those of the codec, by default Kafka's."""
     if codec == NONE:
         return bytes(data)
     if level is None:

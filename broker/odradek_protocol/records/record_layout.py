@@ -1,8 +1,8 @@
 """Structures inside records of internal topics, in the protocol's flexible encoding.
 
-The metadata log and `__consumer_offsets` hold structures that are no API messages, so kio
+The metadata log and `__consumer_offsets` hold structures that are not API messages, so kio
 has no classes for them. A `Layout` lists the fields of a dataclass in their order on the wire;
-tagged fields come last, and only when they are not at their default.
+tagged fields come last, and only if they do not have their default.
 
     MEMBER = layout(Member, Field("id", STRING), Field("epochs", INT32S, tag=0))
     write_layout(MEMBER, out, Member("a", (7,)))     # 02 61  01 00 05 02 00000007
@@ -20,8 +20,8 @@ from uuid import UUID
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.varint import read_uvarint, write_uvarint
 
-# Ids and lists of replicas repeat in nearly all partitions: one object for equal ones saves
-# most of the time and memory of a replay.
+# Ids and lists of replicas are the same in many partitions: sharing equal objects saves most of
+# the time and memory of a replay.
 SHARED_VALUES_MAX = 4096
 
 Read = Callable[[bytes, int], tuple[Any, int]]  # (bytes, position) → (value, next position)
@@ -144,10 +144,9 @@ class Layout(NamedTuple):
 
 
 def layout(cls: type, *columns: Field) -> Layout:
-    """Tagged fields that the record lacks get the dataclass's default, arrays the empty one."""
+    """Tagged fields that a record lacks get the dataclass's default; arrays are then empty."""
     given = {f.name: f.default for f in fields(cls) if f.default is not MISSING}
     tagged = tuple(column for column in columns if column.tag is not None)
-    # A tagged field that is absent has the record's default, and an array's is the empty one.
     defaults = {column.name: given.get(column.name, ()) for column in tagged}
     return Layout(cls, tuple(c for c in columns if c.tag is None), tagged, defaults)
 

@@ -1,6 +1,6 @@
-"""Records inside a batch of format v2: walk them, build batches, rebuild a batch with fewer.
+"""Records inside a batch of format v2: read them, build batches, rebuild a batch with fewer.
 
-The broker leaves records alone on the hot path. The cleaner, the coordinators, the metadata
+The hot path of the broker does not decode records. The cleaner, the coordinators, the metadata
 log and the CLI need them:
 
     record   length varint, attributes i8 (0), timestamp_delta varlong, offset_delta varint,
@@ -43,7 +43,7 @@ Header = tuple[bytes, bytes | None]
 
 
 class Record(NamedTuple):
-    """One record with everything a reader wants to know."""
+    """One decoded record."""
 
     offset: int
     timestamp: int
@@ -53,7 +53,7 @@ class Record(NamedTuple):
 
 
 class RecordView(NamedTuple):
-    """Where a record lies in the uncompressed records of its batch, and what compaction asks."""
+    """The place of a record in the uncompressed records of its batch, and its key."""
 
     start: int  # of the length varint
     end: int
@@ -67,7 +67,7 @@ class RecordView(NamedTuple):
 def uncompressed_records(
     batch: Buffer, header: BatchHeader, limit: int = compression.DECOMPRESSED_BYTES_MAX
 ) -> Buffer:
-    """The records of a batch as plain bytes. DecompressionError if that cannot be done."""
+    """The records of a batch as plain bytes. DecompressionError if they are damaged."""
     data = memoryview(batch)[HEADER_BYTES : header.size]
     codec = header.attributes & CODEC_MASK
     return compression.decompress(codec, data, limit) if codec else data
@@ -154,7 +154,7 @@ def check_record(data: bytes, at: int, limit: int) -> tuple[int, int, int]:
 def read_records(
     batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """The records of one batch, decoded. DecodeError where they are not what the batch says."""
+    """The records of one batch, decoded. DecodeError if they do not match the batch header."""
     header = read_header(batch)
     data = bytes(uncompressed_records(batch, header, limit))
     append_time = header.attributes & TIMESTAMP_TYPE_BIT
@@ -211,7 +211,7 @@ def encode_record(
     value: Buffer | None,
     headers: Iterable[Header] = (),
 ) -> None:
-    """Appends one record to `out`."""
+    """Append one record to `out`."""
     body = bytearray(1)  # attributes
     write_varint(body, timestamp_delta)
     write_varint(body, offset_delta)
@@ -234,19 +234,27 @@ def _write_nullable(out: bytearray, data: Buffer | None) -> None:
         out += data
 
 
+class BatchProducer(NamedTuple):
+    """The producer fields of a batch header; -1 where a batch has none."""
+
+    id: int
+    epoch: int
+    base_sequence: int = -1  # brokers write without sequence numbers
+
+
+NO_PRODUCER: Final = BatchProducer(-1, -1, -1)
+
+
 def build_batch(
     records: Sequence[Record],
     *,
     codec: int = compression.NONE,
-    level: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
+    producer: BatchProducer = NO_PRODUCER,
     leader_epoch: int = -1,
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """A batch of `records`, whose offsets rise; the first one's is the base offset."""
+    """A batch of `records`, whose offsets ascend; the first one's is the base offset."""
     base_offset = records[0].offset
     base_timestamp = records[0].timestamp
     data = bytearray()
@@ -262,18 +270,18 @@ def build_batch(
         last_offset_delta=records[-1].offset - base_offset,
         base_timestamp=base_timestamp,
         max_timestamp=max(record.timestamp for record in records),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.base_sequence,
         record_count=len(records),
     )
-    return seal_batch(header, data, level)
+    return seal_batch(header, data)
 
 
 def seal_batch(header: BatchHeader, data: Buffer, level: int | None = None) -> bytes:
-    """A batch of this header and these plain records; length and CRC are filled in here.
+    """A batch of this header and these uncompressed records, with its length and CRC.
 
-    The records are compressed with the codec that the header's attributes name.
+    The records are compressed with the codec in the header's attributes.
     """
     body = compression.compress(header.attributes & CODEC_MASK, data, level)
     length = HEADER_BYTES - LOG_OVERHEAD + len(body)
@@ -291,12 +299,12 @@ def retain_records(
     delete_horizon_ms: int | None = None,
     level: int | None = None,
 ) -> bytes:
-    """The batch with only the records `kept` of those in `data`; an empty one if none is.
+    """The batch with only the records `kept` of those in `data`; empty if there are none.
 
     Offsets, sequence numbers, producer and leader epoch stay those of the original, so that
-    producer state rebuilt from the log is the same. With `delete_horizon_ms` the batch also
-    remembers when its tombstones may go: that time takes the place of the base timestamp, so
-    the records are written anew with deltas from it.
+    producer state rebuilt from the log is the same. With `delete_horizon_ms` the batch also stores
+    when its tombstones may be removed. That time replaces the base timestamp, so the records are
+    encoded again with deltas from it.
     """
     if not kept:
         return seal_batch(

@@ -7,7 +7,7 @@ from typing import Any
 
 from odradek_e2e.diff.values import Round, pool
 from odradek_protocol.messages.kio_table import APIS
-from odradek_protocol.messages.schema import Field, fields_of, load_class
+from odradek_protocol.messages.schema import MessageField, fields_of, load_class
 from odradek_protocol.messages.struct import Struct
 
 ODD = 0.12  # of the values; a request has a handful, so about half of the requests are all sane
@@ -43,7 +43,7 @@ def _struct(round_: Round, api: str, cls: type, rng: random.Random, *, top: bool
     return Struct(**values)
 
 
-def _field(round_: Round, api: str, field: Field, rng: random.Random, top: bool) -> Any:
+def _field(round_: Round, api: str, field: MessageField, rng: random.Random, top: bool) -> Any:
     """A list has mostly one item; inside of another list at least one, and none twice."""
     if not field.is_array:
         return _one(round_, api, field, rng)
@@ -59,7 +59,7 @@ def _identity(item: Any) -> str:
     return repr(next(iter(vars(item).values()), None) if isinstance(item, Struct) else item)
 
 
-def _one(round_: Round, api: str, field: Field, rng: random.Random) -> Any:
+def _one(round_: Round, api: str, field: MessageField, rng: random.Random) -> Any:
     if field.struct_class is not None:
         if field.nullable and not field.is_array and rng.random() < 0.5:
             return None
