@@ -42,7 +42,10 @@ class World:
         self.memory = RequestMemory(budget, frame_max, self.soon.append)
         self.metrics = Metrics()
         self.senders: list[FakeSender] = []
-        self.receiving = Receiving(self.memory, self.metrics, WINDOW_MS, lambda: self.senders)
+        self.starved: list[str | None] = []
+        self.receiving = Receiving(
+            self.memory, self.metrics, WINDOW_MS, lambda: self.senders, self.starved.append
+        )
         self.frame_max = frame_max
         self.now_ms = 0.0
 
@@ -333,8 +336,7 @@ def test_the_slowest_goes_first_and_of_equals_the_largest(caplog: pytest.LogCapt
 
 def test_a_broker_whose_memory_is_never_given_back_says_so() -> None:
     world = World()
-    said: list[str | None] = []
-    world.receiving.on_starved = said.append
+    said = world.starved
     workers = [world.sender(MB) for _ in range(7)]
     for worker in workers:
         worker.arrive(MB)

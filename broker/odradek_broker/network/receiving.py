@@ -42,6 +42,13 @@ OVER_MS: Final = 2_000
 # Nobody was served for so long: not ready.
 STARVED_MS: Final = 5_000
 
+# Called with the reason while no request has got memory for STARVED_MS; with None when one has.
+OnStarved = Callable[[str | None], None]
+
+
+def ignore_starved(_: str | None) -> None:
+    """For a server without a /readyz."""
+
 
 class Sender(Protocol):
     """A connection, as far as it matters here."""
@@ -70,6 +77,7 @@ class Receiving:
         metrics: Metrics,
         window_ms: int,
         senders: Callable[[], Iterable[Sender]],
+        on_starved: OnStarved,
     ) -> None:
         self._memory = memory
         self._metrics = metrics
@@ -85,8 +93,7 @@ class Receiving:
         self._episode_ms: float | None = None  # when the present shortage was logged
         self._episode_waits = 0
         self._episode_drops = 0
-        # Called with what is wrong when nobody was served for STARVED_MS; None: no more.
-        self.on_starved: Callable[[str | None], None] = _ignore
+        self._on_starved = on_starved
         self._starved = False
 
     def add(self, frame: LargeFrame, sender: Sender) -> None:
@@ -230,14 +237,10 @@ class Receiving:
         stands_ms = 0.0 if self._stands_since_ms is None else now_ms - self._stands_since_ms
         starved = stands_ms >= STARVED_MS
         if starved:
-            self.on_starved(
+            self._on_starved(
                 f"request memory is used up, {self._memory.waiting} connections have waited for "
                 f"{stands_ms / 1000:.0f} s (see the log for who holds it)"
             )
         elif self._starved:
-            self.on_starved(None)
+            self._on_starved(None)
         self._starved = starved
-
-
-def _ignore(_: str | None) -> None:
-    """Nobody asked."""

@@ -7,7 +7,6 @@ import socket
 from collections import Counter
 
 from odradek_broker.handlers.broker_context import BrokerContext
-from odradek_broker.handlers.handler import Handler
 from odradek_broker.network.connection import (
     CLOSED_BY_CLIENT,
     CUT_OFF,
@@ -18,7 +17,12 @@ from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
 from odradek_broker.network.outgoing import WRITE_FAILED, Outgoing
 from odradek_broker.network.peek import is_broker
-from odradek_broker.network.receiving import SWEEP_SECONDS, Receiving
+from odradek_broker.network.receiving import (
+    SWEEP_SECONDS,
+    OnStarved,
+    Receiving,
+    ignore_starved,
+)
 from odradek_broker.runtime import clock
 from odradek_broker.runtime.descriptors import Descriptors, current_limit, share
 from odradek_broker.runtime.listeners import Listener
@@ -52,10 +56,11 @@ class Server:
     def __init__(
         self,
         broker: BrokerContext,
-        handlers: dict[int, Handler],
         loop: asyncio.AbstractEventLoop,
         poller: Poller,
         descriptors: Descriptors | None = None,
+        *,
+        on_starved: OnStarved = ignore_starved,
     ) -> None:
         settings = broker.settings
         descriptors = descriptors or share(current_limit())
@@ -72,11 +77,12 @@ class Server:
             broker.metrics,
             settings.int("odradek.request.receive.timeout.ms"),
             lambda: self.connections,
+            on_starved,
         )
         listeners = settings.listeners
         # Only other brokers use it, if clients have one of their own.
         self.broker_listener = listeners.inter_broker_name if len(listeners.brokers) > 1 else ""
-        self.dispatcher = Dispatcher(broker, handlers)
+        self.dispatcher = Dispatcher(broker)
         self.connections: set[Connection] = set()
         self._metrics = broker.metrics
         self._per_ip: Counter[str] = Counter()
