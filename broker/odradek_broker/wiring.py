@@ -126,9 +126,14 @@ class Services:
 
         # The partitions, and what follows from their records.
         self.partitions = PartitionService(
-            self.node_id, settings, self.logs, self.clock, EndOfPass(loop), self._ports.threads
+            self.node_id,
+            settings,
+            self.logs,
+            self.clock,
+            EndOfPass(loop),
+            self._ports.threads,
+            cut_off=lambda: self.lifecycle.cut_off,
         )
-        self.partitions.cut_off = lambda: self.lifecycle.cut_off
         self.replication = self._build_replication()
         self.groups = self._build_groups()
         self.producer_ids = ProducerIdBlocks(

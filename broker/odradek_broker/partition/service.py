@@ -88,6 +88,7 @@ class PartitionService:
         clock: Clock,
         scheduler: Scheduler,
         threads: Threads,
+        cut_off: Callable[[], bool] = lambda: False,
     ) -> None:
         self._node_id = node_id
         self._settings = settings
@@ -103,8 +104,7 @@ class PartitionService:
         self.by_id: dict[tuple[bytes, int], Partition] = {}
         self.leader_throttle = ReplicationThrottle(Direction.LEADER, node_id, settings)
         self.follower_throttle = ReplicationThrottle(Direction.FOLLOWER, node_id, settings)
-        # Whether no controller answers this broker; set by broker.py.
-        self.cut_off: Callable[[], bool] = lambda: False
+        self.cut_off = cut_off  # whether no controller answers this broker
         self.refused_commands = 0
         self.isr_expands = 0
         self.isr_shrinks = 0
