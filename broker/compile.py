@@ -43,6 +43,8 @@ MODULES = (
             *("partition/waiting", "partition/replica_state", "partition/partition"),
             *("partition/service", "partition/follower_state", "partition/read_replica"),
             *("handlers/context", "handlers/handler", "handlers/produce"),
+            *("handlers/fetch_records", "handlers/fetch_throttle", "handlers/fetch_follower"),
+            *("handlers/fetch_consumer", "handlers/fetch_metrics"),
             *("handlers/fetch_session", "handlers/fetch"),
             "handlers/envelope",  # a compiled class is not inherited from by one that is not
             *("network/memory", "network/large_frame", "network/exchange", "network/outgoing"),
