@@ -39,7 +39,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
             found = [_coordinator(view, topic, key) for key in keys]
             own = any(answer.node_id == ctx.broker.node_id for answer in found)
             if own and ctx.broker.partitions.left_behind:
-                ctx.disconnect("this broker is cut off from the others; they know who coordinates")
+                ctx.disconnect("this broker is isolated from the controller: ask another one")
         except KafkaError as error:
             found = [_nowhere(error.code, error.message or NOT_AVAILABLE) for _ in keys]
     if not batched:
