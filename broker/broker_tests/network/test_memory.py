@@ -265,7 +265,7 @@ def test_a_silent_length_prefix_holds_little_and_ends_after_its_window() -> None
     world.sweep(WINDOW_MS // SWEEP_MS - 1)
     assert not silent.ended
     world.sweep(2)
-    assert silent.ended.startswith("a request came too slowly: 0 bytes in 30 s")
+    assert silent.ended.startswith("a request arrived too slowly: 0 bytes in 30 s")
     assert world.metrics.requests_dropped_slow == 1
 
 

@@ -64,18 +64,7 @@ class Dispatcher:
         if not self._broker.serves_clients and not handler.access.early:
             connection.close("the broker is starting")
             return None
-        return Exchange(
-            self._broker,
-            header.api_key,
-            version,
-            header.correlation_id,
-            header.client_id,
-            connection,
-            handler.metrics,
-            len(frame),
-            header.body_at,
-            received_ns,
-        )
+        return Exchange(self._broker, header, connection, handler.metrics, len(frame), received_ns)
 
     def start(self, exchange: Exchange, frame: bytes) -> None:
         handler = self._handlers[exchange.api_key]
@@ -101,7 +90,7 @@ class Dispatcher:
             self._failed(exchange, error)
         exchange.local_ns = clock.now_ns()
         if exchange.local_ns - exchange.received_ns > SLOW_NS:
-            self.slow.kept(exchange, handler.name, exchange.local_ns - exchange.received_ns)
+            self.slow.blocked(exchange, handler.name, exchange.local_ns - exchange.received_ns)
 
     def _await(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         exchange.connection.mute()
