@@ -1,4 +1,4 @@
-"""The services of this broker, as handlers reach them; built once in `broker.py`."""
+"""The services of this broker for its handlers; built once in `wiring.py`."""
 
 from dataclasses import dataclass, field
 from random import Random

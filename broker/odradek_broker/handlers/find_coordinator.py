@@ -1,10 +1,9 @@
 """FindCoordinator (10), v0–6: which broker coordinates a group or a transactional id.
 
-It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`; the
-topic is created when it is first asked for. COORDINATOR_NOT_AVAILABLE while that partition has
-no leader, or the topic cannot be created; a broker that was left behind by the others does not
-name itself, but closes the connection. Share groups and unknown key types are refused as
-Apache Kafka refuses them.
+It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`; the first
+request creates the topic. COORDINATOR_NOT_AVAILABLE while that partition has no leader, or if the
+topic cannot be created. A broker that is isolated from the controller does not name itself, but
+closes the connection. Share groups and unknown key types are refused as Apache Kafka refuses them.
 """
 
 from odradek_broker.coordinator.hashing import partition_for

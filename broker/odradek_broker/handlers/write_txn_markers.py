@@ -75,7 +75,7 @@ class MarkerWriter:
     async def _write(self, marker: Struct, where: TopicPartition) -> ErrorCode:
         producer = Producer(marker.producer_id, marker.producer_epoch)
         end = EndTxnMarker(marker.transaction_result, marker.coordinator_epoch)
-        version = getattr(marker, "transaction_version", 0)
+        version = marker.transaction_version
         try:
             if where.topic == OFFSETS_TOPIC:
                 coordinator = self._groups.coordinator
