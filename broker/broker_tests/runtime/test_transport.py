@@ -133,7 +133,7 @@ def test_no_answer_in_time_closes_the_connection():
         await first
         slow, other = call(connection, 2, timeout_ms=20), call(connection, 3)
         for answer in (slow, other):
-            with pytest.raises(PeerUnavailable, match="no answer within 20 ms"):
+            with pytest.raises(PeerUnavailable, match="no response within 20 ms"):
                 await answer
         assert not connection.connected
 

@@ -1,12 +1,13 @@
 """Keeps the pauses of Python's garbage collector short, however many partitions there are.
 
-A full collection looks at every object that is older than a moment, and stops the event loop
-meanwhile: 100 ms for a million, which 20,000 partitions have. Nearly all of them live as long as
-their partition and are freed without a collector, by the last reference. So what survived a full
-collection that took long is set aside (`gc.freeze`), and the next one looks only at what is newer.
+A full collection visits every object in the oldest generation, and blocks the event loop for that
+time: 100 ms for a million objects, which 20,000 partitions have. Nearly all of them live as long as
+their partition and are freed by their reference count, without the collector. So the objects that
+survived a slow full collection are frozen (`gc.freeze`), and the next one visits only newer
+objects.
 
-Garbage in a circle that was alive when it was set aside is never found; exceptions and tasks make
-such circles, partitions and logs do not.
+A reference cycle that is frozen while it is alive is never collected; exceptions and tasks create
+such cycles, partitions and logs do not.
 """
 
 import gc
@@ -25,7 +26,7 @@ class ShortPauses:
         gc.callbacks.append(self._on_collection)
 
     def set_aside(self) -> None:
-        """What is there by now stays, and need not be looked at again."""
+        """Excludes the objects of the start from later collections."""
         gc.freeze()
 
     def remove(self) -> None:
