@@ -145,7 +145,7 @@ def test_nobody_there_is_said_at_once_and_not_asked_all_the_time():
         await server.stop()
         with pytest.raises(PeerUnavailable, match="cannot connect"):
             await call(connection, 1)
-        with pytest.raises(PeerUnavailable, match="waits before"):
+        with pytest.raises(PeerUnavailable, match="backing off"):
             await call(connection, 2)
         await server.start()
         for attempt in range(3, 1000):

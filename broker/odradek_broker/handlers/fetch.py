@@ -16,7 +16,7 @@ larger, so that a consumer always makes progress (KIP-74).
     fetch_records.py    common to both; fetch_throttle.py, fetch_metrics.py
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import cast
 
 from odradek_broker.handlers import fetch_metadata, fetch_session
@@ -24,7 +24,7 @@ from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.fetch_consumer import read_for_consumer
 from odradek_broker.handlers.fetch_follower import check_sender, note_stopped, read_for_follower
 from odradek_broker.handlers.fetch_metrics import count_fetch
-from odradek_broker.handlers.fetch_records import Budget, length_of
+from odradek_broker.handlers.fetch_records import Budget, by_topic, length_of
 from odradek_broker.handlers.fetch_session import FetchSession, Key, SessionPartition
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
 from odradek_broker.partition.partition import Partition
@@ -35,7 +35,6 @@ from odradek_protocol.messages.fetch import (
     TOPIC_ID_FROM,
     FetchPartitionResult,
     FetchRequest,
-    TopicResult,
     decode_fetch,
     encode_fetch_response,
 )
@@ -257,24 +256,15 @@ class FetchCall(Ticket):
 
     def _answer(self) -> None:
         session_id = 0
-        results: Iterable[tuple[Key, FetchPartitionResult]] = self._results.items()
+        results: Collection[tuple[Key, FetchPartitionResult]] = self._results.items()
         if self._session is not None:
             results = self._session.take_changed(self._results)
             session_id = self._session.id
         elif self._request.session_epoch == fetch_session.INITIAL_EPOCH:
             session_id = self._open_session()
-        topics: list[TopicResult] = []
-        last_topic: str | bytes | None = None
-        for key, result in results:
-            if not self._from_follower:
+        if not self._from_follower:
+            for key, result in results:
                 count_fetch(self._ctx.broker, self._hosted(key), result)
-            topic = key[0]
-            if topic == last_topic:
-                topics[-1][2].append(result)  # type: ignore[attr-defined]
-                continue
-            name, topic_id = (topic, None) if isinstance(topic, str) else (None, topic)
-            topics.append((name, topic_id, [result]))
-            last_topic = topic
         ctx = self._ctx
         hints = [result.current_leader for result in self._results.values() if result.error_code]
         chunks, size = encode_fetch_response(
@@ -283,7 +273,7 @@ class FetchCall(Ticket):
             0,
             ErrorCode.none,
             session_id,
-            topics,
+            by_topic(results),
             endpoints(ctx, hints) if hints else (),
         )
         ctx.respond(cast(Chunks, chunks), size)

@@ -3,11 +3,18 @@
 Called by `fetch_follower.py` and `fetch_consumer.py`. Records stay ranges of segment files.
 """
 
+from collections.abc import Iterable
+
 from odradek_broker.log.types import FileRange
 from odradek_broker.partition.partition import Partition
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import Offset
-from odradek_protocol.messages.fetch import FetchPartition, FetchPartitionResult, Records
+from odradek_protocol.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResult,
+    Records,
+    TopicResult,
+)
 
 
 class Budget:
@@ -77,3 +84,20 @@ def partition_result(
         records if records is not None else b"",
         diverging,
     )
+
+
+def by_topic(
+    results: Iterable[tuple[tuple[str | bytes, int], FetchPartitionResult]],
+) -> list[TopicResult]:
+    """The results, keyed by topic name or id and partition, as a response groups them."""
+    topics: list[TopicResult] = []
+    last_topic: str | bytes | None = None
+    partitions: list[FetchPartitionResult] = []
+    for (topic, _), result in results:
+        if topic != last_topic:
+            partitions = []
+            name, topic_id = (topic, None) if isinstance(topic, str) else (None, topic)
+            topics.append((name, topic_id, partitions))
+            last_topic = topic
+        partitions.append(result)
+    return topics
