@@ -180,7 +180,7 @@ def test_a_peer_that_reads_nothing_cannot_fill_our_memory(monkeypatch):
     async def story(server, connection):
         monkeypatch.setattr(transport, "IN_FLIGHT_MAX", 3)
         calls = [call(connection, i) for i in range(1, 5)]
-        with pytest.raises(PeerUnavailable, match="3 requests wait"):
+        with pytest.raises(PeerUnavailable, match="3 requests are pending"):
             await calls[3]
         for _ in range(3):
             server.answer((await server.next_id())[0])
