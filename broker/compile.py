@@ -45,6 +45,8 @@ MODULES = (
             *("partition/hosted", "partition/write_pass", "partition/isolation"),
             *("partition/service", "partition/follower_state", "partition/read_replica"),
             *("handlers/context", "handlers/handler", "handlers/produce"),
+            *("handlers/fetch_records", "handlers/fetch_throttle", "handlers/fetch_follower"),
+            *("handlers/fetch_consumer", "handlers/fetch_metrics"),
             *("handlers/fetch_session", "handlers/fetch"),
             "handlers/envelope",  # a class that is not compiled cannot inherit from a compiled one
             *("network/memory", "network/large_frame", "network/exchange", "network/outgoing"),

@@ -46,12 +46,12 @@ def settings(*dirs: str, **others: str) -> Settings:
         (
             ["/a"],
             {"a": 20 * MB},
-            "/a has 21.0 MB free, and a start needs 33.6 MB: waiting for room",
+            "/a has 21.0 MB free, but a start needs 33.6 MB: waiting for room",
         ),
         (["/new"], {}, None),
         (["/a", "/b"], {"a": GB, "b": 0}, None),
         (["/a", "/b"], {"a": 0, "b": GB}, "/a has 0.0 MB free"),  # the metadata log is in /a
-        (["/a", "/b"], {"a": 0, "b": 0}, "/a has 0.0 MB free, and a start needs 33.6 MB; /b has"),
+        (["/a", "/b"], {"a": 0, "b": 0}, "/a has 0.0 MB free, but a start needs 33.6 MB; /b has"),
     ],
 )
 def test_a_start_waits_for_room(dirs: list[str], free: dict[str, int], reason: str | None) -> None:

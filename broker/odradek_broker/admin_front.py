@@ -1,8 +1,8 @@
 """The admin listener from before the start of the broker until after its end.
 
-The socket is bound first, so that its port is known and a taken one is said at once; the HTTP
-server, which takes 0.3 s to import, goes up when somebody needs to see why the broker is not ready,
-or when it is.
+The socket is bound first, so that its port is known and a port in use is reported at once. The HTTP
+server, which takes 0.3 s to import, starts when the broker is ready, or earlier if the start takes
+long, so that /readyz can say why.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ class AdminFront:
         return f"{host}:{port}"
 
     async def start(self) -> None:
-        """May be called again."""
+        """Calling it again has no effect."""
         if self._socket is None or self._server is not None:
             return
-        # In a thread, because the import takes longer than clients should wait for answers.
+        # In a thread, because the import takes longer than clients should wait for a response.
         module = await asyncio.to_thread(importlib.import_module, "odradek_broker.admin.server")
         if self._server is not None:
             return

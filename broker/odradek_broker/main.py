@@ -1,13 +1,13 @@
-"""The broker as a process: flags, log, signals, exit code.
+"""The broker as a process: flags, logging, signals, exit code.
 
     python -m odradek_broker.main -c server.properties --override log.dirs=/data
 
-A failure that the user can mend is one line on stderr, the last one, and an exit code:
+A failure that the user can fix is one line on stderr, the last one, and an exit code:
 
-    1   it cannot start, or cannot go on
-    2   bad settings
+    1   it cannot start, or cannot continue
+    2   invalid settings
     74  the last log directory failed: the device (EX_IOERR)
-    75  the last log directory is out of space; started again, it waits for room (EX_TEMPFAIL)
+    75  the last log directory is out of space; after a restart it waits for room (EX_TEMPFAIL)
 """
 
 import argparse
@@ -37,10 +37,10 @@ from odradek_broker.storage import EX_TEMPFAIL, StorageFailedError, waits_for_ro
 
 logger = logging.getLogger(__name__)
 
-# A thread that compacts or recovers gives way to the event loop after this long; Python's own
-# 5 ms showed as a median loop lag of 5 ms during compaction, this as 1.3 ms.
+# A thread that compacts or recovers yields to the event loop after this long. Python's default of
+# 5 ms led to a median loop lag of 5 ms during compaction, this value to 1.3 ms.
 SWITCH_INTERVAL_SECONDS = 0.001
-# A disk that failed may block a thread for ever: the process ends after this long all the same.
+# A disk that failed may block a thread for ever: the process exits after this long in any case.
 END_SECONDS = 3.0
 ROOM_POLL_SECONDS = 1.0
 
@@ -76,16 +76,16 @@ async def _serve(settings: Settings) -> None:
 async def _wait_for_room(
     settings: Settings, front: AdminFront, stopping: asyncio.Future[Any]
 ) -> None:
-    """Not to start on a full disk; room on it is all that is needed to go on."""
+    """Waits to start until the disks have enough free space."""
     disk = RealDisk()
-    said = False
+    logged = False
     while not stopping.done():
         reason = await asyncio.to_thread(waits_for_room, settings, disk)
         if reason is None:
             break
-        if not said:
+        if not logged:
             logger.warning("%s", reason)
-            said = True
+            logged = True
         front.readiness.wait_for("storage", reason)
         await front.start()
         await asyncio.wait({stopping}, timeout=ROOM_POLL_SECONDS)

@@ -1,13 +1,14 @@
-"""What this broker does when its log directories fail or fill up. Made and started by `broker.py`.
+"""How this broker reacts when its log directories fail or fill up. Started by `broker.py`.
 
-    one of several fails    its replicas are offline, and the controller hears of it at once
-    the last one fails      /readyz and /healthz are false; the broker asks to be fenced, so that
-                            others lead and it leaves every ISR; within about a second the process
-                            ends, with a code and a last line that name directory and error
-    space gets low or out   `controller/stepping_aside.py` decides whether others lead meanwhile
+    one of several fails    its replicas are offline, and the next heartbeat reports it at once
+    the last one fails      /readyz and /healthz fail; the broker asks to be fenced, so that other
+                            brokers lead and it leaves every ISR; within about a second the process
+                            exits, with an exit code and a last line that name directory and error
+    space is low or out     `controller/stepping_aside.py` decides whether other brokers lead until
+                            there is space again
 
-A directory that ran out of space among others needs a restart too, because a write stopped half
-way: once there has been room for a while the broker stops in order, to be started again.
+If one of several directories ran out of space, a write stopped half-way, so it needs a restart too:
+once it has had free space for a while, the broker stops in order, to be started again.
 
 Exit codes (sysexits.h): 74 (EX_IOERR) the device failed, 75 (EX_TEMPFAIL) out of space.
 """
@@ -15,7 +16,7 @@ Exit codes (sysexits.h): 74 (EX_IOERR) the device failed, 75 (EX_TEMPFAIL) out o
 import asyncio
 import logging
 from collections.abc import Callable
-from random import Random
+from dataclasses import dataclass
 
 from odradek_broker.admin.state import Readiness
 from odradek_broker.controller.lifecycle import BrokerLifecycle
@@ -29,8 +30,8 @@ from odradek_broker.log.room import RESERVE_MAX_SHARE
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.raft.service import QuorumService
-from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.disk import Disk, DiskUsage
+from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.ids import BrokerId
 
@@ -41,20 +42,20 @@ RESERVE = "odradek.log.dir.reserve.bytes"
 
 PROBE_SECONDS = 1.0
 LEAVING_SECONDS = 0.05
-# With the same metadata and the same space only time can change what is decided.
+# While neither the metadata nor the free space changes, only time can change the decision.
 DECIDE_AGAIN_MS = 5000.0
-# The controller has so long to fence a broker that lost its last directory.
+# How long a broker that lost its last directory waits for the controller to fence it.
 FENCE_MS = 1000.0
-# A controller that lost its last directory has so long to hand the quorum over.
+# How long a controller that lost its last directory tries to hand over the quorum.
 RESIGN_MS = 500
-# A directory that ran out of space must have had room for so long before a restart is worth it.
+# How long a directory that ran out of space must have had space before the broker restarts.
 ROOM_SECONDS = 10.0
 
 
 class StorageFailedError(Exception):
-    """The process ends because of its disks; the text is its last line.
+    """The process exits because of its disks; the text is its last line.
 
-    `in_order`: it serves until others lead, as at any other stop.
+    `in_order`: it serves until other brokers lead, as in any other shutdown.
     """
 
     def __init__(self, text: str, kind: FailureKind, *, in_order: bool = False) -> None:
@@ -63,52 +64,56 @@ class StorageFailedError(Exception):
         self.exit_code = EX_TEMPFAIL if kind is FailureKind.OUT_OF_SPACE else EX_IOERR
 
 
-def storage_failed(what: str, kind: FailureKind) -> StorageFailedError:
-    """`what` names directories and errors, such as "/data: [Errno 5] Input/output error"."""
+def storage_failed(failures: str, kind: FailureKind) -> StorageFailedError:
+    """`failures` has directories and errors, such as "/data: [Errno 5] Input/output error"."""
     advice = (
-        "free some space or enlarge the volume; once started again, the broker waits for room"
+        "free some space or enlarge the volume; after a restart the broker waits for room"
         if kind is FailureKind.OUT_OF_SPACE
         else "repair, replace or remount the disk, and start the broker again"
     )
-    return StorageFailedError(f"no log directory is left ({kind.value}): {what}: {advice}", kind)
+    text = f"no log directory is left ({kind.value}): {failures}: {advice}"
+    return StorageFailedError(text, kind)
 
 
 def metadata_log_failed(path: str, error: Exception) -> Exception:
-    """What ends a broker whose metadata log cannot be written."""
+    """The error that ends a broker whose metadata log cannot be written."""
     cause = error.cause if isinstance(error, LogDirError) else error
     if not isinstance(cause, OSError) or is_of_the_process(cause):
         return error
     return storage_failed(f"metadata log in {path}: {cause}", kind_of(cause))
 
 
+@dataclass(frozen=True, slots=True)
+class StorageServices:
+    """The services that the state of the disks affects."""
+
+    logs: LogManager
+    metadata: MetadataPublisher
+    partitions: PartitionService
+    lifecycle: BrokerLifecycle
+    quorum: QuorumService
+
+
 class StorageWatch:
     def __init__(
         self,
         settings: Settings,
-        disk: Disk,
-        logs: LogManager,
-        *,
-        clock: Clock,
-        rng: Random,
-        loop: asyncio.AbstractEventLoop,
-        metadata: MetadataPublisher,
-        partitions: PartitionService,
-        lifecycle: BrokerLifecycle,
-        quorum: QuorumService,
+        ports: Ports,
+        services: StorageServices,
         readiness: Readiness,
         on_end: Callable[[Exception], None],
     ) -> None:
         self._settings = settings
-        self._logs = logs
-        self._clock = clock
-        self._loop = loop
-        self._metadata = metadata
-        self._partitions = partitions
-        self._lifecycle = lifecycle
-        self._quorum = quorum
+        self._logs = logs = services.logs
+        self._clock = ports.clock
+        self._loop = ports.loop
+        self._metadata = services.metadata
+        self._partitions = services.partitions
+        self._lifecycle = services.lifecycle
+        self._quorum = services.quorum
         self._readiness = readiness
         self._on_end = on_end
-        self._stepping = SteppingAside(BrokerId(settings.node_id), rng)
+        self._stepping = SteppingAside(BrokerId(settings.node_id), ports.rng)
         self._ending: asyncio.Task[None] | None = None
         self._room_since_ms: float | None = None
         self._levels: dict[str, Level] = {}
@@ -118,20 +123,21 @@ class StorageWatch:
         self._watched = list(logs.dirs)
         path = str(settings.metadata_log_dir)
         if path not in {log_dir.path for log_dir in logs.dirs}:
-            self._watched.append(LogDir(path, disk, FileCache(disk, 1)))
+            self._watched.append(LogDir(path, ports.disk, FileCache(ports.disk, 1)))
         for log_dir in self._watched:
             log_dir.on_failure = self._note_failure
-            if log_dir.failure is not None:  # before anybody watched
-                loop.call_soon(self._failed, log_dir)
+            if log_dir.failure is not None:  # it failed before this service was built
+                self._loop.call_soon(self._failed, log_dir)
 
     async def run(self) -> None:
         while True:
             await self.look()
-            # While it is fenced only to let others lead, nobody leads what only it can lead.
+            # A broker that is fenced to let others lead still has partitions that only it can
+            # lead; they have no leader until it is unfenced.
             await asyncio.sleep(LEAVING_SECONDS if self._stepping.leaving else PROBE_SECONDS)
 
     async def look(self) -> None:
-        """Probe all directories, in a thread, and act on what was found."""
+        """Probe all directories, in a thread, and act on the results."""
         for log_dir in self._watched:
             usage = await asyncio.to_thread(log_dir.probe)
             if usage is not None:
@@ -144,7 +150,7 @@ class StorageWatch:
     # -- directories that fail -----------------------------------------------------------------
 
     def _note_failure(self, log_dir: LogDir) -> None:
-        """In the thread that found it."""
+        """Called in the thread whose read or write failed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._failed, log_dir)
 
@@ -156,25 +162,25 @@ class StorageWatch:
             self._partitions.leave_directory(log_dir.path)
             if len(self._logs.offline_dirs) < len(self._logs.dirs):
                 logger.error(
-                    "replicas in these directories are offline until the broker starts again: %s",
+                    "replicas in these directories are offline until the broker is restarted: %s",
                     self._logs.failures(),
                 )
                 return
             end = storage_failed(self._logs.failures(), self._logs.failure_kind)
         else:
             assert log_dir.failure is not None
-            what = f"metadata log in {log_dir.path}: {log_dir.failure}"
-            end = storage_failed(what, kind_of(log_dir.failure))
+            failure = f"metadata log in {log_dir.path}: {log_dir.failure}"
+            end = storage_failed(failure, kind_of(log_dir.failure))
         self._ending = self._loop.create_task(self._end(end))
 
     async def _end(self, error: StorageFailedError) -> None:
-        """Leave all leaderships and ISRs, then end; without a controller, just end."""
+        """Give up all leaderships and ISRs, then exit; without a controller, exit at once."""
         self._readiness.needs_restart("storage", str(error))
         began_ms = self._clock.monotonic_ms()
         fenced = await self._lifecycle.fence(FENCE_MS)
         logger.error(
-            "%s after %d ms: this broker ends",
-            "fenced" if fenced else "the controller has not answered",
+            "%s after %d ms: this broker exits",
+            "fenced" if fenced else "no answer from the controller",
             self._clock.monotonic_ms() - began_ms,
         )
         await self._quorum.resign(RESIGN_MS)
@@ -200,7 +206,7 @@ class StorageWatch:
             self._readiness.done("storage")
 
     def _decide(self, levels: dict[str, Level]) -> bool:
-        """Looks at every partition of the cluster, so not more often than need be."""
+        """Looks at every partition of the cluster, so only when the decision may change."""
         image, now_ms = self._metadata.image, self._clock.monotonic_ms()
         seen = (levels, image.offset)
         if seen != self._seen or now_ms >= self._decide_at_ms or self._stepping.leaving:
@@ -230,9 +236,9 @@ class StorageWatch:
                 logger.warning(
                     "log directory %s: %s (%s): free some space or enlarge the volume",
                     _described(log_dir),
-                    "producers are refused"
+                    "produce requests are refused"
                     if level is Level.LOW
-                    else "nothing more is written or replicated there",
+                    else "no more records are written or replicated to it",
                     RESERVE,
                 )
         self._levels = levels
@@ -242,7 +248,7 @@ class StorageWatch:
         return config.min_insync_replicas
 
     async def _look_for_room(self) -> None:
-        """Whether a restart would bring the directories back that ran out of space."""
+        """End the broker once a restart would bring back directories that were out of space."""
         offline = self._logs.offline_dirs
         reserve = self._settings.int(RESERVE)
         full = [one for one in offline if one.failure_kind is FailureKind.OUT_OF_SPACE]
@@ -254,7 +260,7 @@ class StorageWatch:
             self._room_since_ms = now_ms
         elif now_ms - self._room_since_ms >= ROOM_SECONDS * 1000 and self._ending is None:
             paths = ", ".join(log_dir.path for log_dir in full)
-            text = f"{paths} was out of space and has room again: start the broker again to use it"
+            text = f"{paths} was out of space and has room again: restart the broker to use it"
             self._on_end(StorageFailedError(text, FailureKind.OUT_OF_SPACE, in_order=True))
 
 
@@ -276,7 +282,7 @@ def _usage(log_dir: LogDir) -> DiskUsage | None:
 
 
 def needed_bytes(usage: DiskUsage, reserve_bytes: int) -> int:
-    """What must be free for a broker to start: half of the reserve, see `log/room.py`."""
+    """Free space that a broker needs to start: half of the reserve, see `log/room.py`."""
     return min(reserve_bytes, int(usage.total_bytes * RESERVE_MAX_SHARE)) // 2
 
 
@@ -285,10 +291,10 @@ def has_room(usage: DiskUsage, reserve_bytes: int) -> bool:
 
 
 def waits_for_room(settings: Settings, disk: Disk) -> str | None:
-    """Why a start would fail at the moment: no space for the metadata log or any log.
+    """Why a start would fail now: no space for the metadata log, or none for any log.
 
-    Recovery writes indexes, and a start checkpoints; without room that would fail half way.
-    Directories that cannot be looked at are for the start itself to complain about.
+    Recovery writes indexes, and a start writes checkpoints; without space they would fail half-way.
+    A directory whose free space cannot be read is left to the start itself, which reports it.
     """
     reserve = settings.int(RESERVE)
 
@@ -301,7 +307,7 @@ def waits_for_room(settings: Settings, disk: Disk) -> str | None:
             return None
         needed = needed_bytes(usage, reserve)
         free = usage.usable_bytes / 1e6
-        return f"{path} has {free:.1f} MB free, and a start needs {needed / 1e6:.1f} MB"
+        return f"{path} has {free:.1f} MB free, but a start needs {needed / 1e6:.1f} MB"
 
     lacking = [lacks(str(path)) for path in settings.log_dirs]
     metadata = lacks(str(settings.metadata_log_dir))

@@ -108,7 +108,7 @@ def test_a_byte_now_and_then_is_no_progress_and_slow_is_not_silent(
         answer = raw.RawConnection(slow).receive()
         assert raw.produced(answer)[0] == 0
     assert metric(broker, 'odradek_requests_dropped_total{reason="slow"}') == 1
-    assert "a request came too slowly" in broker.log()
+    assert "a request arrived too slowly" in broker.log()
 
 
 def test_many_half_sent_batches_give_way(start_broker: StartBroker, topic: str) -> None:

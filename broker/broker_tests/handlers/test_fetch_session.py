@@ -115,6 +115,14 @@ class Moved:
     def __init__(self, index):
         self.topic_id = b""
         self.topic_partition = TopicPartition("t", index)
+        self.listeners = set()
+
+    def subscribe(self, listener, *, follower):
+        assert not follower
+        self.listeners.add(listener)
+
+    def unsubscribe(self, listener):
+        self.listeners.discard(listener)
 
 
 class Held:
@@ -133,23 +141,23 @@ class Held:
 
 def test_a_session_hears_of_its_partitions_also_between_requests():
     session = open_session(FetchSessions(1, Random(1)))
-    waiters = set()
-    session.listen(session.partitions["t", 1], waiters)
+    partition = Moved(1)
+    session.listen(session.partitions["t", 1], partition)
     session.fresh.clear()
-    session.on_progress([Moved(1), Moved(9)])
+    session.on_progress([partition, Moved(9)])
     assert list(session.fresh) == [("t", 1)]
-    assert waiters == set(), "told once, it needs no second telling before its next look"
+    assert not partition.listeners, "a fresh partition is read at the next request anyway"
 
 
 def test_a_request_that_waits_is_told_and_the_next_one_ends_its_wait():
     sessions = FetchSessions(1, Random(1))
     session = open_session(sessions)
-    waiters = set()
-    session.listen(session.partitions["t", 1], waiters)
+    partition = Moved(1)
+    session.listen(session.partitions["t", 1], partition)
     held = session.waiting = Held()
-    session.on_progress([Moved(1)])
+    session.on_progress([partition])
     assert len(held.told) == 1
-    assert waiters == {session}
+    assert partition.listeners == {session}
     sessions.resume(request(session.id, 1), False, 1.0)
     assert held.answered
 
@@ -157,10 +165,10 @@ def test_a_request_that_waits_is_told_and_the_next_one_ends_its_wait():
 def test_a_session_that_ends_listens_no_more():
     sessions = FetchSessions(1, Random(1))
     session = open_session(sessions)
-    forgotten, closed = set(), set()
+    forgotten, closed = Moved(0), Moved(1)
     session.listen(session.partitions["t", 0], forgotten)
     session.listen(session.partitions["t", 1], closed)
     sessions.resume(request(session.id, 1, forgotten=[("t", [0])]), False, 1.0)
-    assert (forgotten, closed) == (set(), {session})
+    assert (forgotten.listeners, closed.listeners) == (set(), {session})
     sessions.close(session.id)
-    assert closed == set()
+    assert closed.listeners == set()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from odradek_broker.handlers import create_topics, describe_quorum, envelope, registry
+from odradek_broker.handlers import envelope, registry
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.runtime.metrics import Metrics
@@ -43,12 +43,11 @@ class ControllerNode:
     """The broker of the active controller, reached through real envelopes."""
 
     def __init__(self, create_topics: object, *, active: bool = True) -> None:
-        registry.build_handlers(Metrics())
-
         async def wait_until(condition: object, timeout_ms: float) -> bool:
             return True
 
         self.broker = broker(
+            apis=registry.build_apis(Metrics()),
             controller=SimpleNamespace(is_active=active, create_topics=create_topics),
             metadata=SimpleNamespace(wait_until=wait_until),
             partitions=SimpleNamespace(is_opening=lambda _: False),
@@ -156,10 +155,10 @@ class TestEnvelope:
 
 def test_everything_that_is_forwarded_can_be():
     """All modules that forward their own API are accepted in an envelope."""
-    modules = {
-        module
-        for module in registry.MODULES
-        if hasattr(module, "to_controller") and module.__name__.rpartition(".")[2] != "metadata"
+    forwarding = {
+        name
+        for name, module in registry.handler_modules().items()
+        if hasattr(module, "to_controller") and name != "metadata"
     }
-    assert modules == set(registry.CONTROLLER_MODULES)
-    assert {create_topics, describe_quorum} <= modules
+    assert forwarding == {name for name, access in registry.APIS.items() if access.forwardable}
+    assert {"create_topics", "describe_quorum"} <= forwarding

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from odradek_broker.handlers.api_table import ApiTable
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
 from odradek_broker.log.types import FileRange
@@ -39,6 +40,16 @@ class Bench:
     def __init__(self, overrides=None):
         self.loop = asyncio.get_running_loop()
         self.metrics = Metrics()
+        self.clients = []
+        self.held = []
+        self.gates = []
+        apis = ApiTable(
+            [
+                self._handler(ECHO, "Echo", serve=self._echo),
+                self._handler(HELD, "Held", serve=self._hold),
+                self._handler(METADATA, "Metadata", handle=self._await_gate),
+            ]
+        )
         broker = BrokerContext(
             node_id=1,
             cluster_id="test",
@@ -60,16 +71,10 @@ class Bench:
             consumer_groups=None,
             log_ends=None,
             transactions=None,
+            verifier=None,
+            apis=apis,
         )
-        self.clients = []
-        self.held = []
-        self.gates = []
-        handlers = {
-            ECHO: self._handler(ECHO, "Echo", serve=self._echo),
-            HELD: self._handler(HELD, "Held", serve=self._hold),
-            METADATA: self._handler(METADATA, "Metadata", handle=self._await_gate),
-        }
-        self.server = Server(broker, handlers, self.loop, self.loop.poller)
+        self.server = Server(broker, self.loop, self.loop.poller)
         self.address = self.server.bind(Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT"))
         self.server.start_accepting()
 

@@ -42,7 +42,10 @@ class World:
         self.memory = RequestMemory(budget, frame_max, self.soon.append)
         self.metrics = Metrics()
         self.senders: list[FakeSender] = []
-        self.receiving = Receiving(self.memory, self.metrics, WINDOW_MS, lambda: self.senders)
+        self.starved: list[str | None] = []
+        self.receiving = Receiving(
+            self.memory, self.metrics, WINDOW_MS, lambda: self.senders, self.starved.append
+        )
         self.frame_max = frame_max
         self.now_ms = 0.0
 
@@ -262,7 +265,7 @@ def test_a_silent_length_prefix_holds_little_and_ends_after_its_window() -> None
     world.sweep(WINDOW_MS // SWEEP_MS - 1)
     assert not silent.ended
     world.sweep(2)
-    assert silent.ended.startswith("a request came too slowly: 0 bytes in 30 s")
+    assert silent.ended.startswith("a request arrived too slowly: 0 bytes in 30 s")
     assert world.metrics.requests_dropped_slow == 1
 
 
@@ -333,8 +336,7 @@ def test_the_slowest_goes_first_and_of_equals_the_largest(caplog: pytest.LogCapt
 
 def test_a_broker_whose_memory_is_never_given_back_says_so() -> None:
     world = World()
-    said: list[str | None] = []
-    world.receiving.on_starved = said.append
+    said = world.starved
     workers = [world.sender(MB) for _ in range(7)]
     for worker in workers:
         worker.arrive(MB)

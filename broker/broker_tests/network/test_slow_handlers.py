@@ -1,4 +1,4 @@
-"""Which request kept the event loop is logged, once a minute for each API."""
+"""Which request blocked the event loop is logged, once a minute for each API."""
 
 import asyncio
 import logging
@@ -37,14 +37,14 @@ def test_one_line_a_minute_for_each_api(time: Time, caplog: pytest.LogCaptureFix
     slow = SlowHandlers()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            slow.kept(exchange(), "Metadata", 132_000_000)
-        slow.kept(exchange(19), "CreateTopics", 60_000_000)
+            slow.blocked(exchange(), "Metadata", 132_000_000)
+        slow.blocked(exchange(19), "CreateTopics", 60_000_000)
         time.now += PERIOD_MS * 1_000_000
-        slow.kept(exchange(), "Metadata", 70_000_000)
+        slow.blocked(exchange(), "Metadata", 70_000_000)
     assert [record.getMessage() for record in caplog.records] == [
-        "Metadata v12 of 'app-1' (10.0.0.7) kept the event loop for 132 ms",
-        "CreateTopics v12 of 'app-1' (10.0.0.7) kept the event loop for 60 ms",
-        "Metadata v12 of 'app-1' (10.0.0.7) kept the event loop for 70 ms "
+        "Metadata v12 of 'app-1' (10.0.0.7) blocked the event loop for 132 ms",
+        "CreateTopics v12 of 'app-1' (10.0.0.7) blocked the event loop for 60 ms",
+        "Metadata v12 of 'app-1' (10.0.0.7) blocked the event loop for 70 ms "
         "(and 2 more like it in the last 60 s)",
     ]
     assert slow.count == 5

@@ -22,7 +22,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from odradek_broker.handlers.broker_context import BrokerContext
-from odradek_broker.handlers.registry import build_handlers
+from odradek_broker.handlers.registry import build_apis
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
 from odradek_broker.network.server import Server
@@ -149,8 +149,10 @@ class Node:
             consumer_groups=None,
             log_ends=None,
             transactions=None,
+            verifier=None,
+            apis=build_apis(metrics),
         )
-        self.server = Server(context, build_handlers(metrics), loop, loop.poller)
+        self.server = Server(context, loop, loop.poller)
         _, port = self.server.bind(Listener(LISTENER, "127.0.0.1", 0, "PLAINTEXT"))
         self.proxy.target_port = port
         self.server.start_accepting()

@@ -147,7 +147,7 @@ def test_a_new_partition_need_not_wait_for_the_long_poll(tmp_path: Path) -> None
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic())
         await cluster.produce(1, "a")
-        await until(lambda: len(cluster.partition(1).follower_waiters) == 2)  # for a minute
+        await until(lambda: len(cluster.partition(1)._follower_listeners) == 2)  # for a minute
         cluster.commit(*topic("users", UUID(int=8)))
         partition = cluster.partition(1, 0, "users")
         assert partition.leading is not None

@@ -81,7 +81,7 @@ def test_a_file_written_for_apache_kafka():
         ),
         (
             {"listeners": "CONTROLLER://:1", "controller.listener.names": "CONTROLLER"},
-            "at least one that is no controller listener",
+            "at least one that is not a controller listener",
         ),
     ],
 )

@@ -16,7 +16,7 @@ from odradek_broker.controller import alter_partition, brokers, elections, parti
 from odradek_broker.controller.elections import Elected
 from odradek_broker.controller.heartbeats import BrokerSessions
 from odradek_broker.controller.result import Result
-from odradek_broker.handlers import fetch as fetch_handler
+from odradek_broker.handlers import fetch_records
 from odradek_broker.metadata.image import (
     MetadataImage,
     PartitionRegistration,
@@ -325,7 +325,7 @@ FOUND_BY: dict[str, int] = {
 SEEDS_MAX = 400
 
 CLUSTER_MUTANTS: tuple[Mutant, ...] = (
-    Mutant("no-truncation", ((fetch_handler, "_divergence", _no_divergence),)),
+    Mutant("no-truncation", ((fetch_records, "divergence", _no_divergence),)),
     Mutant(
         "truncate-to-high-watermark",
         ((follower_state, "_diverged", _truncate_to_high_watermark),),

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from broker_tests.sim.cluster_log import Entry
 from broker_tests.sim.world import Address
-from odradek_broker.handlers import fetch as fetch_handler
+from odradek_broker.handlers import fetch_records
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.partition import follower_state, replica_state
 from odradek_broker.partition.follower_state import FetchPosition, FollowerState, Status
@@ -194,7 +194,7 @@ class SimReplication:
     # ------------------------------------------------------------ leading
 
     def serve_fetch(self, source: Address, fetch: Fetch) -> None:
-        """What handlers/fetch.py does with a follower's fetch."""
+        """What handlers/fetch_follower.py does with a follower's fetch."""
         position = fetch.position
         try:
             answer, entries = self._read(fetch)
@@ -208,7 +208,7 @@ class SimReplication:
             raise KafkaError(self._node.partitions.why_missing(*fetch.name))
         partition.led_here(position.leader_epoch)
         log = partition.log
-        diverging = fetch_handler._divergence(partition, position)
+        diverging = fetch_records.divergence(partition, position)
         entries: tuple[Entry, ...] = ()
         if diverging is None:
             if position.fetch_offset > log.log_end_offset:

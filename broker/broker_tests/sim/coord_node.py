@@ -15,7 +15,7 @@ from broker_tests.sim.cluster_node import ClusterNode
 from broker_tests.sim.cluster_replication import Fetch, SimReplication
 from broker_tests.sim.coord_disk import ProductionDisk
 from broker_tests.sim.coord_loop import SimLoop
-from odradek_broker.handlers import fetch as fetch_handler
+from odradek_broker.handlers import fetch_records
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.partition import follower_state, replica_state
 from odradek_broker.partition.follower_state import FollowerState
@@ -41,7 +41,7 @@ class CoordReplication(SimReplication):
             raise KafkaError(self._node.partitions.why_missing(*fetch.name))
         partition.led_here(position.leader_epoch)
         log = partition.log
-        diverging = fetch_handler._divergence(partition, position)  # type: ignore[arg-type]
+        diverging = fetch_records.divergence(partition, position)  # type: ignore[arg-type]
         records, records_end = b"", None
         if diverging is None:
             if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:

@@ -149,13 +149,16 @@ class TxnNode(CoordNode):
         )
         self._context = context
 
+        transactions = self.transactions
+
         async def add(request: Struct) -> Struct:
-            return await add_partitions_to_txn.batched(context, request, verifier.VERSION)
+            return await add_partitions_to_txn.batched(
+                transactions, metadata, request, verifier.VERSION
+            )
 
-        async def write(request: Struct) -> Struct:
-            return await write_txn_markers.write_markers(context, request)
-
-        self.local = {ADD_PARTITIONS_TO_TXN: add, WRITE_TXN_MARKERS: write}
+        # No transaction of the simulation commits offsets: there is no group coordinator.
+        markers = write_txn_markers.MarkerWriter(self.partitions, cast(Any, None), self.clock)
+        self.local = {ADD_PARTITIONS_TO_TXN: add, WRITE_TXN_MARKERS: markers.write}
         self.transactions.start(MarkerSender(cast(Any, calls), lambda: metadata.image))
         metadata.subscribe(self.transactions.shards.metadata_changed)
 

@@ -1,9 +1,9 @@
-"""Accepts connections for the admin server, few at a time.
+"""Accepts connections for the admin server, a limited number of them.
 
-asyncio's own accept logs a traceback for each place in its backlog, again and again, when the
-process has no descriptors left (60,000 in 30 s). Here a connection beyond CONNECTIONS_MAX closes
-the oldest one, so that nobody can keep health probes out by holding connections open, and an accept
-that fails rests for a second and is logged once a minute.
+When the process has no file descriptors left, asyncio's own accept keeps logging a traceback for
+each place in its backlog (60,000 in 30 s). Here a connection beyond CONNECTIONS_MAX closes the
+oldest one, so that clients that hold connections open cannot block health probes; after an accept
+that failed, accepting pauses for a second, and that is logged once a minute.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger(__name__)
 
-# Descriptors for as many are kept (runtime/descriptors.py).
+# File descriptors for this many are reserved (runtime/descriptors.py).
 CONNECTIONS_MAX: Final = 32
 REST_SECONDS: Final = 1.0
 

@@ -8,9 +8,9 @@
        {"topic": "orders", "topic_id": "…", "partition": 4, "state": "OfflinePartition",
         "since": "2026-05-04T10:11:12.345+00:00", "transitions": 3}]}
 
-Read-only. `since` is the last step, or when this controller took over; `transitions` of an item
-are those under this controller. A topic that is being deleted has no name any more. Elsewhere
-than on the active controller: 404 with its node id.
+Read-only. `since` is the time of the last transition, or when this controller became active;
+`transitions` of an item counts those since it did. A topic that is being deleted has no name any
+more. Other brokers than the active controller answer 404 with its node id.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from odradek_broker.controller.replica_states import ReplicaKey
 from odradek_broker.controller.state_machine import StateMachine, Stay
 from odradek_broker.log.dir_identity import uuid_to_text
 
-# A cluster has ten thousands of replicas; nobody reads them, and the loop must not stand still.
+# A cluster can have tens of thousands of replicas; listing them all would block the event loop.
 ITEMS_MAX = 1_000
 
 Json = dict[str, Any]

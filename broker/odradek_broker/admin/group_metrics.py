@@ -1,4 +1,4 @@
-"""Groups in /metrics: counts by state, members, offsets; under the names that dashboards know."""
+"""Groups in /metrics: counts by state, members, offsets; under the names of Kafka dashboards."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ PREFIX = "kafka_coordinator_group_groupmetadatamanager"
 
 
 def group_metrics(groups: GroupService) -> Iterable[Metric]:
-    """Of the groups that this broker coordinates."""
+    """The metrics of the groups that this broker coordinates."""
     states: Counter[str] = Counter()  # of classic groups
     consumer_states: Counter[str] = Counter()
     types: Counter[str] = Counter()
@@ -68,7 +68,7 @@ def group_metrics(groups: GroupService) -> Iterable[Metric]:
         "partition_load": coordinator.loads,
     }
     for name, value in counted.items():
-        # A gauge for the format: a counter's name would have to end in _total.
+        # A gauge, because the name of a counter would have to end in _total.
         metric = f"kafka_server_group_coordinator_metrics_{name}_count"
         yield _gauge(metric, f"{name.replace('_', ' ')}s since the start.", value)
 

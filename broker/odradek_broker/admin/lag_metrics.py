@@ -1,8 +1,8 @@
-"""How far groups are behind, in /metrics under the names of kafka_exporter.
+"""The lag of groups, in /metrics under the names of kafka_exporter.
 
-Each broker tells of the groups that it coordinates, so a sum over all brokers tells of all. The
+Each broker reports the groups that it coordinates, so all brokers together report all groups. The
 cost is bounded: beyond PARTITION_SERIES_MAX partitions only the sums per group and topic are
-told, and `odradek_consumergroup_partitions_left_out` says how many are missing.
+reported, and `odradek_consumergroup_partitions_left_out` says how many partitions are missing.
 """
 
 from collections import Counter
@@ -25,12 +25,16 @@ def lag_metrics(groups: GroupService, end_of: EndOf) -> Iterable[Metric]:
         "kafka_consumergroup_lag", "Records between the committed offset and the end.", labels=place
     )
     offset_sum = GaugeMetricFamily(
-        "kafka_consumergroup_current_offset_sum", "Of all partitions.", labels=place[:2]
+        "kafka_consumergroup_current_offset_sum",
+        "Committed offsets, summed over the partitions.",
+        labels=place[:2],
     )
     lag_sum = GaugeMetricFamily(
-        "kafka_consumergroup_lag_sum", "Of all partitions whose end is known.", labels=place[:2]
+        "kafka_consumergroup_lag_sum",
+        "Lag, summed over the partitions whose end offset is known.",
+        labels=place[:2],
     )
-    told = left_out = 0
+    series = left_out = 0
     for shard in groups.shards():
         for group_id in shard.offsets.groups():
             offsets: Counter[str] = Counter()
@@ -42,10 +46,10 @@ def lag_metrics(groups: GroupService, end_of: EndOf) -> Iterable[Metric]:
                 offsets[topic] += committed.offset
                 if behind is not None:
                     lags[topic] += behind
-                if told >= PARTITION_SERIES_MAX:
+                if series >= PARTITION_SERIES_MAX:
                     left_out += 1
                     continue
-                told += 1
+                series += 1
                 labels = (group_id, topic, str(partition))
                 offset.add_metric(labels, committed.offset)
                 if behind is not None:
@@ -55,6 +59,8 @@ def lag_metrics(groups: GroupService, end_of: EndOf) -> Iterable[Metric]:
             for topic, value in lags.items():
                 lag_sum.add_metric((group_id, topic), value)
     missing = GaugeMetricFamily(
-        "odradek_consumergroup_partitions_left_out", "Too many to tell of each.", value=left_out
+        "odradek_consumergroup_partitions_left_out",
+        "Partitions without series of their own, because there are too many.",
+        value=left_out,
     )
     return offset, lag, offset_sum, lag_sum, missing

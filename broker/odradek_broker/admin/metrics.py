@@ -1,12 +1,12 @@
-"""/metrics: the broker's counters in Prometheus' format, under names Kafka dashboards know.
+"""/metrics: the broker's counters in Prometheus' format, under the names of Kafka dashboards.
 
 The names are those that the JMX exporter rules of the common dashboards produce
 (`kafka_network_requestmetrics_totaltimems`, `kafka_server_brokertopicmetrics_bytesin_total`)
 and those of kafka_exporter (`kafka_topic_partition_current_offset`). Nothing is counted here:
-a scrape reads the plain integers of `runtime/metrics.py` and of the logs.
+a scrape reads the integers of `runtime/metrics.py` and of the logs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -37,6 +37,11 @@ def _histogram_buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return buckets
 
 
+def _gauges(values: Mapping[str, float]) -> Iterator[Metric]:
+    for name, value in values.items():
+        yield GaugeMetricFamily(name, name.replace("_", " "), value=value)
+
+
 class BrokerCollector(Collector):
     def __init__(self, broker: BrokerContext, readiness: Readiness) -> None:
         self._broker = broker
@@ -45,7 +50,11 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._requests()
         yield from self._topics()
-        yield from self._broker_state()
+        yield from self._replicas()
+        yield from self._quorum()
+        yield from self._connections()
+        yield from self._request_memory()
+        yield from self._event_loop()
         yield from self._cleaner()
         yield from storage_metrics(self._broker.logs.dirs)
         yield from group_metrics(self._broker.groups)
@@ -91,45 +100,27 @@ class BrokerCollector(Collector):
                 family.add_metric((topic,), getattr(metrics, attribute))
             yield family
 
-    def _broker_state(self) -> Iterable[Metric]:
-        broker, metrics = self._broker, self._broker.metrics
-        partitions = broker.partitions
+    def _replicas(self) -> Iterable[Metric]:
+        partitions = self._broker.partitions
         led = [p for p in partitions.by_name.values() if p.leading is not None]
         behind = sum(len(p.isr) < len(p.replicas) for p in led)
         lags = [p.following.lag for p in partitions.by_name.values() if p.following is not None]
         under_min = sum(p.leading is not None and p.leading.under_min_isr for p in led)
-        image = broker.controller.image
-        quorum = broker.quorum.state
-        simple = {
-            "kafka_server_replicamanager_partitioncount": len(partitions.by_name),
-            "kafka_server_replicamanager_leadercount": len(led),
-            "kafka_server_replicamanager_underreplicatedpartitions": behind,
-            "kafka_server_replicamanager_underminisrpartitioncount": under_min,
-            "kafka_server_replicafetchermanager_maxlag": max(lags, default=0),
-            "kafka_server_socket_server_metrics_connection_count": metrics.connections,
-            "kafka_log_logmanager_offlinelogdirectorycount": len(broker.logs.offline_dirs),
-            "kafka_controller_kafkacontroller_activecontrollercount": int(
-                broker.controller.is_active
-            ),
-            "kafka_server_raftmetrics_current_epoch": quorum.epoch,
-            "kafka_server_raftmetrics_current_leader": -1
-            if quorum.leader_id is None
-            else quorum.leader_id,
-            "kafka_server_raftmetrics_high_watermark": quorum.high_watermark,
-            "kafka_server_raftmetrics_log_end_offset": quorum.log.end_offset,
-            "kafka_brokers": len(image.brokers),
-            "odradek_ready": int(self._readiness.ready),
-            "odradek_event_loop_lag_seconds": metrics.loop_lag_now_us / 1e6,
-            "odradek_connections_limit": metrics.connections_max,
-            "odradek_request_memory_used_bytes": metrics.request_memory_used,
-            "odradek_request_memory_limit_bytes": metrics.request_memory_limit,
-            "odradek_request_memory_waiting_connections": metrics.request_memory_waiting,
-        }
-        for name, value in simple.items():
-            yield GaugeMetricFamily(name, name.replace("_", " "), value=value)
+        yield from _gauges(
+            {
+                "kafka_server_replicamanager_partitioncount": len(partitions.by_name),
+                "kafka_server_replicamanager_leadercount": len(led),
+                "kafka_server_replicamanager_underreplicatedpartitions": behind,
+                "kafka_server_replicamanager_underminisrpartitioncount": under_min,
+                "kafka_server_replicafetchermanager_maxlag": max(lags, default=0),
+                "kafka_log_logmanager_offlinelogdirectorycount": len(
+                    self._broker.logs.offline_dirs
+                ),
+            }
+        )
         waiting = GaugeMetricFamily(
             "kafka_server_delayedoperationpurgatory_purgatorysize",
-            "Requests that wait.",
+            "Requests that wait in the purgatory.",
             labels=("delayedOperation",),
         )
         waiting.add_metric(("Produce",), partitions.produce_waiting.waiting)
@@ -140,6 +131,30 @@ class BrokerCollector(Collector):
             ("kafka_server_replicamanager_isrshrinks", partitions.isr_shrinks),
         ):
             yield CounterMetricFamily(name, name.replace("_", " "), value=count)
+
+    def _quorum(self) -> Iterable[Metric]:
+        controller, state = self._broker.controller, self._broker.quorum.state
+        leader_id = -1 if state.leader_id is None else state.leader_id
+        return _gauges(
+            {
+                "kafka_controller_kafkacontroller_activecontrollercount": int(controller.is_active),
+                "kafka_server_raftmetrics_current_epoch": state.epoch,
+                "kafka_server_raftmetrics_current_leader": leader_id,
+                "kafka_server_raftmetrics_high_watermark": state.high_watermark,
+                "kafka_server_raftmetrics_log_end_offset": state.log.end_offset,
+                "kafka_brokers": len(controller.image.brokers),
+                "odradek_ready": int(self._readiness.ready),
+            }
+        )
+
+    def _connections(self) -> Iterable[Metric]:
+        metrics = self._broker.metrics
+        yield from _gauges(
+            {
+                "kafka_server_socket_server_metrics_connection_count": metrics.connections,
+                "odradek_connections_limit": metrics.connections_max,
+            }
+        )
         closed = CounterMetricFamily(
             "odradek_connections_closed", "Connections closed, by reason.", labels=("reason",)
         )
@@ -150,6 +165,16 @@ class BrokerCollector(Collector):
             "odradek_connections_accepted",
             "Connections accepted.",
             value=metrics.connections_accepted,
+        )
+
+    def _request_memory(self) -> Iterable[Metric]:
+        metrics = self._broker.metrics
+        yield from _gauges(
+            {
+                "odradek_request_memory_used_bytes": metrics.request_memory_used,
+                "odradek_request_memory_limit_bytes": metrics.request_memory_limit,
+                "odradek_request_memory_waiting_connections": metrics.request_memory_waiting,
+            }
         )
         yield CounterMetricFamily(
             "odradek_request_memory_waits",
@@ -164,18 +189,22 @@ class BrokerCollector(Collector):
         dropped.add_metric(("slow",), metrics.requests_dropped_slow)
         dropped.add_metric(("memory",), metrics.requests_dropped_for_memory)
         yield dropped
+
+    def _event_loop(self) -> Iterable[Metric]:
+        metrics = self._broker.metrics
+        yield from _gauges({"odradek_event_loop_lag_seconds": metrics.loop_lag_now_us / 1e6})
         yield CounterMetricFamily(
             "odradek_event_loop_lag_windows_late",
-            "Times that the 99.9th percentile of the lag was more than a tenth of the session.",
+            "Times that the 99.9th percentile of the lag was more than a tenth of the session "
+            "timeout.",
             value=metrics.loop_lag_windows_late,
         )
-        lag = HistogramMetricFamily(
+        yield HistogramMetricFamily(
             "odradek_event_loop_lag_histogram_seconds",
             "How late the event loop runs a timer.",
             buckets=_histogram_buckets(metrics.loop_lag),
             sum_value=metrics.loop_lag.total_us / 1e6,
         )
-        yield lag
 
     def _cleaner(self) -> Iterable[Metric]:
         metrics = self._broker.cleaner.metrics()
@@ -190,15 +219,14 @@ class BrokerCollector(Collector):
             "kafka_log_logcleanermanager_max_dirty_percent": metrics.max_dirty_percent,
             "kafka_log_logcleanermanager_time_since_last_run_ms": metrics.time_since_last_run_ms,
         }
-        for name, value in gauges.items():
-            yield GaugeMetricFamily(name, name.replace("_", " "), value=value)
+        yield from _gauges(gauges)
         for name, by_dir in (
             ("uncleanable_partitions_count", metrics.uncleanable_partitions),
             ("uncleanable_bytes", metrics.uncleanable_bytes),
         ):
             family = GaugeMetricFamily(
                 f"kafka_log_logcleanermanager_{name}",
-                "Of logs whose compaction failed three times in a row.",
+                "Logs whose compaction failed three times in a row.",
                 labels=("logDirectory",),
             )
             for directory, value in by_dir.items():
@@ -216,7 +244,7 @@ class BrokerCollector(Collector):
 
 
 class _QuantileFamily:
-    """One of the request times: quantiles as dashboards read them, and sum and count."""
+    """One phase of request times: quantiles for dashboards, and sum and count."""
 
     def __init__(self, name: str, text: str) -> None:
         self._quantiles = GaugeMetricFamily(name, text, labels=("request", "quantile"))

@@ -1,7 +1,7 @@
-"""The series of /metrics that each partition has, eleven of them.
+"""The series of /metrics per partition, eleven of them.
 
-With 20,000 partitions they take a second to write, so a thread does it (`server.py`): all that it
-reads are single values, and the list of partitions is copied in one step.
+With 20,000 partitions they take a second to write, so a thread does it (`server.py`): it reads only
+single values, and copies the list of partitions in one step.
 """
 
 from collections.abc import Iterable

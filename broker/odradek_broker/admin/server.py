@@ -1,13 +1,13 @@
 """The admin HTTP server (aiohttp).
 
-    GET /healthz   200 while the event loop runs, 503 with the reasons when only a restart helps
+    GET /healthz   200 while the event loop runs, 503 with the reasons if the broker needs a restart
     GET /readyz    200 {"ready": true} when clients are served, else 503 with the reasons,
                    such as {"ready": false, "reasons": {"recovery": "12 of 400 logs loaded"}}
     GET /metrics   Prometheus
     GET /v1/controller/partitions, /v1/controller/replicas    see controller_states.py
 
-aiohttp takes 0.3 s to import, more than the rest of the broker's start. So the socket is bound
-first (`broker.py` does it), Kafka's listeners go up, and this module is imported after that.
+aiohttp takes 0.3 s to import, longer than the rest of the broker's start. So `admin_front.py` binds
+the socket first, and imports this module when the broker is ready or its start takes long.
 """
 
 import asyncio
@@ -30,10 +30,14 @@ from odradek_broker.admin.state import Readiness
 from odradek_broker.handlers.broker_context import BrokerContext
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+DESCRIBE = {
+    "partitions": controller_states.partitions,
+    "replicas": controller_states.replicas,
+}
 
 
 class AdminServer:
-    """Serves from the moment it is started; the broker's metrics join once there is a broker."""
+    """Serves from the moment it is started; the broker's metrics are added once it has started."""
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
@@ -88,13 +92,12 @@ class AdminServer:
             leader = broker.quorum.leader.leader_id if broker else None
             message = "this broker is not the active controller"
             return web.json_response({"error": message, "controller": leader}, status=404)
-        describe = getattr(controller_states, request.match_info["what"])
         try:
-            found = describe(context, request.query)
+            found = DESCRIBE[request.match_info["what"]](context, request.query)
         except ValueError as error:
             return web.json_response({"error": str(error)}, status=400)
-        who = {"controller": broker.node_id, "epoch": broker.controller.epoch}
-        return web.json_response(who | found)
+        controller = {"controller": broker.node_id, "epoch": broker.controller.epoch}
+        return web.json_response(controller | found)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         partitions = await asyncio.to_thread(generate_latest, self._partitions)

@@ -1,4 +1,4 @@
-"""/metrics of log directories: space, pressure, failures (`log/room.py` says what low means)."""
+"""/metrics of log directories: free space, failures (`log/room.py` defines low and full)."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,11 +12,11 @@ _GAUGES: dict[str, tuple[str, Callable[[LogDir], float]]] = {
     "free_bytes": ("Free space of the file system, as last measured.", lambda d: d.room.free_bytes),
     "total_bytes": ("Size of the file system.", lambda d: d.room.total_bytes),
     "reserve_bytes": (
-        "Free space below which producers are refused (odradek.log.dir.reserve.bytes).",
+        "Free space below which produce requests are refused (odradek.log.dir.reserve.bytes).",
         lambda d: d.room.reserve_bytes,
     ),
-    "low": ("1 while producers are refused for want of space.", lambda d: d.room.low),
-    "full": ("1 while nothing is replicated into it for want of space.", lambda d: d.room.full),
+    "low": ("1 while produce requests are refused because of low space.", lambda d: d.room.low),
+    "full": ("1 while nothing is replicated into it because it is full.", lambda d: d.room.full),
     "offline": ("1 if the directory failed.", lambda d: d.failure is not None),
 }
 
@@ -29,7 +29,7 @@ def storage_metrics(dirs: Sequence[LogDir]) -> Iterator[Metric]:
         yield gauge
     refused = CounterMetricFamily(
         "odradek_log_dir_refused_produce",
-        "Produce requests' partitions refused for want of space.",
+        "Partitions in produce requests that were refused because of low space.",
         labels=LABELS,
     )
     for log_dir in dirs:

@@ -1,1 +1,1 @@
-"""What the broker does for each Kafka API: one file per API, `registry.py` is the table."""
+"""The handlers of Kafka's APIs: one file per API, `registry.py` is the table."""

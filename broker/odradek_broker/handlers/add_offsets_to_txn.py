@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn (25), v0–4: the transaction will commit offsets of this group.
+"""AddOffsetsToTxn (25), v0–4: announces that the transaction will commit offsets of a group.
 
-So it has records in the group's partition of `__consumer_offsets`, which is added to it. Clients
-with an epoch per transaction do not send this: TxnOffsetCommit adds the partition.
+Adds the group's partition of `__consumer_offsets` to the transaction. Clients with a producer epoch
+per transaction do not send this: TxnOffsetCommit adds the partition.
 """
 
 from odradek_broker.coordinator.hashing import partition_for

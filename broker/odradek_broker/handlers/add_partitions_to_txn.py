@@ -1,8 +1,9 @@
-"""AddPartitionsToTxn (24), v0–5: a transaction has records in these partitions from now on.
+"""AddPartitionsToTxn (24), v0–5: adds partitions to a transaction that will write to them.
 
-    v0–3  from a client, for one transaction. Internal topics are TOPIC_AUTHORIZATION_FAILED.
-    v4–5  between brokers, for many transactions; verify_only asks which are in it already. A
-          partition that is not is TRANSACTION_ABORTABLE. v5 adds with an epoch per transaction.
+    v0–3  from a client, for one transaction. Internal topics: TOPIC_AUTHORIZATION_FAILED.
+    v4–5  between brokers, for many transactions. With verify_only nothing is added; a partition
+          that is not part of the transaction is TRANSACTION_ABORTABLE. v5 bumps the producer epoch
+          with every transaction.
 
 All partitions of a transaction or none: if one is unknown, the others are OPERATION_NOT_ATTEMPTED.
 
@@ -13,8 +14,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from odradek_broker.controller.topic_names import INTERNAL_TOPICS
-from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.metadata.publisher import MetadataPublisher
+from odradek_broker.txn.service import TransactionCoordinator
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import TopicPartition
 from odradek_protocol.messages.struct import Struct
@@ -31,35 +33,46 @@ Results = Mapping[TopicPartition, ErrorCode]
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     if ctx.api_version >= BATCHED_SINCE:
-        return await batched(ctx.broker, request, ctx.api_version)
+        broker = ctx.broker
+        return await batched(broker.transactions, broker.metadata, request, ctx.api_version)
     partitions = _partitions(request.v3_and_below_topics)
     results = await _add_for_client(ctx, request, partitions)
     return Struct(results_by_topic_v3_and_below=_by_topic(results))
 
 
-async def batched(broker: BrokerContext, request: Struct, version: int) -> Struct:
+async def batched(
+    transactions: TransactionCoordinator,
+    metadata: MetadataPublisher,
+    request: Struct,
+    version: int,
+) -> Struct:
     """The form between brokers; this broker calls it directly for its own partitions."""
     answers = await asyncio.gather(
-        *(_transaction(broker, transaction, version) for transaction in request.transactions)
+        *(_transaction(transactions, metadata, asked, version) for asked in request.transactions)
     )
     return Struct(error_code=ErrorCode.none, results_by_transaction=answers)
 
 
-async def _transaction(broker: BrokerContext, asked: Struct, version: int) -> Struct:
+async def _transaction(
+    transactions: TransactionCoordinator,
+    metadata: MetadataPublisher,
+    asked: Struct,
+    version: int,
+) -> Struct:
     partitions = _partitions(asked.topics)
     producer = asked.producer_id, asked.producer_epoch
-    results = _if_unknown(broker, partitions)
+    results = _if_unknown(metadata, partitions)
     if results is not None:
         return Struct(transactional_id=asked.transactional_id, topic_results=_by_topic(results))
     try:
         if not asked.transactional_id:
             raise KafkaError(ErrorCode.invalid_request)
         if asked.verify_only:
-            results = await broker.transactions.verify_partitions(
+            results = await transactions.verify_partitions(
                 asked.transactional_id, *producer, partitions
             )
         else:
-            await broker.transactions.add_partitions(
+            await transactions.add_partitions(
                 asked.transactional_id,
                 *producer,
                 partitions,
@@ -81,7 +94,7 @@ async def _add_for_client(
             else ErrorCode.operation_not_attempted
             for partition in partitions
         }
-    if (results := _if_unknown(ctx.broker, partitions)) is not None:
+    if (results := _if_unknown(ctx.broker.metadata, partitions)) is not None:
         return results
     code = ErrorCode.none
     try:
@@ -101,9 +114,9 @@ async def _add_for_client(
     return dict.fromkeys(partitions, code)
 
 
-def _if_unknown(broker: BrokerContext, partitions: list[TopicPartition]) -> Results | None:
-    """The results if one of them is not there; then nothing is done for the others."""
-    topics = broker.metadata.image.topics
+def _if_unknown(metadata: MetadataPublisher, partitions: list[TopicPartition]) -> Results | None:
+    """The results if one of the partitions does not exist: then none is added."""
+    topics = metadata.image.topics
     unknown = {
         partition
         for partition in partitions

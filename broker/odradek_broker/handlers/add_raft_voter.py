@@ -1,8 +1,8 @@
-"""AddRaftVoter (80), v0–1: a node that fetches the metadata log becomes one that votes.
+"""AddRaftVoter (80), v0–1: makes an observer of the metadata quorum a voter.
 
-Answered when the new voter set is committed. Usually the controller does that by itself, up to
-three voters; this is for the operator who wants others. (v1's `ack_when_committed=false`, an
-earlier answer, is ignored.)
+Answered when the new voter set is committed. Normally the controller adds voters by itself, up to
+three; this API is for administrators who want others. (v1's `ack_when_committed=false`, an earlier
+response, is ignored.)
 """
 
 from odradek_broker.handlers.context import RequestContext

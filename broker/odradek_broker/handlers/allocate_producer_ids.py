@@ -1,4 +1,4 @@
-"""AllocateProducerIds (67), v0: a broker gets a block of producer ids. Only from brokers."""
+"""AllocateProducerIds (67), v0: reserves a block of producer ids for a broker. Brokers only."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import check_sender

@@ -1,6 +1,7 @@
-"""AlterConfigs (33), v0–2: replaces all that is set for a topic or a broker.
+"""AlterConfigs (33), v0–2: replaces all settings of a topic or a broker.
 
-The old way: what a client does not name goes back to its default. Decided by the controller.
+Settings that the request does not name go back to their defaults (IncrementalAlterConfigs changes
+single ones). Decided by the controller.
 """
 
 from odradek_broker.handlers.context import RequestContext

@@ -1,7 +1,7 @@
 """AlterPartition (56), v2–3: the leader of a partition proposes an ISR; the controller decides.
 
-Only from brokers. Version 2 has no broker epochs, so it does not notice a follower that was
-restarted since it caught up.
+Brokers only. Version 2 has no broker epochs, so it cannot detect a follower that was restarted
+after it had caught up.
 """
 
 from odradek_broker.handlers.context import RequestContext

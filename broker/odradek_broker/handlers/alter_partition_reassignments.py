@@ -1,8 +1,7 @@
-"""AlterPartitionReassignments (45), v0–1: move partitions to other brokers, or take that back.
+"""AlterPartitionReassignments (45), v0–1: moves partitions to other brokers, or cancels moves.
 
-Decided by the controller; the answer comes when the move has begun, and
-ListPartitionReassignments tells when it is done. Before version 1 the replication factor may
-always change.
+Decided by the controller and answered when the move has begun; ListPartitionReassignments shows
+whether it is finished. Before version 1 a move may always change the replication factor.
 """
 
 from odradek_broker.handlers.context import RequestContext

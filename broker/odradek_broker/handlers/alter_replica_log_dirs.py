@@ -1,10 +1,10 @@
-"""AlterReplicaLogDirs (34), v1–2: a replica of this broker moves to another of its directories.
+"""AlterReplicaLogDirs (34), v1–2: moves replicas of this broker between its log directories.
 
-Answered when the copying has begun; DescribeLogDirs shows how far it is. To the directory where
-the replica is: a move under way is given up. A partition that is not here gives
-REPLICA_NOT_AVAILABLE, as in Kafka, and is remembered: if it comes, its log is made there
-(`kafka-reassign-partitions` relies on both). Of a replica that is named with several directories
-only the last one counts, as in Kafka.
+Answered when the copying has begun; DescribeLogDirs shows the progress. Naming the directory where
+the replica is cancels its move. A partition without a replica on this broker is answered with
+REPLICA_NOT_AVAILABLE, as in Kafka, and its directory is remembered: if a replica is created later,
+its log is created there (`kafka-reassign-partitions` relies on both). If a replica is named with
+several directories, the last one counts, as in Kafka.
 """
 
 from odradek_broker.handlers.context import RequestContext

@@ -1,15 +1,16 @@
 """ApiVersions (18), v0–4: which APIs and versions this broker offers.
 
-The list is that of the registry, without the APIs that only brokers ask each other. A client that
-asks in a version that we do not know gets UNSUPPORTED_VERSION in the v0 shape together with the
-list, and asks again with a version it finds there (KIP-511). From v3 on also the features: what
-this release supports, and the levels that the cluster has agreed on, as of an offset of the
-metadata log.
+The list comes from the registry, without the APIs between brokers. A request in a version that
+this broker does not support is answered with UNSUPPORTED_VERSION and the list in a v0 response, so
+that the client can repeat it in a version of that list (KIP-511). From v3 on the response has the
+features too: those that this release supports, and the levels that the cluster has agreed on, as
+of an offset of the metadata log.
 """
 
 import re
 
 from odradek_broker.controller.brokers import SUPPORTED_FEATURES
+from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.raft.values import KRAFT_VERSION
 from odradek_protocol.error_codes import ErrorCode
@@ -21,12 +22,8 @@ VERSIONS = range(0, 5)
 # What Kafka accepts as a client's name and version (KIP-511).
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-# Produce is served from v3 but offered from v0, as Kafka 4 does: librdkafka 2.0 (Debian 12's)
-# looks for the old versions, and without them sends gzip, snappy and lz4 silently uncompressed.
-OFFERED_FROM = {0: 0}
-
 KRAFT_VERSION_FEATURE = "kraft.version"
-# Older versions cannot say that a feature may be off altogether.
+# Older versions have no way to say that a feature may be disabled (min_version 0).
 ZERO_MIN_SINCE = 4
 _SUPPORTED = [
     Struct(name=name, min_version=lowest, max_version=highest)
@@ -36,18 +33,6 @@ _SUPPORTED = [
     )
 ]
 _SUPPORTED_V3 = [feature for feature in _SUPPORTED if feature.min_version > 0]
-
-_offered: list[Struct] = []
-
-
-def offer(versions: dict[int, range]) -> None:
-    """Called once by the registry."""
-    _offered[:] = [
-        Struct(
-            api_key=key, min_version=OFFERED_FROM.get(key, span.start), max_version=span.stop - 1
-        )
-        for key, span in sorted(versions.items())
-    ]
 
 
 def handle(ctx: RequestContext, request: Struct) -> Struct:
@@ -60,7 +45,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     levels = {**image.features, KRAFT_VERSION_FEATURE: KRAFT_VERSION}
     return Struct(
         error_code=ErrorCode.none,
-        api_keys=_offered,
+        api_keys=ctx.broker.apis.advertised,
         supported_features=_SUPPORTED if ctx.api_version >= ZERO_MIN_SINCE else _SUPPORTED_V3,
         finalized_features_epoch=image.offset,
         finalized_features=[
@@ -72,5 +57,6 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     )
 
 
-def unsupported() -> Struct:
-    return Struct(error_code=ErrorCode.unsupported_version, api_keys=_offered)
+def unsupported(broker: BrokerContext) -> Struct:
+    """The v0 response to a request in an unsupported version."""
+    return Struct(error_code=ErrorCode.unsupported_version, api_keys=broker.apis.advertised)

@@ -1,6 +1,6 @@
-"""AssignReplicasToDirs (73), v0: a broker tells in which of its directories replicas are.
+"""AssignReplicasToDirs (73), v0: a broker reports the log directories of its replicas.
 
-Only from brokers with more than one directory; the controller knows where else they would be.
+Sent only by brokers with more than one directory; otherwise the controller knows it already.
 """
 
 from odradek_broker.handlers.context import RequestContext

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (53), v1: the leader of the metadata quorum tells a voter that it leads."""
+"""BeginQuorumEpoch (53), v1: a new leader of the metadata quorum announces itself to a voter."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import ask_quorum
@@ -10,6 +10,6 @@ VERSIONS = range(1, 2)
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
-    told = rpc_requests.decode_begin_quorum_epoch(request)
-    response, _ = await ask_quorum(ctx, request.cluster_id, told)
+    announced = rpc_requests.decode_begin_quorum_epoch(request)
+    response, _ = await ask_quorum(ctx, request.cluster_id, announced)
     return rpc_responses.encode(response)

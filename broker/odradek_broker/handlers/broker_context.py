@@ -1,4 +1,4 @@
-"""The services of this broker, as handlers reach them; built once in `broker.py`."""
+"""The services of this broker for its handlers; built once in `wiring.py`."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from odradek_broker.group.consumer.service import ConsumerGroupService
     from odradek_broker.group.lag import LogEnds
     from odradek_broker.group.service import GroupService
+    from odradek_broker.handlers.api_table import ApiTable
     from odradek_broker.handlers.fetch_session import FetchSessions
     from odradek_broker.raft.channel import ControllerChannel
     from odradek_broker.raft.service import QuorumService
@@ -47,6 +48,8 @@ class BrokerContext:
     consumer_groups: "ConsumerGroupService"
     log_ends: "LogEnds"
     transactions: "TransactionCoordinator"
-    verifier: "TransactionVerifier | None" = None  # set by broker.py: it calls handlers
+    verifier: "TransactionVerifier"
+    apis: "ApiTable"
     metadata_cache: MetadataCache = field(default_factory=MetadataCache)
-    serves_clients: bool = False  # from when the partitions are hosted; before, only brokers
+    # False until the partitions are hosted; until then only other brokers are served.
+    serves_clients: bool = False

@@ -1,7 +1,7 @@
-"""BrokerHeartbeat (63), v0–2: a broker is alive, and says what it wants: to serve, or to stop.
+"""BrokerHeartbeat (63), v0–2: a broker is alive, and asks to be unfenced, fenced or shut down.
 
-Only from brokers. The answer says whether it is fenced and whether it may stop now. Left out:
-cordoned directories (v2); none is ever cordoned.
+Brokers only. The response says whether the broker is fenced and whether it may shut down now. Left
+out: cordoned directories (v2); none is ever cordoned.
 """
 
 from odradek_broker.handlers.context import RequestContext

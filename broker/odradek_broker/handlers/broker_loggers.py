@@ -1,7 +1,7 @@
 """Log levels as configuration (KIP-412): `kafka-configs --entity-type broker-loggers`.
 
-Loggers are Python's, the names of levels are log4j's. `root` is the root logger; setting a
-logger's level to nothing (DELETE) lets it inherit again.
+Loggers are Python's, the names of levels are log4j's. `root` is the root logger. A logger whose
+level is deleted inherits the level of its parent again.
 """
 
 import logging
@@ -23,7 +23,7 @@ SET, DELETE = 0, 1
 
 
 def describe(node_id: int, resource: Struct) -> Struct:
-    """The levels in force of all loggers, or of those asked for."""
+    """The effective levels of all loggers, or of the requested ones."""
     name = resource.resource_name
     if not name:
         raise KafkaError(ErrorCode.invalid_request, "Broker id must not be empty")

@@ -1,8 +1,8 @@
-"""BrokerRegistration (62), v0–4: a broker that starts makes itself known to the controller.
+"""BrokerRegistration (62), v0–4: a broker that starts registers with the controller.
 
-Only from brokers of the same cluster. The answer is its broker epoch; it is fenced until its
-heartbeats say that it has caught up. Version 3 tells the epoch of a clean shutdown: without it,
-every stop counts as unclean.
+Only for brokers of the same cluster. The response has the broker epoch; the broker is fenced until
+its heartbeats report that it has caught up. From version 3 on the request has the broker epoch of
+the last clean shutdown; without it, every shutdown counts as unclean.
 """
 
 from odradek_broker.handlers.context import RequestContext

@@ -1,4 +1,4 @@
-"""How the metadata image looks to a client that came in through one listener.
+"""The metadata image as a client sees it that is connected to one listener.
 
 Shared by Metadata, DescribeCluster and DescribeTopicPartitions.
 """
@@ -10,7 +10,7 @@ from odradek_broker.metadata.records import Endpoint
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId
 
-# Bit sets of AclOperation: what a client may do where there is no authorizer.
+# Bit sets of AclOperation: everything, because there is no authorizer.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 OPERATIONS_NOT_ASKED = -(2**31)
@@ -33,13 +33,13 @@ class ClusterView:
         )
 
     def brokers(self) -> list[BrokerRegistration]:
-        """Those that have this listener, fenced ones too."""
+        """The brokers that have this listener, including fenced ones."""
         brokers = sorted(self.image.brokers.values(), key=lambda broker: broker.id)
         return [broker for broker in brokers if self.listener in broker.endpoints]
 
     @property
     def controller_id(self) -> BrokerId:
-        """The active controller. Any other broker will do as well, and is told while it moves."""
+        """The active controller, or this broker while none is known: every broker forwards."""
         leader = self._quorum.leader.leader_id
         own = self._node_id
         return BrokerId(leader) if leader in self.reachable and leader is not None else own
@@ -48,7 +48,7 @@ class ClusterView:
         return broker.endpoints[self.listener]
 
     def offline_replicas(self, partition: PartitionRegistration) -> list[BrokerId]:
-        """Replicas on brokers that are not there."""
+        """Replicas on brokers that are not reachable."""
         return [replica for replica in partition.replicas if replica not in self.reachable]
 
     def leader_error(self, partition: PartitionRegistration) -> ErrorCode:

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (69), v0–1: epochs, members, what they have and shall have.
+"""ConsumerGroupDescribe (69), v0–1: epochs and members, with current and target assignments.
 
-GROUP_ID_NOT_FOUND for classic groups too: clients then ask with DescribeGroups.
+GROUP_ID_NOT_FOUND for classic groups too: clients then send DescribeGroups.
 """
 
 from odradek_broker.group.consumer.describe import unknown

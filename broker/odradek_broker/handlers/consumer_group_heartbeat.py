@@ -1,8 +1,9 @@
 """ConsumerGroupHeartbeat (68), v0–1: join a group of the consumer protocol, stay in it, leave it.
 
-The one request of KIP-848's members: what they subscribe to and own goes up, what they shall own
-comes down. With v1 the client makes its member id itself, and may subscribe by expression (RE2).
-A classic group that members of this protocol join is converted while it runs.
+The one request of members of KIP-848's protocol: it has their subscription and the partitions that
+they own, the response has the partitions that they should own. From v1 on the client generates its
+member id, and may subscribe with a regular expression (RE2). A classic group is converted online
+when a member of this protocol joins it.
 """
 
 from odradek_broker.handlers.context import RequestContext

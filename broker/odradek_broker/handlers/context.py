@@ -1,4 +1,4 @@
-"""What a handler gets besides the request: who asks, how to answer, and the broker's services."""
+"""What a handler gets with a request: the client, how to answer, and the broker's services."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,7 +11,7 @@ Chunks = list[bytes | FileRange]
 
 
 class RequestContext(ABC):
-    """One request under way: who asks, in which version, and how to answer."""
+    """One request that is being handled: its client, its version, and how to answer it."""
 
     __slots__ = (
         "api_key",
@@ -41,25 +41,25 @@ class RequestContext(ABC):
         self.client_id = client_id
         self.listener = listener
         self.client_host = client_host
-        # Set by a request that waits, so that it stops waiting when nobody is left to hear it.
+        # Set by a request that waits, so that it stops waiting when the client disconnects.
         self.on_disconnect: Callable[[], None] | None = None
 
     @property
     def is_forwarded(self) -> bool:
-        """It came in an envelope, from the broker that the client has asked."""
+        """It came in an Envelope, from the broker to which the client had sent it."""
         return False
 
-    def is_of_broker(self) -> None:  # noqa: B027 - only a request on a connection has one to mark
-        """Another broker sent it: its connection is read before clients' when the loop is late."""
+    def is_of_broker(self) -> None:  # noqa: B027 - only requests on a connection need it
+        """A broker sent it: its connection is read before clients' when the loop is late."""
 
     @abstractmethod
     def respond(self, chunks: Chunks, size: int) -> None:
-        """Answers; called exactly once, at once or later, from the event loop.
+        """Sends the response; called exactly once, at once or later, from the event loop.
 
-        `size` is the length of all chunks. No chunks: the client wants no answer (acks=0).
-        The connection keeps answers in the order of the requests.
+        `size` is the length of all chunks. Without chunks there is no response (acks=0).
+        The connection sends responses in the order of the requests.
         """
 
     @abstractmethod
     def disconnect(self, reason: str) -> None:
-        """Closes the connection: the only way to tell a client that wants no answer."""
+        """Closes the connection: the only way to report an error without a response."""

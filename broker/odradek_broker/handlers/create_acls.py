@@ -1,4 +1,4 @@
-"""CreateAcls (30), v1–3: there is no authorizer yet, which is what this says."""
+"""CreateAcls (30), v1–3: refused with SECURITY_DISABLED, because there is no authorizer yet."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_protocol.error_codes import ErrorCode

@@ -1,4 +1,4 @@
-"""CreatePartitions (37), v0–3: decided by the controller; new partitions are ready at once."""
+"""CreatePartitions (37), v0–3: adds partitions to topics. Decided by the controller."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller

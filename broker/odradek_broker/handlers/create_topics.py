@@ -1,6 +1,6 @@
-"""CreateTopics (19), v2–7: decided by the controller; a new topic is ready when this answers.
+"""CreateTopics (19), v2–7: decided by the controller; answered when the new topics are usable.
 
-Version 5 and later tell the topic's effective configuration. Left out: throttling by quota.
+From version 5 on the response has the effective configuration. Left out: throttling by quota.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ API_KEY = 19
 VERSIONS = range(2, 8)
 
 KNOWN_TIMEOUT_MS = 1000
-# Thousands of partitions may take longer to open. Then their clients are asked to try again.
+# Thousands of partitions may take longer to open; until they are, clients get retriable errors.
 OPEN_TIMEOUT_SECONDS = 5.0
 OPEN_CHECK_SECONDS = 0.01
 
@@ -33,7 +33,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
 
 
 async def until_known(ctx: RequestContext, names: Sequence[str]) -> None:
-    """Wait (not long) until this broker knows them, too: it may be asked about them next."""
+    """Wait, not for long, until this broker has them too: the client may ask it about them next."""
     known = ctx.broker.metadata
     await known.wait_until(lambda image: all(n in image.topics for n in names), KNOWN_TIMEOUT_MS)
     partitions = ctx.broker.partitions

@@ -1,4 +1,4 @@
-"""DeleteGroups (42), v0–2: groups without members, with all their offsets."""
+"""DeleteGroups (42), v0–2: deletes groups that have no members, with all their offsets."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_protocol.error_codes import ErrorCode, KafkaError

@@ -1,9 +1,9 @@
 """DeleteRecords (21), v0–2: moves the start of a partition forward.
 
--1 means "everything up to the high watermark". Whole segments below the new start are removed
-by the next retention run; the start itself holds at once and survives a restart. Answered when
-all live replicas have moved their start too (they hear of it with their next fetch), or
-REQUEST_TIMED_OUT after the request's timeout; the records are on their way out then as well.
+Offset -1 stands for the high watermark. Whole segments before the new start are removed by the next
+retention run; the new start is effective at once and survives a restart. Answered when all live
+replicas have moved their start too (they learn it with their next fetch), or with REQUEST_TIMED_OUT
+after the request's timeout; the records are deleted in that case too, only later.
 """
 
 import asyncio
@@ -57,14 +57,14 @@ async def _delete(ctx: RequestContext, topic: str, asked: Struct, timeout_ms: in
 async def _everywhere(
     ctx: RequestContext, partition: Partition, offset: int, timeout_ms: int
 ) -> None:
-    """Waits until the replicas have followed."""
-    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    waiter = _Told(told)
+    """Waits until all live replicas have moved their start."""
+    deleted: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    waiter = _Deleted(deleted)
     partition.when_deleted(offset, waiter, 0)
     ctx.broker.partitions.mark_dirty(partition)
     try:
         async with asyncio.timeout(max(timeout_ms, 0) / 1000):  # wait_for may lose a cancellation
-            error = await told
+            error = await deleted
     except TimeoutError:
         partition.give_up_deletion(waiter)
         error = ErrorCode.request_timed_out
@@ -72,7 +72,9 @@ async def _everywhere(
         raise KafkaError(error)
 
 
-class _Told:
+class _Deleted:
+    """An AckWaiter that can be awaited."""
+
     def __init__(self, future: asyncio.Future[ErrorCode]) -> None:
         self._future = future
 

@@ -1,6 +1,6 @@
-"""DeleteTopics (20), v1–6: decided by the controller; by name, or by id in v6.
+"""DeleteTopics (20), v1–6: deletes topics by name, in v6 also by id. Decided by the controller.
 
-Before v3 there is no TOPIC_DELETION_DISABLED; such clients get INVALID_REQUEST.
+Clients before v3 do not know TOPIC_DELETION_DISABLED; they get INVALID_REQUEST.
 """
 
 from odradek_broker.handlers.context import RequestContext

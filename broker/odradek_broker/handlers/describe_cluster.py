@@ -1,6 +1,6 @@
 """DescribeCluster (60), v0–2: cluster id, brokers, controller.
 
-Broker endpoints only: controllers have none of their own here.
+Broker endpoints only: controllers have no endpoints of their own.
 """
 
 from odradek_broker.handlers.cluster_view import (

@@ -1,10 +1,10 @@
 """DescribeConfigs (32), v1–4: settings of topics, brokers and loggers, and where they come from.
 
-An entry has the value in force, its source (topic, this broker, all brokers, file, default) and
-on request all values that it would fall back to (synonyms) and a sentence about it. Passwords
-are never told. The broker resource "" has what is set for all brokers, and nothing else.
-A type that Kafka does not have refuses the whole request. Left out: client metrics and groups
-(refused one by one, as an unknown type).
+An entry has the effective value, its source (topic, this broker, all brokers, file, default) and
+on request all values that it would fall back to (synonyms) and its documentation. Passwords are
+never shown. The broker resource "" has only the settings for all brokers. A resource type that
+Kafka does not have fails the whole request. Left out: client metrics and groups (each refused as an
+unknown type).
 """
 
 from collections.abc import Iterable
@@ -138,7 +138,7 @@ def _entry(
     *,
     read_only: bool,
 ) -> Struct:
-    """Of a name that no table has we do not know whether it is a secret, so it is one."""
+    """A setting that is in no table may be a secret, so its value is not shown."""
     sensitive = key is None or key.sensitive
     return Struct(
         name=name,

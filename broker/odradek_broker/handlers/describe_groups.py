@@ -1,6 +1,6 @@
 """DescribeGroups (15), v0–6: state, members and assignments of classic groups.
 
-A group that is not known is `Dead`; from v6 on also GROUP_ID_NOT_FOUND.
+An unknown group is `Dead`; from v6 on also GROUP_ID_NOT_FOUND.
 """
 
 from odradek_broker.handlers.context import RequestContext
@@ -10,8 +10,8 @@ from odradek_protocol.messages.struct import Struct
 API_KEY = 15
 VERSIONS = range(0, 7)
 
-# AclOperation READ, DELETE and DESCRIBE, and of newer Kafka the two about configs: all that one
-# can do with a group, where there is no authorizer.
+# AclOperation READ, DELETE, DESCRIBE, and DESCRIBE_CONFIGS and ALTER_CONFIGS of newer Kafka: all
+# operations on a group, because there is no authorizer.
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 

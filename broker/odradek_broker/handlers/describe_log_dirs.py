@@ -1,7 +1,7 @@
-"""DescribeLogDirs (35), v1–5: the log directories, their file systems, and what is in them.
+"""DescribeLogDirs (35), v1–5: the log directories, their file systems, and their replicas.
 
-A replica that moves between directories (AlterReplicaLogDirs) shows twice: as it is, and as the
-future replica with what it still lacks. Left out: cordoned directories; there are none.
+A replica that moves between directories (AlterReplicaLogDirs) is listed twice: the current replica,
+and the future one with its lag. Left out: cordoned directories; there are none.
 """
 
 from odradek_broker.handlers.context import RequestContext

@@ -1,7 +1,7 @@
-"""DescribeProducers (61), v0: which producers a replica's log remembers, and whose transaction is
-open there since which offset.
+"""DescribeProducers (61), v0: the producers in a replica's log, and where their open transactions
+began.
 
-Any replica answers, the leader or a follower, as with Apache Kafka: `kafka-transactions
+Any replica answers, the leader or a follower, as in Apache Kafka: `kafka-transactions
 find-hanging --broker-id N` asks one broker about all replicas that it hosts.
 
     no such topic or partition                UNKNOWN_TOPIC_OR_PARTITION

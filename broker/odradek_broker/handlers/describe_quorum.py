@@ -1,8 +1,8 @@
-"""DescribeQuorum (55), v0–2: who leads and who votes about the metadata log, how far each is.
+"""DescribeQuorum (55), v0–2: leader, voters and observers of the metadata log, and their offsets.
 
-Who asks for anything besides hears of nothing, as in Kafka. Only the leader knows, so it is
-forwarded there. Times are wall clock, as Kafka tells them:
-the leader is always caught up, a replica that never was has -1.
+Other topics are unknown to it, as in Kafka. Only the leader of the quorum knows the offsets, so the
+request is forwarded there. Times are wall-clock times, as in Kafka: the leader is always caught up,
+a replica that never was has -1.
 """
 
 from odradek_broker.handlers.context import RequestContext

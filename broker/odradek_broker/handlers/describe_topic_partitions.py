@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (75), v0: topics page by page, in the order of their names.
 
 A page has at most `response_partition_limit` partitions (never more than
-max.request.partition.size.limit); `next_cursor` names the first one of the next page. No
-topics asked for means all.
+max.request.partition.size.limit); `next_cursor` is the first partition of the next page. A request
+without topics is for all.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def _refused(names: Sequence[str]) -> Struct:
 
 
 def _page(view: ClusterView, names: Sequence[str], start: int, room: int) -> Struct:
-    """Partitions from `start` of the first topic on, as many as there is room for."""
+    """Partitions from `start` of the first topic on, at most `room` of them."""
     topics: list[Struct] = []
     for name in names:
         if room == 0:

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50), v0: there are no credentials yet, of nobody."""
+"""DescribeUserScramCredentials (50), v0: no user has SCRAM credentials yet."""
 
 from collections import Counter
 

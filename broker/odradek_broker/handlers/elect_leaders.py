@@ -1,6 +1,6 @@
-"""ElectLeaders (43), v0–2: leadership to the preferred replicas, or at any price to somebody.
+"""ElectLeaders (43), v0–2: elects the preferred replicas, or any live replica (unclean election).
 
-Decided by the controller, per partition. Version 0 knows only preferred ones.
+Decided by the controller, per partition. Version 0 has only preferred elections.
 """
 
 from odradek_broker.handlers.context import RequestContext

@@ -1,7 +1,7 @@
-"""EndTxn (26), v0–5: commit or abort. Answered when the decision is committed; from then on it
-holds, and the markers follow (txn/service.py).
+"""EndTxn (26), v0–5: commits or aborts a transaction.
 
-Since v5 each transaction has its own epoch (KIP-890): the answer tells the producer id and epoch
+Answered when the decision is committed; then it is final, and the markers follow (txn/service.py).
+From v5 on each transaction has its own epoch (KIP-890): the response has the producer id and epoch
 of the next one. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v2.
 """
 

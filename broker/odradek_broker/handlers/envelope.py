@@ -1,16 +1,17 @@
-"""Envelope (58), v0: another broker hands over the request of a client; this is the controller.
+"""Envelope (58), v0: another broker forwards the request of a client to the active controller.
 
-The request is answered as if the client had sent it here, by the same handler. Only APIs that
-are decided by the controller are accepted. NOT_CONTROLLER makes the sender look for the one
-that is. The principal of the client comes with it and will count once there are principals.
+The request is answered as if the client had sent it to this broker, by the same handler. Only APIs
+that the controller decides are accepted. NOT_CONTROLLER makes the sender look for the active
+controller. The envelope carries the principal of the client, which is not used yet.
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable
+from typing import cast
 
 from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.forwarding import ControllerMovedError
+from odradek_broker.handlers.handler import Handler
 from odradek_broker.handlers.quorum_calls import check_sender
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
@@ -20,19 +21,9 @@ from odradek_protocol.messages.struct import Struct
 API_KEY = 58
 VERSIONS = range(0, 1)
 
-Handle = Callable[[RequestContext, Any], Awaitable[Struct]]
-
-_forwarded: dict[int, tuple[range, Handle]] = {}
-
-
-def accept(handlers: Mapping[int, tuple[range, Handle]]) -> None:
-    """Called once by the registry: the APIs that may come in an envelope."""
-    _forwarded.clear()
-    _forwarded.update(handlers)
-
 
 class Forwarded(RequestContext):
-    """The client's request, as far as its handler wants to know."""
+    """The context of the client's request, for its handler."""
 
     __slots__ = ()
 
@@ -41,7 +32,9 @@ class Forwarded(RequestContext):
         return True
 
     def respond(self, chunks: Chunks, size: int) -> None:
-        raise AssertionError(f"{len(chunks)} chunks ({size} bytes) past the envelope")
+        raise AssertionError(
+            f"a forwarded request answered with {len(chunks)} chunks ({size} bytes)"
+        )
 
     def disconnect(self, reason: str) -> None:
         raise AssertionError(reason)
@@ -53,8 +46,8 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         return Struct(error_code=ErrorCode.not_controller)
     try:
         inner = _open(ctx, request)
-        versions, handler = _forwarded.get(inner.api_key, (range(0), None))
-        if handler is None or inner.api_version not in versions:
+        handler = ctx.broker.apis.forwardable(inner.api_key, inner.api_version)
+        if handler is None:
             return Struct(error_code=ErrorCode.invalid_request)
         header = api.parse_request_header(request.request_data)
         asked = api.decode_request(
@@ -63,7 +56,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     except (DecodeError, ValueError):
         return Struct(error_code=ErrorCode.invalid_request)
     try:
-        answer = await handler(inner, asked)
+        answer = await _answer(handler, inner, asked)
     except ControllerMovedError:
         return Struct(error_code=ErrorCode.not_controller)
     except KafkaError as error:
@@ -71,6 +64,15 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
     data = api.response_header(inner.api_key, inner.api_version, inner.correlation_id)
     data += api.encode_response(inner.api_key, inner.api_version, answer)
     return Struct(error_code=ErrorCode.none, response_data=data)
+
+
+async def _answer(handler: Handler, ctx: Forwarded, request: Struct) -> Struct:
+    assert handler.handle is not None, "the hot path is not forwarded"
+    outcome = handler.handle(ctx, request)
+    if isinstance(outcome, Struct):
+        return outcome
+    # mypy keeps Struct in the union: any attribute of a SimpleNamespace could be __await__.
+    return await cast(Awaitable[Struct], outcome)
 
 
 def _open(ctx: RequestContext, request: Struct) -> Forwarded:

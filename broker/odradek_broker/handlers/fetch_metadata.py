@@ -1,7 +1,7 @@
 """Fetch (1) of `__cluster_metadata`, v18 from other nodes: the metadata quorum's replication.
 
-Asked by topic id, alone in its request and without a session. The quorum answers it, at once or
-when there is something new; the records go to the socket by sendfile. Called by fetch.py.
+The topic is named by its id, alone in the request and without a session. The quorum answers at once
+or when there are new records, which are sent with sendfile. Called by fetch.py.
 """
 
 from typing import cast
@@ -45,7 +45,7 @@ def serve(ctx: RequestContext, request: FetchRequest) -> None:
                 _answer(ctx, response, records)
 
         def disconnected() -> None:
-            """Every broker always waits here for news: who hangs up may be dead."""
+            """Every broker always has such a fetch pending: if it disconnects, it may be dead."""
             nonlocal gone
             gone = True
             ctx.broker.controller.lost_contact(BrokerId(request.replica_id))

@@ -9,18 +9,18 @@ Called by `handlers/fetch.py`. A request carries (session_id, epoch):
     s, n > 0  only partitions that are new or changed (plus those to forget); n is the epoch
               the broker expects next, else INVALID_FETCH_SESSION_EPOCH
 
-In a session the answer, too, holds only partitions with records, an error, or another high
-watermark or log start offset than the client was told last.
+In a session the response, too, holds only partitions with records, an error, or a high watermark or
+log start offset that differs from the last one sent.
 
-A session with 1,000 partitions of which one got a record must not cost 1,000 looks. So it
-listens to its partitions, also between two requests, and keeps the few that are worth a look:
+A session with 1,000 partitions of which one got a record must not cost 1,000 reads. So the session
+subscribes to its partitions, also between two requests, and keeps those that are worth a read:
 
-    fresh   named by the request, moved since the last look, or with more to read than fitted;
-            those that got nothing last time come first, so a small max_bytes starves nobody
+    fresh   named by the request, changed since the last read, or with more records than fitted;
+            those without a result last time come first, so that a small max_bytes starves none
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,19 +29,18 @@ from odradek_protocol.messages.fetch import FetchPartition, FetchPartitionResult
 
 if TYPE_CHECKING:
     from odradek_broker.partition.partition import Partition
-    from odradek_broker.partition.waiting import ProgressListener
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-# A session in use is not given up for a new one before this (Kafka's
+# A session is evicted for a new one only after it was unused for so long (Kafka's
 # min.incremental.fetch.session.eviction.ms).
 EVICT_AFTER_MS = 120_000
 
 Key = tuple[str | bytes, int]
 
 
-class WaitingFetch(Protocol):
-    """A request of a session that is held back until there is more to say."""
+class WaitingCall(Protocol):
+    """A request of a session that waits for progress."""
 
     def on_progress(self, partitions: "Sequence[Partition]") -> None: ...
 
@@ -49,15 +48,15 @@ class WaitingFetch(Protocol):
 
 
 class SessionPartition:
-    """One partition of a fetch: what is asked, and what the client was told last."""
+    """One partition of a fetch: what the client asks for, and what it was sent last."""
 
     __slots__ = (
         "asked",
         "name",
         "sent_high_watermark",
         "sent_log_start_offset",
+        "subscribed",
         "topic_id",
-        "waiters",
     )
 
     def __init__(self, name: str | None, topic_id: bytes | None, asked: FetchPartition) -> None:
@@ -66,11 +65,11 @@ class SessionPartition:
         self.asked = asked
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
-        self.waiters: set[ProgressListener] | None = None  # those among whom the session is
+        self.subscribed: Partition | None = None  # the session is subscribed to it
 
     def remember(self, result: FetchPartitionResult) -> None:
         if result.error_code:
-            self.sent_high_watermark = -1  # so that it is told again once the error is over
+            self.sent_high_watermark = -1  # so that it is sent again after the error
         else:
             self.sent_high_watermark = result.high_watermark
             self.sent_log_start_offset = result.log_start_offset
@@ -96,6 +95,11 @@ def partitions_of(request: FetchRequest) -> dict[Key, SessionPartition]:
     return named
 
 
+def is_incremental(request: FetchRequest) -> bool:
+    """Whether the request continues a session."""
+    return request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
+
+
 class FetchSession:
     """Invariant: `fresh` ⊆ `partitions`."""
 
@@ -118,13 +122,13 @@ class FetchSession:
         partitions: dict[Key, SessionPartition],
     ) -> None:
         self.id = session_id
-        self.privileged = privileged  # followers are; consumers do not push them out
+        self.privileged = privileged  # of a follower: consumers' sessions do not evict it
         self.uses_topic_ids = uses_topic_ids
         self.partitions = partitions
         self.fresh: dict[Key, None] = dict.fromkeys(partitions)
         self.epoch = 1  # what the next request has to carry
         self.last_used_ms = 0.0
-        self.waiting: WaitingFetch | None = None  # a request that is held back
+        self.waiting: WaitingCall | None = None
 
     def update(self, request: FetchRequest) -> None:
         for key, named in partitions_of(request).items():
@@ -142,18 +146,18 @@ class FetchSession:
     def _forget(self, key: Key) -> None:
         entry = self.partitions.pop(key, None)
         self.fresh.pop(key, None)
-        if entry is not None and entry.waiters is not None:
-            entry.waiters.discard(self)
+        if entry is not None and entry.subscribed is not None:
+            entry.subscribed.unsubscribe(self)
 
     def advance(self) -> None:
         self.epoch = 1 if self.epoch == 2**31 - 1 else self.epoch + 1
 
-    def listen(self, entry: SessionPartition, waiters: "set[ProgressListener]") -> None:
-        """Hear of it when the partition that `waiters` belongs to moves."""
-        if entry.waiters is not None and entry.waiters is not waiters:
-            entry.waiters.discard(self)
-        entry.waiters = waiters
-        waiters.add(self)
+    def listen(self, entry: SessionPartition, partition: "Partition") -> None:
+        """Subscribe to the partition; a topic that was created again has another one."""
+        if entry.subscribed is not None and entry.subscribed is not partition:
+            entry.subscribed.unsubscribe(self)
+        entry.subscribed = partition
+        partition.subscribe(self, follower=self.privileged)
 
     def on_progress(self, partitions: "Sequence[Partition]") -> None:
         for partition in partitions:
@@ -164,16 +168,29 @@ class FetchSession:
             if entry is None:
                 continue
             self.fresh[key] = None
-            if self.waiting is None and entry.waiters is not None:
-                # Known to be worth a look: a session that nobody goes on with costs no more.
-                entry.waiters.discard(self)
+            if self.waiting is None and entry.subscribed is not None:
+                # It is fresh until the next request: an abandoned session costs nothing more.
+                entry.subscribed.unsubscribe(self)
         if self.waiting is not None:
             self.waiting.on_progress(partitions)
 
+    def take_changed(
+        self, results: Mapping[Key, FetchPartitionResult]
+    ) -> list[tuple[Key, FetchPartitionResult]]:
+        """The results that the client does not know yet; they count as sent."""
+        changed = []
+        for key, result in results.items():
+            entry = self.partitions.get(key)
+            if entry is None or not entry.changed(result):
+                continue
+            entry.remember(result)
+            changed.append((key, result))
+        return changed
+
     def close(self) -> None:
         for entry in self.partitions.values():
-            if entry.waiters is not None:
-                entry.waiters.discard(self)
+            if entry.subscribed is not None:
+                entry.subscribed.unsubscribe(self)
 
 
 class FetchSessions:
@@ -187,6 +204,20 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def find(
+        self, request: FetchRequest, uses_topic_ids: bool, now_ms: float
+    ) -> tuple[FetchSession | None, dict[Key, SessionPartition]]:
+        """The session that a request continues, if any, and the partitions to read."""
+        if is_incremental(request):
+            session = self.resume(request, uses_topic_ids, now_ms)
+            if not session.partitions:
+                self.close(session.id)
+                return None, {}
+            return session, session.partitions
+        if request.session_id:
+            self.close(request.session_id)
+        return None, partitions_of(request)
+
     def resume(self, request: FetchRequest, uses_topic_ids: bool, now_ms: float) -> FetchSession:
         """The session of an incremental request, updated by it. Raises KafkaError."""
         session = self._sessions.get(request.session_id)
@@ -197,7 +228,8 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.fetch_session_topic_id_error)
         if session.waiting is not None:
-            # Its sender has something to say (a partition more), and answers go out in order.
+            # The client sent a change (another partition) before the response, and responses are
+            # sent in order.
             session.waiting.answer_now()
         session.update(request)
         session.advance()
@@ -212,7 +244,7 @@ class FetchSessions:
         uses_topic_ids: bool,
         now_ms: float,
     ) -> FetchSession | None:
-        """A new session, or None if there is no room (the client goes on without one)."""
+        """A new session, or None if there is no room (the client continues without one)."""
         if not partitions or not self._make_room(privileged, now_ms):
             return None
         session_id = 0

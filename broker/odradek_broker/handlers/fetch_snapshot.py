@@ -1,4 +1,4 @@
-"""FetchSnapshot (59), v1: a node that is too far behind copies a snapshot, piece by piece."""
+"""FetchSnapshot (59), v1: a node that lags too far behind copies a metadata snapshot in parts."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import ask_quorum

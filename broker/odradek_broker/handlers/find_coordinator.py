@@ -1,10 +1,9 @@
 """FindCoordinator (10), v0–6: which broker coordinates a group or a transactional id.
 
-It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`; the
-topic is created when it is first asked for. COORDINATOR_NOT_AVAILABLE while that partition has
-no leader, or the topic cannot be created; a broker that was left behind by the others does not
-name itself, but closes the connection. Share groups and unknown key types are refused as
-Apache Kafka refuses them.
+It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`; the first
+request creates the topic. COORDINATOR_NOT_AVAILABLE while that partition has no leader, or if the
+topic cannot be created. A broker that is isolated from the controller does not name itself, but
+closes the connection. Share groups and unknown key types are refused as Apache Kafka refuses them.
 """
 
 from odradek_broker.coordinator.hashing import partition_for
@@ -39,7 +38,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
             found = [_coordinator(view, topic, key) for key in keys]
             own = any(answer.node_id == ctx.broker.node_id for answer in found)
             if own and ctx.broker.partitions.isolation.leads_isolated:
-                ctx.disconnect("this broker is cut off from the others; they know who coordinates")
+                ctx.disconnect("this broker is isolated from the controller: ask another one")
         except KafkaError as error:
             found = [_nowhere(error.code, error.message or NOT_AVAILABLE) for _ in keys]
     if not batched:

@@ -1,12 +1,12 @@
-"""Requests that only the active controller can decide, answered on any broker.
+"""Requests that only the active controller can decide, accepted by every broker.
 
 A handler of such an API calls
 
     return await to_controller(ctx, request, ctx.broker.controller.create_topics)
 
-On the controller's node that is a plain call. Elsewhere the request goes to the controller in
-an Envelope (58) over the inter-broker listener, and its answer comes back; while the controller
-moves, it is asked again. A client never sees NOT_CONTROLLER.
+On the active controller that is a plain call. Other brokers send the request to it in an Envelope
+(58) over the inter-broker listener and return its response; while another controller is elected,
+they retry. A client never sees NOT_CONTROLLER.
 """
 
 import ipaddress
@@ -20,16 +20,16 @@ from odradek_protocol.messages import api
 from odradek_protocol.messages.struct import Struct
 
 ENVELOPE = 58
-# Clients wait 30 seconds by default: they should hear that it failed, and why.
+# Shorter than the 30 s that clients wait by default, so that they get the reason of the failure.
 TIMEOUT_MS = 25_000.0
 
 Decide = Callable[[Struct], Awaitable[Struct]]
 
 
 class ControllerMovedError(Exception):
-    """This node was the controller when the request came, and is no more: not for the client.
+    """This node lost the controllership while it handled a forwarded request.
 
-    No KafkaError, so that no handler makes an answer of it.
+    Not a KafkaError, so that no handler turns it into a response for the client.
     """
 
 
@@ -41,7 +41,7 @@ async def to_controller(
     api_key: int | None = None,
     version: int | None = None,
 ) -> Struct:
-    """The controller's answer to `request`, which is of this API and version unless told.
+    """The controller's response to `request`, of the API and version of `ctx` unless given.
 
     Raises KafkaError if the controller refused it as a whole, or could not be reached.
     """

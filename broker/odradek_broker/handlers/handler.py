@@ -1,7 +1,7 @@
-"""What serves the requests of one API; `registry.py` has them all."""
+"""The handler of one API; `registry.py` has the table of all of them."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.runtime.metrics import RequestMetrics
@@ -11,10 +11,26 @@ Handle = Callable[[RequestContext, Any], Struct | Awaitable[Struct]]
 Serve = Callable[[RequestContext, bytes, int], None]
 
 
+class Access(NamedTuple):
+    """Who may send the requests of an API, and when."""
+
+    internal: bool = False  # only brokers: served on the inter-broker listener, not advertised
+    forwardable: bool = False  # a broker may forward it to the controller in an Envelope
+    early: bool = False  # served while the broker is starting
+    # A connection that sent one is read before those of clients when the loop is late.
+    urgent: bool = False
+
+
+FOR_CLIENTS: Final = Access()
+
+
 class Handler:
+    """Either `handle` or `serve` is set; `registry.py` says what they do."""
+
     __slots__ = (
         "_highest",
         "_lowest",
+        "access",
         "api_key",
         "handle",
         "internal",
@@ -33,7 +49,7 @@ class Handler:
         handle: Handle | None = None,
         serve: Serve | None = None,
         *,
-        internal: bool = False,
+        access: Access = FOR_CLIENTS,
     ) -> None:
         self.api_key = api_key
         self.name = name  # as in Kafka's metrics: "Produce", "DescribeConfigs"
@@ -42,8 +58,9 @@ class Handler:
         self._highest = versions.stop - 1
         self.metrics = metrics
         self.handle = handle
-        self.internal = internal  # served only where other brokers connect, and not advertised
         self.serve = serve
+        self.access = access
+        self.internal = access.internal  # looked up for every request
 
     def offers(self, version: int) -> bool:
         return self._lowest <= version <= self._highest

@@ -1,4 +1,4 @@
-"""Heartbeat (12), v0–4: a member is alive, and hears whether it has to join again."""
+"""Heartbeat (12), v0–4: a member is alive; the response says whether it has to rejoin."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_protocol.error_codes import KafkaError

@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs (44), v0–1: changes single settings of topics, brokers and loggers.
 
-Topics and brokers go to the controller. Log levels (resource type BROKER_LOGGER) are this
-process's own and are gone with it. Client metrics and groups are refused as unknown types.
+The controller decides changes of topics and brokers. Log levels (resource type BROKER_LOGGER) are
+those of this process and are lost when it ends. Client metrics and groups are refused as unknown
+types.
 """
 
 from odradek_broker.handlers import broker_loggers

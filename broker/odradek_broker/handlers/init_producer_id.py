@@ -1,9 +1,10 @@
 """InitProducerId (22), v0–5: a producer id and epoch, for an idempotent or transactional producer.
 
-Without a transactional id: a new id out of the broker's block, epoch 0. With one, the coordinator
-decides: whoever used it before is fenced, its open transaction aborted (CONCURRENT_TRANSACTIONS
-meanwhile). Since v3 a producer names what it had, to go on after an error (KIP-360).
-PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v4. Left out: v6, two-phase commit (KIP-939).
+Without a transactional id: a new id from the broker's block, epoch 0. With one, the transaction
+coordinator decides: it fences the previous producer of that id and aborts its open transaction
+(CONCURRENT_TRANSACTIONS until that is done). From v3 on a producer sends its current id and epoch,
+to continue after an error (KIP-360). PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before v4. Left out:
+v6, two-phase commit (KIP-939).
 """
 
 from odradek_broker.handlers.context import RequestContext
@@ -30,8 +31,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
 
 
 async def _init(ctx: RequestContext, request: Struct) -> tuple[int, int]:
-    producer_id = getattr(request, "producer_id", NO_PRODUCER_ID)
-    epoch = getattr(request, "producer_epoch", NO_EPOCH)
+    producer_id, epoch = request.producer_id, request.producer_epoch
     if (producer_id == NO_PRODUCER_ID) != (epoch == NO_EPOCH):
         raise KafkaError(ErrorCode.invalid_request)
     if request.transactional_id is None:

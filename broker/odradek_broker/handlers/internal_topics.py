@@ -1,4 +1,4 @@
-"""Creates `__consumer_offsets` and `__transaction_state` when they are first asked for."""
+"""Creates `__consumer_offsets` and `__transaction_state` when they are first needed."""
 
 from odradek_broker.coordinator.internal_topics import InternalTopic, internal_topic
 from odradek_broker.handlers import create_topics
@@ -22,7 +22,7 @@ def as_request(topic: InternalTopic) -> Struct:
 
 
 async def ensure(ctx: RequestContext, name: str) -> None:
-    """The topic exists when this returns; KafkaError(COORDINATOR_NOT_AVAILABLE) if it cannot."""
+    """Create the topic if it is missing; KafkaError(COORDINATOR_NOT_AVAILABLE) if that fails."""
     if name in ctx.broker.metadata.image.topics:
         return
     topic = internal_topic(name, ctx.broker.settings, ctx.broker.metadata.image)

@@ -1,7 +1,7 @@
-"""JoinGroup (11), v0–9: become a member, or take part in a rebalance; answered when all joined.
+"""JoinGroup (11), v0–9: joins a group, or a rebalance of it; answered when all members have joined.
 
-From v4 on a new dynamic member first gets its id and MEMBER_ID_REQUIRED (KIP-394). Static members
-(v5+) keep their place across restarts (KIP-345). In a new group the first rebalance waits
+From v4 on a new dynamic member first gets its id with MEMBER_ID_REQUIRED (KIP-394). Static members
+(v5+) keep their assignment across restarts (KIP-345). In a new group the first rebalance waits
 `group.initial.rebalance.delay.ms` for more members.
 """
 

@@ -1,5 +1,5 @@
-"""Who leads instead (KIP-951): put into answers of Produce and Fetch, so that a client whose
-request came to the wrong broker need not ask for metadata first.
+"""The current leader (KIP-951), in responses of Produce and Fetch: a client that has sent its
+request to another broker need not refresh its metadata first.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ LeaderHint = tuple[int, int]  # (leader id, leader epoch)
 
 
 def current_leader(ctx: RequestContext, topic: str | bytes, partition: int) -> LeaderHint | None:
-    """As the newest metadata has it; `topic` is a name or a topic id."""
+    """The leader in the newest metadata; `topic` is a name or a topic id."""
     image = ctx.broker.partitions.image
     if isinstance(topic, str):
         known = image.topics.get(topic)
@@ -29,7 +29,7 @@ def current_leader(ctx: RequestContext, topic: str | bytes, partition: int) -> L
 
 
 def endpoints(ctx: RequestContext, hints: Iterable[LeaderHint | None]) -> list[NodeEndpoint]:
-    """Where those leaders are reached through the listener that the client uses."""
+    """The endpoints of those leaders on the listener that the client uses."""
     image = ctx.broker.partitions.image
     found = []
     for leader in {hint[0] for hint in hints if hint is not None}:

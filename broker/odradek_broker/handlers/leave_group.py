@@ -1,4 +1,4 @@
-"""LeaveGroup (13), v0–5: members go at once; from v3 on several, also by instance id alone."""
+"""LeaveGroup (13), v0–5: removes a member; from v3 on several, also by their instance ids."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_protocol.error_codes import KafkaError

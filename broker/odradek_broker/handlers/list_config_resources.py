@@ -1,7 +1,7 @@
-"""ListConfigResources (74), v0–1: what has a configuration.
+"""ListConfigResources (74), v0–1: lists the resources that have a configuration.
 
-v0 (once ListClientMetricsResources) asks for client metrics subscriptions only; there are none.
-v1 asks by resource type, none given means all.
+v0 (formerly ListClientMetricsResources) lists only client metrics subscriptions, of which there are
+none. v1 lists resources by type; without types, all of them.
 """
 
 from odradek_broker.handlers.context import RequestContext

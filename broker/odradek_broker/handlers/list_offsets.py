@@ -1,13 +1,13 @@
-"""ListOffsets (2), v1–11: the offset at the start, at the end, or at a moment of a partition.
+"""ListOffsets (2), v1–11: the offset at the start or the end of a partition, or at a timestamp.
 
 Special timestamps: -1 end (high watermark, or last stable offset for read_committed), -2 start,
--3 the record with the largest timestamp (KIP-734), -4 start of what is on local disk (all of
-it is, here), -5 end of what is in tiered storage (nothing is: -1), -6 start of what tiered
-storage still has to copy. A moment gives the first record at or after it, -1 if there is none.
+-3 the record with the largest timestamp (KIP-734), -4 start of the local log (the whole log, as
+there is no tiered storage), -5 end of the tiered log (there is none: -1), -6 start of the part that
+is not yet tiered. A timestamp gives the first record at or after it, -1 if there is none.
 
-Only the leader answers. One that was just elected may not know yet how far the high watermark
-had come; until it does, it says OFFSET_NOT_AVAILABLE rather than a number that later grows.
-A follower (replica_id >= 0) asks for the end of the log itself.
+Only the leader answers. A leader that was just elected may not know the high watermark of its
+predecessor yet; until it does, it answers OFFSET_NOT_AVAILABLE rather than an offset that is too
+low. A follower (replica_id >= 0) gets the end of the log itself.
 """
 
 from collections import Counter

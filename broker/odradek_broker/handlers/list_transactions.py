@@ -1,9 +1,9 @@
 """ListTransactions (66), v0–2: the transactional ids that this broker coordinates.
 
-Filters: states (unknown ones are told back), producer ids, since v1 the least duration of an open
-transaction in ms, since v2 a pattern for the whole transactional id (RE2, as in Kafka: its time is
-linear, so no pattern keeps the broker busy).
-COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded: the list would not be whole.
+Filters: states (the response names unknown ones), producer ids, from v1 on the minimum duration of
+an open transaction in ms, from v2 on a pattern for the whole transactional id (RE2, as in Kafka:
+its time is linear, so that no pattern blocks the broker). COORDINATOR_LOAD_IN_PROGRESS while a
+partition is being loaded, because the list would be incomplete.
 """
 
 import re2
@@ -28,14 +28,14 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     states = {STATES[name] for name in request.state_filters if name in STATES}
     producer_ids = set(request.producer_id_filters)
     try:
-        pattern = _compiled(getattr(request, "transactional_id_pattern", None) or ".*")
+        pattern = _compiled(request.transactional_id_pattern or ".*")
     except re2.error:
         return _answer(ErrorCode.invalid_regular_expression, unknown, [])
     now_ms = ctx.broker.clock.now_ms()
-    least_ms = getattr(request, "duration_filter", -1)
+    least_ms = request.duration_filter
 
     def wanted(one: TransactionMetadata) -> bool:
-        # A filter of nothing but unknown states lets nothing pass.
+        # If all states of the filter are unknown, no transaction matches.
         if request.state_filters and one.state not in states:
             return False
         if producer_ids and one.producer_id not in producer_ids:

@@ -1,12 +1,13 @@
 """Metadata (3), v0–13: brokers, topics, and which broker leads which partition.
 
-Topics are asked for by name or (v12+) by id; if any id is given, names are not looked at, as
-in Kafka. A topic that does not exist is created if client and `auto.create.topics.enable` agree,
-and is in the answer already (Kafka answers UNKNOWN_TOPIC_OR_PARTITION and lets the client ask
-again). The controller that clients see is the active one; any broker forwards to it.
+A request names topics or (v12+) topic ids; if it has an id, names are ignored, as in Kafka. A topic
+that does not exist is created if both the client and `auto.create.topics.enable` allow it, and is
+part of the response (Kafka answers UNKNOWN_TOPIC_OR_PARTITION, and the client asks again). The
+controller in the response is the active one; every broker forwards to it.
 
-A topic is encoded once for all who ask in the same way (`metadata_cache.py`); what is not encoded
-yet is encoded in slices, with the loop's other work in between, and one large answer at a time.
+A topic is encoded once for all clients that ask in the same way (`metadata_cache.py`). Topics that
+are not encoded yet are encoded in slices, with other work of the event loop in between, and for one
+large response at a time.
 """
 
 import asyncio
@@ -43,18 +44,18 @@ VERSIONS = range(0, 14)
 IDS_SINCE = 12
 LISTENER_NOT_FOUND_SINCE = 6
 CREATE_TIMEOUT_MS = 5000
-# A slice of encoding, and partitions that are encoded between two looks at the clock (1 ms).
+# Time of a slice of encoding; partitions to encode before the clock is read again (1 ms).
 SLICE_NS = 5_000_000
 PARTITIONS_PER_STEP = 50
-# An answer with more partitions than this that are not encoded yet waits for its turn: whoever is
-# before it will probably have encoded them all.
+# A response that has to encode more partitions than this waits for other large ones, which will
+# probably have encoded the same partitions.
 LARGE_PARTITIONS = 500
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     asked = request.topics
     if ctx.api_version == 0 and not asked:
-        asked = None  # v0 has no other way to ask for all
+        asked = None  # in v0 an empty list asks for all topics
     if asked is not None and _malformed(ctx, asked):
         return _refused(asked)
     answers: list[Struct | TopicImage]
@@ -78,7 +79,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
 async def _encoded(
     ctx: RequestContext, view: ClusterView, topics: Sequence[Struct | TopicImage], operations: bool
 ) -> EncodedItems:
-    """Each topic of the answer: one that exists, or why it is not there."""
+    """Each topic of the response, encoded: a topic that exists, or an error."""
     cache = ctx.broker.metadata_cache
     shape = Shape(ctx.api_version, ctx.listener, operations)
     known = cache.encoded(view.image, shape)
@@ -174,7 +175,7 @@ def _refused(asked: Iterable[Struct]) -> Struct:
 async def _create_missing(
     ctx: RequestContext, request: Struct, names: Iterable[str]
 ) -> dict[str, ErrorCode]:
-    """Creates what is missing and may be created; tells why some could not be."""
+    """Creates missing topics where that is allowed; returns the errors of those that failed."""
     existing = ctx.broker.controller.image.topics
     missing = [name for name in names if name not in existing and _valid(name)]
     wanted = request.allow_auto_topic_creation or ctx.api_version < 4

@@ -1,12 +1,12 @@
-"""Topics as Metadata answers have them: encoded once, however many clients ask.
+"""Encoded topics for Metadata responses: each is encoded once, however many clients ask for it.
 
-What a topic looks like depends on its image (the same object as long as nothing of it changed), on
-the brokers of the cluster (who is alive, and where), and on how it is asked for:
+The encoding of a topic depends on its image (the same object until the topic changes), on the
+brokers of the cluster (which are alive, and their endpoints), and on the shape of the request:
 
     Shape(version=12, listener="EXTERNAL", operations=False)
 
-So a change of an ISR encodes one topic anew, and a broker that comes or goes all of them, when they
-are next asked for. Used by `metadata.py`, which encodes what is missing in slices.
+So after a change of an ISR one topic is encoded again, and after a broker joined or left all topics
+are, when they are next requested. Used by `metadata.py`, which encodes missing topics in slices.
 """
 
 import asyncio
@@ -16,30 +16,30 @@ from typing import NamedTuple
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from odradek_protocol.ids import BrokerId
 
-# 50,000 partitions with three replicas take 3 MB for each shape, and clients of one cluster ask in
-# few of them.
+# 50,000 partitions with three replicas take 3 MB for each shape, and the clients of one cluster use
+# few shapes.
 CACHE_BYTES_MAX = 32 * 1024 * 1024
-# Topics that changed or are gone leave what they were behind; removed when there are so many.
+# Encodings of topics that were changed or deleted are removed when there are this many.
 OUTDATED_MAX = 1000
 
 
 class Shape(NamedTuple):
     version: int
     listener: str
-    operations: bool  # whether the answer has the authorized operations
+    operations: bool  # whether the response has the authorized operations
 
 
 class MetadataCache:
-    """Invariant: all that is kept was encoded with `_brokers`; `bytes` is the sum of it."""
+    """Invariant: every entry was encoded with `_brokers`; `bytes` is the sum of their sizes."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.large = asyncio.Lock()  # held while what a large answer lacks is encoded
+        self.large = asyncio.Lock()  # held while missing topics of a large response are encoded
         self._brokers: Mapping[BrokerId, BrokerRegistration] | None = None
         self._topics: dict[Shape, dict[TopicImage, bytes]] = {}
 
     def encoded(self, image: MetadataImage, shape: Shape) -> dict[TopicImage, bytes]:
-        """What there is of this image; `add` what is missing."""
+        """The encoded topics of this image; the caller adds missing ones with `add`."""
         if image.brokers is not self._brokers:
             self._clear()
             self._brokers = image.brokers
@@ -52,7 +52,7 @@ class MetadataCache:
 
     def add(self, image: MetadataImage, shape: Shape, topic: TopicImage, data: bytes) -> None:
         if image.brokers is not self._brokers:
-            return  # encoded meanwhile for an image that is not the newest
+            return  # encoded for an image that is no longer the newest
         if self.bytes + len(data) > CACHE_BYTES_MAX:
             self._clear()
         if len(data) <= CACHE_BYTES_MAX:

@@ -1,7 +1,7 @@
-"""OffsetCommit (8), v2–10: a group's offsets, acknowledged when all in-sync replicas have them.
+"""OffsetCommit (8), v2–10: commits a group's offsets; answered when all in-sync replicas have them.
 
-Topics by name, from v10 on by id. Unknown ones are answered per partition
-(UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID) and the others are committed.
+Topics by name, from v10 on by id. Partitions that do not exist are refused one by one
+(UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID); the others are committed.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
 def split(
     image: MetadataImage, topics: Any, *, by_id: bool = False
 ) -> tuple[list[Offset], list[ErrorCode | None]]:
-    """The offsets of partitions that exist; and per partition of the request, why it does not."""
+    """The offsets of partitions that exist; and per partition of the request, its error if any."""
     offsets: list[Offset] = []
     refused: list[ErrorCode | None] = []
     for topic in topics:

@@ -1,4 +1,4 @@
-"""OffsetDelete (47), v0: a group forgets the offsets of partitions that no member reads."""
+"""OffsetDelete (47), v0: deletes a group's offsets of topics that no member subscribes to."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_protocol.error_codes import ErrorCode, KafkaError

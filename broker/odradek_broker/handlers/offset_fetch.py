@@ -1,8 +1,8 @@
 """OffsetFetch (9), v1–10: committed offsets of one group, from v8 on of several.
 
-No topics (null, v2+) asks for all that the group has. A partition without an offset has -1 and no
-error. Topics by name, from v10 on by id. With `require_stable` (v7+) a partition whose offset a
-transaction is about to commit gets UNSTABLE_OFFSET_COMMIT.
+Without topics (null, v2+) the response has all offsets of the group. A partition without an offset
+has -1 and no error. Topics by name, from v10 on by id. With `require_stable` (v7+) a partition
+whose offset is pending in a transaction gets UNSTABLE_OFFSET_COMMIT.
 """
 
 from typing import Any
@@ -83,7 +83,7 @@ def _all(ctx: RequestContext, found: list[FetchedOffset], *, by_id: bool) -> lis
         if by_id:
             known = ctx.broker.metadata.image.topics.get(name)
             if known is None:
-                continue  # deleted: there is no id to call it by
+                continue  # deleted: its id is not known any more
             topic.topic_id = known.id
         answers.append(topic)
     return answers

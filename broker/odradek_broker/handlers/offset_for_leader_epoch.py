@@ -1,5 +1,5 @@
-"""OffsetForLeaderEpoch (23), v2–4: where a leader epoch ended, so that a reader can find out
-whether the log it read from was truncated behind its back (KIP-320).
+"""OffsetForLeaderEpoch (23), v2–4: the end offset of a leader epoch, with which a reader detects
+that the log was truncated after it had read from it (KIP-320).
 """
 
 from odradek_broker.handlers.context import RequestContext

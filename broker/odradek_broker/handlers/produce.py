@@ -1,17 +1,17 @@
 """Produce (0), v3–13: append record batches to partitions.
 
-    acks  0  nothing is answered; an error closes the connection, so that the client notices
-          1  answered when this broker wrote it (page cache)
-         -1  answered when all in-sync replicas have it; waits in the purgatory without a thread;
-             a leader that was left behind by the others closes the connection
+    acks  0  no response; an error closes the connection, so that the client notices it
+          1  answered when this broker has written the records (to the page cache)
+         -1  answered when all in-sync replicas have them; the request waits in the purgatory,
+             without a thread; a leader that is isolated from the controller closes the connection
 
 Hot path: no coroutine, no copy of the records. The bytes stay in the frame, and one writev per
-partition takes them to the file at the end of the loop pass, behind their offsets.
+partition writes them, after their offsets, to the file at the end of the loop pass.
 
-The first batch of a transaction in a partition waits until the coordinator has confirmed that the
-partition belongs to it (partition/verification.py). Since v12 the partition is put there by that
-(KIP-890), before the client did so with AddPartitionsToTxn. TRANSACTION_ABORTABLE is known since
-v11, before it is INVALID_TXN_STATE.
+The first batch of a transaction in a partition waits until the transaction coordinator has
+confirmed that the partition is part of the transaction (partition/verification.py). From v12 on
+this verification adds the partition (KIP-890); older clients add it with AddPartitionsToTxn.
+Clients know TRANSACTION_ABORTABLE from v11 on; older ones get INVALID_TXN_STATE.
 """
 
 from collections.abc import Sequence
@@ -48,10 +48,10 @@ VERSIONS: Final = range(3, 14)
 
 ACKS_ALL: Final = -1
 ATTRIBUTES_LOW_BYTE_AT: Final = 22
-# Clients that speak older versions do not know the codec (KIP-110).
+# Clients with older versions do not know the codec (KIP-110).
 ZSTD_FROM_VERSION: Final = 7
 NO_RECORDS: Final = "a produce request without records"
-# Told with the log's start.
+# Errors that are answered with the log start offset.
 BAD_RECORDS: Final = (ErrorCode.invalid_record, ErrorCode.invalid_timestamp)
 ABORTABLE_FROM_VERSION: Final = 11
 ADDS_PARTITIONS_FROM_VERSION: Final = 12
@@ -74,20 +74,27 @@ class ProduceCall(Ticket):
         "_topics",
         "_transactional_id",
         "_unsettled",
+        "_verifying",
     )
 
     def __init__(self, ctx: RequestContext, request: ProduceRequest) -> None:
         super().__init__(0.0)
-        if request.acks == ACKS_ALL:  # the others wait for nobody else
+        if request.acks == ACKS_ALL:  # the others do not wait for replicas
             self.deadline_ms = ctx.broker.clock.monotonic_ms() + max(request.timeout_ms, 0)
         self._ctx = ctx
         self._partitions = ctx.broker.partitions
         self._acks = request.acks
         self._transactional_id = request.transactional_id
-        # A partition forgets its records as soon as they are appended: a finished ticket may stay
-        # in the purgatory's heap until its deadline, and would keep the frame in memory.
+        # The records of a partition are dropped as soon as they are appended: a finished ticket may
+        # stay in the purgatory's heap until its deadline, and would keep the frame in memory.
         self._topics = request.topics
-        self._appended: list[ProducePartition] = []  # those whose acknowledgement is awaited
+        # In the order of the appends, which the partitions acknowledge by their index; None once
+        # that has happened.
+        self._appended: list[ProducePartition | None] = []
+        # The transaction coordinator has not answered for these yet. Made when it is needed: a list
+        # more per request costs 2 % of the instructions, most of it in the garbage collector.
+        self._verifying: list[ProducePartition] | None = None
+        # Invariant: the number of entries in `_verifying`, and of those in `_appended` but None.
         self._unsettled = 0
         self._failed = False
         self._starting = True
@@ -106,11 +113,11 @@ class ProduceCall(Ticket):
                     partition = partitions.by_id.get((topic_id, asked.index))
                 try:
                     if partition is None:
-                        # "" is a name, too: of no topic.
+                        # "" is a valid name, of a topic that does not exist.
                         topic_key = name if name is not None else topic_id or b""
                         raise KafkaError(partitions.why_missing(topic_key, asked.index))
                     if not valid_acks:
-                        self._check_shape(asked)  # which Kafka looks at first
+                        self._check_shape(asked)  # Kafka checks that first
                         raise KafkaError(ErrorCode.invalid_required_acks)
                     self._append(partition, asked, now_ms)
                 except KafkaError as error:
@@ -123,7 +130,7 @@ class ProduceCall(Ticket):
 
     def _append(self, partition: Partition, asked: ProducePartition, now_ms: int) -> None:
         topic = partition.topic_partition.topic
-        if topic in INTERNAL_TOPICS:  # only the broker itself writes these
+        if topic in INTERNAL_TOPICS:  # only brokers write to these
             raise KafkaError(ErrorCode.invalid_topic_exception)
         records = asked.records
         if records is None or not len(records):
@@ -138,7 +145,7 @@ class ProduceCall(Ticket):
         self._write(partition, asked, records, now_ms)
 
     def _check_shape(self, asked: ProducePartition) -> None:
-        """One batch of the current format, in a codec that the version knows."""
+        """One batch of the current format, in a codec that the request's version knows."""
         records = asked.records
         if records is None or not len(records):
             raise KafkaError(ErrorCode.invalid_record, NO_RECORDS)
@@ -149,7 +156,7 @@ class ProduceCall(Ticket):
     def _write(
         self, partition: Partition, asked: ProducePartition, records: ByteRange, now_ms: int
     ) -> None:
-        """Append; `asked` says from now on what is answered if all goes well."""
+        """Append; `asked` gets the response for the case that the append succeeds."""
         if self._acks == ACKS_ALL:
             partition.check_in_sync_replicas()
             if self._partitions.is_isolated_leader(partition):
@@ -167,22 +174,12 @@ class ProduceCall(Ticket):
         if self._acks != 0:
             number = len(self._appended)
             self._appended.append(asked)
-            self._await(asked)
+            self._unsettled += 1
             if self._acks == ACKS_ALL:
                 partition.when_committed(info.last_offset, self, number)
             else:
                 partition.when_written(info.last_offset, self, number)
         self._partitions.mark_dirty(partition)
-
-    def _await(self, asked: ProducePartition) -> None:
-        if asked.settled:
-            asked.settled = False
-            self._unsettled += 1
-
-    def _settle(self, asked: ProducePartition) -> None:
-        if not asked.settled:
-            asked.settled = True
-            self._unsettled -= 1
 
     # --- transactions ----------------------------------------------------------------------
 
@@ -200,19 +197,24 @@ class ProduceCall(Ticket):
         if (begun and not waiting.pending(*producer)) or not self._verifies:
             self._write(partition, asked, records, now_ms)
             return
-        partition.led_here()  # who does not lead has no business with the coordinator
+        partition.led_here()  # only the leader asks the coordinator
         partition.log.producers.check_not_fenced(*producer)
-        self._await(asked)
+        verifying = self._verifying
+        if verifying is None:
+            verifying = self._verifying = []
+        verifying.append(asked)
+        self._unsettled += 1
 
         def resume(code: ErrorCode) -> None:
-            if not self.finished:  # else the client has given up, and sends it again
+            if not self.finished:  # else it timed out, and the client sends it again
+                verifying.remove(asked)
+                self._unsettled -= 1
                 self._write_verified(partition, asked, records, header, code)
 
         adds = self._ctx.api_version >= ADDS_PARTITIONS_FROM_VERSION
         question = Question(self._transactional_id, *producer, partition.topic_partition, adds)
-        verifier = self._ctx.broker.verifier
-        assert verifier is not None
-        waiting.wait(*producer, header.base_sequence, partial(verifier.start, question), resume)
+        ask = partial(self._ctx.broker.verifier.start, question)
+        waiting.wait(*producer, header.base_sequence, ask, resume)
 
     @property
     def _verifies(self) -> bool:
@@ -228,16 +230,16 @@ class ProduceCall(Ticket):
         header: BatchHeader,
         code: ErrorCode,
     ) -> None:
-        """The coordinator has answered, or it is of no use any more that it does."""
+        """The coordinator has answered, or the verification has failed without its answer."""
         version = self._ctx.api_version
         try:
             if code is not ErrorCode.none:
-                told = for_client(
+                sent = for_client(
                     code,
                     knows_abortable=version >= ABORTABLE_FROM_VERSION,
                     knows_concurrent=version >= ADDS_PARTITIONS_FROM_VERSION,
                 )
-                raise KafkaError(told, f"the coordinator of the transaction says {code.name}")
+                raise KafkaError(sent, f"the transaction coordinator answered {code.name}")
             _check_order(partition, header)
             self._write(partition, asked, records, self._partitions.append_time_ms())
             partition.verifications.begun(header.producer_id)
@@ -245,7 +247,6 @@ class ProduceCall(Ticket):
                 return  # acknowledged() follows
         except KafkaError as error:
             self._refuse(partition, asked, error)
-        self._settle(asked)
         self._answer_if_settled()
 
     def _refuse(
@@ -268,12 +269,13 @@ class ProduceCall(Ticket):
 
     def acknowledged(self, index: int, error: ErrorCode) -> None:
         """Called by the partition when the `index`-th append is written or committed."""
-        if self.finished:
-            return  # timed out before; the client has its answer
         asked = self._appended[index]
+        if self.finished or asked is None:
+            return  # it timed out before, and the client has its response
         if error:
-            self._break_promise(asked, error)
-        self._settle(asked)
+            self._fail_append(asked, error)
+        self._appended[index] = None
+        self._unsettled -= 1
         self._answer_if_settled()
 
     def _answer_if_settled(self) -> None:
@@ -283,14 +285,13 @@ class ProduceCall(Ticket):
             self._answer()
 
     def on_expired(self) -> None:
-        """acks=all took longer than the request's timeout: written, but not known committed."""
-        for topic in self._topics:
-            for asked in topic.partitions:
-                if not asked.settled:
-                    self._break_promise(asked, ErrorCode.request_timed_out)
+        """acks=all took longer than the request's timeout: written, but not yet committed."""
+        for asked in (*self._appended, *(self._verifying or ())):
+            if asked is not None:
+                self._fail_append(asked, ErrorCode.request_timed_out)
         self._answer()
 
-    def _break_promise(self, asked: ProducePartition, error: ErrorCode) -> None:
+    def _fail_append(self, asked: ProducePartition, error: ErrorCode) -> None:
         self._failed = True
         asked.error_code = error
         asked.base_offset = asked.log_append_time_ms = asked.log_start_offset = -1
@@ -302,14 +303,14 @@ class ProduceCall(Ticket):
                 ctx.disconnect("an error in a produce request with acks=0")
             ctx.respond([], 0)
             return
-        nodes: Sequence[NodeEndpoint] = self._tell_leaders() if self._failed else ()
+        nodes: Sequence[NodeEndpoint] = self._add_leader_hints() if self._failed else ()
         response = encode_produce_response(
             ctx.api_version, ctx.correlation_id, self._topics, node_endpoints=nodes
         )
         ctx.respond([response], len(response))
 
-    def _tell_leaders(self) -> list[NodeEndpoint]:
-        """Say of what came to the wrong broker who the right one is, and where it is."""
+    def _add_leader_hints(self) -> list[NodeEndpoint]:
+        """Name the leaders of partitions that this broker does not lead, and their endpoints."""
         misled = [
             (topic.name if topic.name is not None else topic.topic_id or b"", asked)
             for topic in self._topics
@@ -317,14 +318,14 @@ class ProduceCall(Ticket):
             if asked.error_code in LEADER_ERRORS
         ]
         if misled and self._partitions.isolation.leads_isolated:
-            self._ctx.disconnect("this broker is cut off from the others; they know who leads")
+            self._ctx.disconnect("this broker is isolated from the controller: ask another one")
         for name, asked in misled:
             asked.current_leader = current_leader(self._ctx, name, asked.index)
         return endpoints(self._ctx, [asked.current_leader for _, asked in misled])
 
 
 def _is_one_batch(records: ByteRange) -> bool:
-    """What is not even that Kafka refuses before it looks at the log."""
+    """Kafka refuses anything else before it looks at the log."""
     size = len(records)
     if size < HEADER_BYTES:
         return False
@@ -333,7 +334,7 @@ def _is_one_batch(records: ByteRange) -> bool:
 
 
 def _check_order(partition: Partition, header: BatchHeader) -> None:
-    """A batch that was kept waiting before this one, and refused, has to come again first."""
+    """A batch that waited before this one and was refused has to be sent again first."""
     floor = partition.verifications.floor(header.producer_id, header.producer_epoch)
     known = header.producer_id in partition.log.producers.entries
     if floor is not None and not known and header.base_sequence > floor:

@@ -1,4 +1,4 @@
-"""What the APIs between the nodes of the metadata quorum share."""
+"""Functions that the APIs between nodes of the metadata quorum share."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from odradek_protocol.messages.struct import Struct
 
 
 def check_cluster(ctx: RequestContext, cluster_id: str | None) -> None:
-    """A request that was meant for another cluster must not change this one."""
+    """Refuses a request that is meant for another cluster."""
     if cluster_id is not None and cluster_id != ctx.broker.cluster_id:
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
@@ -19,7 +19,7 @@ def check_cluster(ctx: RequestContext, cluster_id: str | None) -> None:
 
 
 def check_voter(what: str, request: Struct) -> None:
-    """A voter is a node and a directory of it."""
+    """A voter is identified by its node and the directory of its metadata log."""
     if request.voter_id < 0 or request.voter_directory_id is None:
         raise KafkaError(
             ErrorCode.invalid_request, f"{what} voter request didn't include a valid voter"
@@ -27,8 +27,7 @@ def check_voter(what: str, request: Struct) -> None:
 
 
 def check_sender(ctx: RequestContext, cluster_id: str | None) -> None:
-    """Clients have no part in the quorum, and nodes of two clusters that got each other's
-    addresses must not listen to each other."""
+    """Refuses clients, and nodes of another cluster that are configured with our addresses."""
     if ctx.listener != ctx.broker.settings.listeners.inter_broker_name:
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     check_cluster(ctx, cluster_id)
@@ -37,7 +36,7 @@ def check_sender(ctx: RequestContext, cluster_id: str | None) -> None:
 def ask_quorum(
     ctx: RequestContext, cluster_id: str | None, request: Request
 ) -> "asyncio.Future[tuple[Response, Records | None]]":
-    """Gives a request to the quorum; its answer may take a while."""
+    """Passes a request to the quorum, which may answer later."""
     check_sender(ctx, cluster_id)
     answered = asyncio.get_running_loop().create_future()
 

@@ -1,201 +1,121 @@
-"""The table of APIs: what is in it is offered by ApiVersions, and nothing else is.
+"""The table of APIs, one line each: the handler module and who may send the request, and when.
 
-Except what brokers and controllers ask each other (`INTERNAL_MODULES`): that is served where other
-brokers connect, and advertised nowhere, as by Apache Kafka's broker listeners.
+ApiVersions advertises exactly the APIs for clients. The APIs between brokers and controllers are
+served on the inter-broker listener only and are not advertised, as on Apache Kafka's broker
+listeners.
 
 A handler module has `API_KEY`, `VERSIONS` and one of
 - `handle(ctx, request) -> Struct` (or `async def`, if it awaits something): the request comes
-  decoded, the answer is encoded for it in the version that the client asked in;
-- `serve(ctx, frame, body_at)`: the hot path (Produce, Fetch), which decodes, answers through
-  `ctx.respond` and builds no coroutine.
+  decoded, the response is encoded in the version of the request;
+- `serve(ctx, frame, body_at)`: the hot path (Produce, Fetch), which decodes the request itself,
+  answers through `ctx.respond` and creates no coroutine.
 """
 
+from importlib import import_module
 from types import ModuleType
+from typing import Final
 
-from odradek_broker.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    add_raft_voter,
-    allocate_producer_ids,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    api_versions,
-    assign_replicas_to_dirs,
-    begin_quorum_epoch,
-    broker_heartbeat,
-    broker_registration,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_transactions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_quorum_epoch,
-    end_txn,
-    envelope,
-    fetch,
-    fetch_snapshot,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    remove_raft_voter,
-    sync_group,
-    txn_offset_commit,
-    unregister_broker,
-    update_features,
-    update_raft_voter,
-    vote,
-    write_txn_markers,
-)
-from odradek_broker.handlers.handler import Handler
+from odradek_broker.handlers.api_table import ApiTable
+from odradek_broker.handlers.handler import FOR_CLIENTS, Access, Handler
 from odradek_broker.runtime.metrics import Metrics
 
-MODULES: tuple[ModuleType, ...] = (
-    add_raft_voter,
-    allocate_producer_ids,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    api_versions,
-    assign_replicas_to_dirs,
-    begin_quorum_epoch,
-    broker_heartbeat,
-    broker_registration,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_quorum_epoch,
-    envelope,
-    fetch,
-    fetch_snapshot,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    remove_raft_voter,
-    sync_group,
-    txn_offset_commit,
-    unregister_broker,
-    update_features,
-    update_raft_voter,
-    vote,
-    write_txn_markers,
-    list_transactions,
-    end_txn,
-    describe_transactions,
-    describe_producers,
-    add_partitions_to_txn,
-    add_offsets_to_txn,
-)
+CLIENTS: Final = FOR_CLIENTS
+# The active controller decides these; another broker forwards them in an Envelope (forwarding.py).
+CONTROLLER: Final = Access(forwardable=True)
+# Between brokers and controllers. Served while the broker is starting, because the quorum and the
+# controller may need them before this broker can be ready.
+BROKERS: Final = Access(internal=True, early=True, urgent=True)
+# Carries the request of a client, so it is not urgent.
+ENVELOPE: Final = Access(internal=True, early=True)
+# For clients, but brokers send them too while this one is starting (Fetch: of the metadata log).
+EARLY: Final = Access(early=True)
 
-# What only brokers and controllers ask: Apache Kafka advertises it on controller listeners alone.
-INTERNAL_MODULES: tuple[ModuleType, ...] = (
-    allocate_producer_ids,
-    alter_partition,
-    assign_replicas_to_dirs,
-    begin_quorum_epoch,
-    broker_heartbeat,
-    broker_registration,
-    end_quorum_epoch,
-    envelope,
-    fetch_snapshot,
-    update_raft_voter,
-    vote,
-)
-
-# Decided by the active controller, so other brokers may forward them here (forwarding.py).
-CONTROLLER_MODULES: tuple[ModuleType, ...] = (
-    add_raft_voter,
-    alter_configs,
-    alter_partition_reassignments,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_quorum,
-    elect_leaders,
-    incremental_alter_configs,
-    remove_raft_voter,
-    unregister_broker,
-    update_features,
-)
+APIS: Final[dict[str, Access]] = {
+    "add_offsets_to_txn": CLIENTS,
+    "add_partitions_to_txn": CLIENTS,
+    "add_raft_voter": CONTROLLER,
+    "allocate_producer_ids": BROKERS,
+    "alter_configs": CONTROLLER,
+    "alter_partition": BROKERS,
+    "alter_partition_reassignments": CONTROLLER,
+    "alter_replica_log_dirs": CLIENTS,
+    "api_versions": EARLY,
+    "assign_replicas_to_dirs": BROKERS,
+    "begin_quorum_epoch": BROKERS,
+    "broker_heartbeat": BROKERS,
+    "broker_registration": BROKERS,
+    "consumer_group_describe": CLIENTS,
+    "consumer_group_heartbeat": CLIENTS,
+    "create_acls": CLIENTS,
+    "create_partitions": CONTROLLER,
+    "create_topics": CONTROLLER,
+    "delete_acls": CLIENTS,
+    "delete_groups": CLIENTS,
+    "delete_records": CLIENTS,
+    "delete_topics": CONTROLLER,
+    "describe_acls": CLIENTS,
+    "describe_client_quotas": CLIENTS,
+    "describe_cluster": CLIENTS,
+    "describe_configs": CLIENTS,
+    "describe_groups": CLIENTS,
+    "describe_log_dirs": CLIENTS,
+    "describe_producers": CLIENTS,
+    "describe_quorum": CONTROLLER,
+    "describe_topic_partitions": CLIENTS,
+    "describe_transactions": CLIENTS,
+    "describe_user_scram_credentials": CLIENTS,
+    "elect_leaders": CONTROLLER,
+    "end_quorum_epoch": BROKERS,
+    "end_txn": CLIENTS,
+    "envelope": ENVELOPE,
+    "fetch": EARLY,
+    "fetch_snapshot": BROKERS,
+    "find_coordinator": CLIENTS,
+    "heartbeat": CLIENTS,
+    "incremental_alter_configs": CONTROLLER,
+    "init_producer_id": CLIENTS,
+    "join_group": CLIENTS,
+    "leave_group": CLIENTS,
+    "list_config_resources": CLIENTS,
+    "list_groups": CLIENTS,
+    "list_offsets": CLIENTS,
+    "list_partition_reassignments": CLIENTS,
+    "list_transactions": CLIENTS,
+    "metadata": CLIENTS,
+    "offset_commit": CLIENTS,
+    "offset_delete": CLIENTS,
+    "offset_fetch": CLIENTS,
+    "offset_for_leader_epoch": CLIENTS,
+    "produce": CLIENTS,
+    "remove_raft_voter": CONTROLLER,
+    "sync_group": CLIENTS,
+    "txn_offset_commit": CLIENTS,
+    "unregister_broker": CONTROLLER,
+    "update_features": CONTROLLER,
+    "update_raft_voter": BROKERS,
+    "vote": BROKERS,
+    "write_txn_markers": CLIENTS,
+}
 
 
-def build_handlers(metrics: Metrics) -> dict[int, Handler]:
-    handlers = {}
-    for module in MODULES:
-        name = "".join(part.capitalize() for part in module.__name__.split(".")[-1].split("_"))
-        handlers[module.API_KEY] = Handler(
-            api_key=module.API_KEY,
-            name=name,
-            versions=module.VERSIONS,
-            metrics=metrics.request(name),
-            handle=getattr(module, "handle", None),
-            serve=getattr(module, "serve", None),
-            internal=module in INTERNAL_MODULES,
-        )
-    assert len(handlers) == len(MODULES), "two handlers for one API key"
-    envelope.accept({m.API_KEY: (m.VERSIONS, m.handle) for m in CONTROLLER_MODULES})
-    api_versions.offer(
-        {k: handler.versions for k, handler in handlers.items() if not handler.internal}
+def handler_modules() -> dict[str, ModuleType]:
+    """Every module of the table, imported, by its name."""
+    return {name: import_module(f"odradek_broker.handlers.{name}") for name in APIS}
+
+
+def build_apis(metrics: Metrics) -> ApiTable:
+    return ApiTable([_handler(name, module, metrics) for name, module in handler_modules().items()])
+
+
+def _handler(name: str, module: ModuleType, metrics: Metrics) -> Handler:
+    api_name = "".join(part.capitalize() for part in name.split("_"))
+    contents = vars(module)
+    return Handler(
+        api_key=module.API_KEY,
+        name=api_name,
+        versions=module.VERSIONS,
+        metrics=metrics.request(api_name),
+        handle=contents.get("handle"),
+        serve=contents.get("serve"),
+        access=APIS[name],
     )
-    return handlers

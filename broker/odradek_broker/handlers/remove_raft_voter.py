@@ -1,8 +1,8 @@
-"""RemoveRaftVoter (81), v0: a node no longer votes about the metadata log.
+"""RemoveRaftVoter (81), v0: removes a voter of the metadata quorum.
 
-Nor does the controller take it in again by itself; controller/voters.py says how that is
-remembered. First that and then the removal, so that a crash in between only leaves a voter that
-would not be taken in again.
+The controller will not add it again by itself; controller/voters.py says how that is recorded. The
+record is written before the removal: a crash in between leaves a voter that would not be added
+again, which is harmless.
 """
 
 from odradek_broker.handlers.context import RequestContext

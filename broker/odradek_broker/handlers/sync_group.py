@@ -1,7 +1,7 @@
-"""SyncGroup (14), v0–5: the leader brings the assignment, every member gets its part.
+"""SyncGroup (14), v0–5: the group's leader sends the assignment, every member gets its part.
 
-Answered when the assignment is written and committed. From v5 on the member has to name the
-protocol that it was told of (KIP-559).
+Answered when the assignment is written and committed. From v5 on the request has to name the
+protocol of the JoinGroup response (KIP-559).
 """
 
 from odradek_broker.handlers.context import RequestContext

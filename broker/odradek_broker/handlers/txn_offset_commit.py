@@ -1,10 +1,10 @@
-"""TxnOffsetCommit (28), v0–5: a group's offsets as part of a transaction.
+"""TxnOffsetCommit (28), v0–5: commits a group's offsets as part of a transaction.
 
-They are pending until the transaction's marker comes to the group's partition of
-`__consumer_offsets`; whoever asks for stable offsets meanwhile hears UNSTABLE_OFFSET_COMMIT.
+They are pending until the transaction's marker is written to the group's partition of
+`__consumer_offsets`; until then OffsetFetch with require_stable gets UNSTABLE_OFFSET_COMMIT.
 
-As with Produce, the coordinator of the transaction has to confirm that the partition is in it;
-since v5 it is put there by that, before the client did so with AddOffsetsToTxn (KIP-890).
+As with Produce, the transaction coordinator has to confirm that the partition is part of the
+transaction. From v5 on that adds the partition; older clients send AddOffsetsToTxn (KIP-890).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ ADDS_PARTITIONS_SINCE = 5
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     offsets, refused = split(ctx.broker.metadata.image, request.topics)
     if not offsets:
-        return answer(request.topics, refused, [])  # nothing that could begin a transaction
+        return answer(request.topics, refused, [])  # nothing to write, so nothing to verify
     try:
         if not request.group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
@@ -67,7 +67,6 @@ async def _confirm(ctx: RequestContext, request: Struct) -> None:
     if partition is None or partition.leading is None:
         raise KafkaError(ErrorCode.not_coordinator)
     producer = request.producer_id, request.producer_epoch
-    assert broker.verifier is not None
     question = Question(request.transactional_id, *producer, where, adds)
     waiting = partition.verifications
     while not partition.log.producers.has_open_transaction(*producer):
@@ -82,18 +81,18 @@ async def _confirm(ctx: RequestContext, request: Struct) -> None:
         waiting.wait(*producer, NO_SEQUENCE, partial(broker.verifier.start, question), resume)
         code, ends = await answered
         if code is not ErrorCode.none:
-            raise KafkaError(_told(code, version))
+            raise KafkaError(_for_client(code, version))
         if ends == waiting.ends:
-            return  # no marker came between the answer and now
+            return  # no marker was written since the coordinator answered
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """In the words of group coordinators: what is not known is COORDINATOR_LOAD_IN_PROGRESS."""
-    told = for_client(
+def _for_client(code: ErrorCode, version: int) -> ErrorCode:
+    """With the error codes of group coordinators, such as COORDINATOR_LOAD_IN_PROGRESS."""
+    sent = for_client(
         code, knows_abortable=version >= ABORTABLE_SINCE, knows_concurrent=version >= 5
     )
-    if told is ErrorCode.not_enough_replicas:
+    if sent is ErrorCode.not_enough_replicas:
         return ErrorCode.coordinator_load_in_progress
-    if told is ErrorCode.not_leader_or_follower:
+    if sent is ErrorCode.not_leader_or_follower:
         return ErrorCode.not_coordinator
-    return told
+    return sent

@@ -1,4 +1,4 @@
-"""UnregisterBroker (64), v0: the controller forgets a broker that will not come back."""
+"""UnregisterBroker (64), v0: removes the registration of a broker that will not come back."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller

@@ -1,6 +1,6 @@
-"""UpdateFeatures (57), v0–2: change the level of a feature. All of a request, or nothing.
+"""UpdateFeatures (57), v0–2: changes the levels of features, all of a request or none.
 
-metadata.version has one level; transaction.version (0–2) says which transactions clients use.
+metadata.version has one level; transaction.version (0–2) selects the transaction protocol.
 """
 
 from odradek_broker.handlers.context import RequestContext
@@ -28,5 +28,5 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
 
 
 def _result(feature: str) -> Struct:
-    """Until version 1 each feature has its own; the message is what Apache Kafka says."""
+    """Up to version 1 each feature has a result; the message is Apache Kafka's."""
     return Struct(feature=feature, error_code=ErrorCode.none, error_message="NONE")

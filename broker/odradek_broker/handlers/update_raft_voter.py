@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (82), v0: a voter tells the leader that it has other addresses now."""
+"""UpdateRaftVoter (82), v0: a voter reports its new endpoints to the leader of the quorum."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import ask_quorum

@@ -1,5 +1,5 @@
-"""Vote (52), v2: a node of the metadata quorum asks for this node's vote, or whether it would
-get it (pre-vote). The answer leaves after the vote is on disk."""
+"""Vote (52), v2: a candidate of the metadata quorum asks for this node's vote, or, in a pre-vote,
+whether it would get it. Answered after the vote is on disk."""
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.quorum_calls import ask_quorum

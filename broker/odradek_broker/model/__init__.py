@@ -1,1 +1,1 @@
-"""Names for the values that every layer passes around. Imports nothing of the layers above."""
+"""Types and tables that every layer uses. Imports nothing of the layers above."""

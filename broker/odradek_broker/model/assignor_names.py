@@ -1,4 +1,4 @@
-"""Assignors of the coordinator: what `group.consumer.assignors` may say, and their names."""
+"""The assignors of the group coordinator: the valid values of `group.consumer.assignors`."""
 
 _KAFKA = "org.apache.kafka.coordinator.group.assignor."
 

@@ -1,22 +1,22 @@
-"""Every broker setting of Apache Kafka 4.3, one per line, as facts: no behaviour here.
+"""The table of every broker setting of Apache Kafka 4.3, one per line.
 
-Read by `model/config_table.py`. A line is
+One table, although it is long: a setting is found in one place. Read by `model/config_table.py`. A
+line is
 
     + log.retention.hours  int  168  -  ro
     | name                 type default valid how it is updated
 
-`+` Odradek honours it; `-` known, but setting it has no effect here (said at start).
-To change that, change the sign.
-Valid: `1..9` numbers (both ends included, either may be left out), `1..9|-1` or that one
-value, `a|b` one of these words (each element, for a list), `~a|b` likewise in any case,
-`nonempty`, or `-` for anything of the type. LONG_MAX and INT_MAX stand for their digits.
-Update: `ro` at start only, `broker` dynamically for one broker, `cluster` dynamically for
-one broker or for all. Defaults that are Java classes are `null` here; `node.id` and
-`process.roles` have a default because a single node should start without a file.
+`+`: Odradek honours it. `-`: it is known, but has no effect (a warning at start says so).
+Valid: `1..9` a range of numbers (both ends included, either may be left out), `1..9|-1` that range
+or one other value, `a|b` one of these words (each element of a list), `~a|b` the same in any case,
+`nonempty`, or `-` for every value of the type. LONG_MAX and INT_MAX stand for their numbers.
+Update: `ro` at start only, `broker` dynamically for one broker, `cluster` dynamically for one
+broker or for all. Defaults that are Java classes are `null` here; `node.id` and `process.roles`
+have a default so that a single node starts without a file.
 """
 
 BROKER_CONFIGS_TEXT = """
-# Who this node is
+# Identity
 + broker.id                        int     -1                -                 ro
 + config.providers                 list    ""                -                 cluster
 - early.start.listeners            list    null              -                 ro
@@ -409,7 +409,7 @@ BROKER_CONFIGS_TEXT = """
 + odradek.request.receive.timeout.ms int 30000 1.. ro
 """  # noqa: E501
 
-# Settings that DescribeConfigs shows only where they are set.
+# Settings that DescribeConfigs shows only if they are set.
 INTERNAL_BROKER_CONFIGS = frozenset(
     [
         "controller.performance.always.log.threshold.ms",

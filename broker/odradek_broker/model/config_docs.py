@@ -1,7 +1,7 @@
-"""A sentence about each setting that Odradek honours, in our own words.
+"""The documentation of each setting that Odradek honours, one sentence each.
 
-Shown by DescribeConfigs when a client asks for documentation, which few do: so the text is
-parsed at first use. A name may be one of a topic, of a broker, or both.
+Shown by DescribeConfigs when a client asks for documentation. Few clients do, so the text is parsed
+at first use. A name may be a setting of topics, of brokers, or of both.
 """
 
 from functools import cache
@@ -9,34 +9,34 @@ from functools import cache
 WITHOUT_EFFECT = "Known from Apache Kafka; has no effect in Odradek."
 
 _TEXT = """
-add.partitions.to.txn.retry.backoff.max.ms | How long to ask again while a transaction ends.
-add.partitions.to.txn.retry.backoff.ms | Pause before a transaction that ends is asked for again.
-advertised.listeners | Addresses that clients are told; those of `listeners` if not set.
-auto.create.topics.enable | Whether asking for the metadata of a missing topic creates it.
-auto.leader.rebalance.enable | Whether leadership goes back to preferred replicas by itself.
-broker.heartbeat.interval.ms | How often a broker tells the controller that it is alive.
+add.partitions.to.txn.retry.backoff.max.ms | How long a verification is retried while another transaction ends.
+add.partitions.to.txn.retry.backoff.ms | Pause before the verification of a transaction is retried.
+advertised.listeners | Addresses for clients; those of `listeners` if not set.
+auto.create.topics.enable | Whether a metadata request for a missing topic creates it.
+auto.leader.rebalance.enable | Whether leadership moves back to preferred replicas automatically.
+broker.heartbeat.interval.ms | Interval of a broker's heartbeats to the controller.
 broker.id | Older name of node.id.
 broker.rack | The rack (zone) of this broker; replicas of a partition spread over racks.
-broker.session.timeout.ms | A broker that is silent for this long is fenced.
+broker.session.timeout.ms | A broker without a heartbeat for this long is fenced.
 cleanup.policy | `delete` removes old segments, `compact` keeps the last value of each key.
 compression.gzip.level | Level used when the broker itself compresses with gzip.
 compression.lz4.level | Level used when the broker itself compresses with lz4.
 compression.type | Codec of stored batches; `producer` keeps what the producer chose.
 compression.zstd.level | Level used when the broker itself compresses with zstd.
-config.providers | Names of providers of values in the settings file; `env` is there.
+config.providers | Providers of values in the settings file; only `env` is supported.
 connections.max.idle.ms | A connection without a request for this long is closed.
-controlled.shutdown.enable | Whether a broker that stops first hands its leaderships over.
+controlled.shutdown.enable | Whether a broker hands over its leaderships before it stops.
 controller.listener.names | Names of listeners that are for controllers only.
-controller.quorum.bootstrap.servers | Whom a new broker asks for the cluster it joins.
-controller.quorum.election.backoff.max.ms | Longest wait after an election that nobody won.
-controller.quorum.election.timeout.ms | A voter without a leader for this long asks for votes.
+controller.quorum.bootstrap.servers | Brokers of the cluster that a new broker contacts first.
+controller.quorum.election.backoff.max.ms | Longest wait after an election without a winner.
+controller.quorum.election.timeout.ms | A voter without a leader for this long starts an election.
 controller.quorum.fetch.max.bytes | Most bytes of the metadata log in one fetch.
 controller.quorum.fetch.snapshot.max.bytes | Most bytes of a metadata snapshot in one fetch.
-controller.quorum.fetch.timeout.ms | A voter whose leader is silent for this long asks for votes.
+controller.quorum.fetch.timeout.ms | A voter that cannot fetch from the leader for this long starts an election.
 controller.quorum.request.timeout.ms | How long a request to another node may take.
 controller.quorum.retry.backoff.ms | Pause before a request to another node is tried again.
 controller.quorum.voters | The nodes that form a new cluster: id@host:port, separated by commas.
-default.replication.factor | Replicas of a new topic that does not say how many it wants.
+default.replication.factor | Replication factor of a new topic that does not set one.
 delete.retention.ms | How long a compacted topic keeps tombstones (deleted keys).
 delete.topic.enable | Whether topics may be deleted.
 fetch.max.bytes | Most bytes of records in one fetch response.
@@ -45,19 +45,19 @@ flush.messages | Records after which a log is synced to disk.
 flush.ms | Time after which written records are synced to disk.
 follower.replication.throttled.rate | Bytes per second that throttled replicas here may fetch.
 follower.replication.throttled.replicas | Replicas (partition:broker, or *) that fetch slowly.
-group.consumer.assignment.interval.ms | Least time between two assignments of a group.
+group.consumer.assignment.interval.ms | Minimum time between two assignments of a group.
 group.consumer.assignors | Assignors that members may ask for; the first is the default.
 group.consumer.heartbeat.interval.ms | How often members of the consumer protocol send heartbeats.
 group.consumer.max.assignment.interval.ms | Longest assignment interval that may be set.
 group.consumer.max.heartbeat.interval.ms | Longest heartbeat interval that may be set.
 group.consumer.max.session.timeout.ms | Longest session timeout that may be set.
-group.consumer.max.size | Most members of a group of the consumer protocol.
-group.consumer.migration.policy | Which way a group with members may change its protocol.
+group.consumer.max.size | Maximum number of members of a group of the consumer protocol.
+group.consumer.migration.policy | Directions in which a group with members may change its protocol.
 group.consumer.min.assignment.interval.ms | Shortest assignment interval that may be set.
 group.consumer.min.heartbeat.interval.ms | Shortest heartbeat interval that may be set.
 group.consumer.min.session.timeout.ms | Shortest session timeout that may be set.
-group.consumer.regex.refresh.interval.ms | How often expressions are matched anew, at the latest.
-group.consumer.session.timeout.ms | Without a heartbeat for so long a member is fenced.
+group.consumer.regex.refresh.interval.ms | How often regular expressions are matched again, at the latest.
+group.consumer.session.timeout.ms | A member without a heartbeat for this long is fenced.
 group.initial.rebalance.delay.ms | How long a new group waits for more members.
 group.max.session.timeout.ms | Longest session timeout that a member may ask for.
 group.max.size | Most members of a group.
@@ -65,7 +65,7 @@ group.min.session.timeout.ms | Shortest session timeout that a member may ask fo
 index.interval.bytes | Bytes of records between two entries of the offset index.
 inter.broker.listener.name | The listener that brokers use to reach each other.
 internal.segment.bytes | Like segment.bytes, without its lower limit; for tests.
-leader.imbalance.check.interval.seconds | How often the balance of leaders is looked at.
+leader.imbalance.check.interval.seconds | How often the balance of leaders is checked.
 leader.replication.throttled.rate | Bytes per second that this broker sends to throttled replicas.
 leader.replication.throttled.replicas | Leaders (partition:broker, or *) that send slowly.
 listener.security.protocol.map | Which protocol each listener name speaks.
@@ -86,9 +86,9 @@ log.dir | The directory for logs, if log.dirs is not set.
 log.dirs | Directories for logs; a new partition goes to the one with the fewest.
 log.flush.interval.messages | flush.messages of topics that do not set it.
 log.flush.interval.ms | flush.ms of topics that do not set it.
-log.flush.offset.checkpoint.interval.ms | How often the recovery points are written down.
-log.flush.scheduler.interval.ms | How often logs are looked through for data to sync.
-log.flush.start.offset.checkpoint.interval.ms | How often log start offsets are written down.
+log.flush.offset.checkpoint.interval.ms | How often recovery points are checkpointed.
+log.flush.scheduler.interval.ms | How often logs are checked for data to sync.
+log.flush.start.offset.checkpoint.interval.ms | How often log start offsets are checkpointed.
 log.index.interval.bytes | index.interval.bytes of topics that do not set it.
 log.index.size.max.bytes | segment.index.bytes of topics that do not set it.
 log.message.timestamp.after.max.ms | message.timestamp.after.max.ms of topics without it.
@@ -96,12 +96,12 @@ log.message.timestamp.before.max.ms | message.timestamp.before.max.ms of topics 
 log.message.timestamp.type | message.timestamp.type of topics that do not set it.
 log.preallocate | preallocate of topics that do not set it.
 log.retention.bytes | retention.bytes of topics that do not set it.
-log.retention.check.interval.ms | How often logs are looked through for segments to delete.
-log.retention.hours | Retention in hours; minutes and ms go before it.
-log.retention.minutes | Retention in minutes; ms goes before it.
+log.retention.check.interval.ms | How often logs are checked for segments to delete.
+log.retention.hours | Retention in hours; log.retention.minutes and .ms take precedence.
+log.retention.minutes | Retention in minutes; log.retention.ms takes precedence.
 log.retention.ms | retention.ms of topics that do not set it; -1 keeps everything.
-log.roll.hours | Hours after which a segment is closed; ms goes before it.
-log.roll.jitter.hours | Hours by which rolls are spread at random; ms goes before it.
+log.roll.hours | Hours after which a segment is rolled; log.roll.ms takes precedence.
+log.roll.jitter.hours | Random spread of rolls in hours; log.roll.jitter.ms takes precedence.
 log.roll.jitter.ms | segment.jitter.ms of topics that do not set it.
 log.roll.ms | segment.ms of topics that do not set it.
 log.segment.bytes | segment.bytes of topics that do not set it.
@@ -117,49 +117,49 @@ message.timestamp.after.max.ms | How far in the future a record's time may lie.
 message.timestamp.before.max.ms | How far in the past a record's time may lie.
 message.timestamp.type | Who sets a record's time: producer (CreateTime) or broker (LogAppendTime).
 metadata.log.dir | The directory for the metadata log; the first log directory if not set.
-metadata.log.max.record.bytes.between.snapshots | Metadata that makes a snapshot due.
-metadata.log.max.snapshot.interval.ms | Time after which a snapshot is due; 0: never.
+metadata.log.max.record.bytes.between.snapshots | Bytes of metadata after which a snapshot is written.
+metadata.log.max.snapshot.interval.ms | Time after which a snapshot is written; 0: never.
 metadata.log.segment.bytes | Size at which a segment of the metadata log is closed.
 metadata.log.segment.ms | Time after which a segment of the metadata log is closed.
 min.cleanable.dirty.ratio | Share of uncleaned bytes from which the log is worth cleaning.
 min.compaction.lag.ms | Time for which a record is not cleaned.
-min.insync.replicas | In-sync replicas without which acks=all is refused.
-node.id | The number of this broker in its cluster.
-num.partitions | Partitions of a new topic that does not say how many it wants.
+min.insync.replicas | With fewer in-sync replicas, writes with acks=all are refused.
+node.id | The id of this broker in its cluster.
+num.partitions | Partitions of a new topic that does not set a number.
 num.recovery.threads.per.data.dir | Threads per directory that load and recover logs at start.
 odradek.admin.listener | host:port of the HTTP server for health and metrics; empty for none.
-odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
-odradek.controlled.shutdown.timeout.ms | How long a broker that stops waits for others to take over.
-odradek.leader.imbalance.per.broker.percentage | Share of leaders elsewhere before they move back.
-odradek.log.dir.reserve.bytes | Free bytes of a log directory below which producers are refused.
-odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter by itself.
-odradek.request.receive.timeout.ms | In this time a request must bring 32 KB, or its rest.
+odradek.cluster.id | Id of the cluster, for the first start; generated if not set.
+odradek.controlled.shutdown.timeout.ms | How long a stopping broker waits until other brokers lead.
+odradek.leader.imbalance.per.broker.percentage | Share of non-preferred leaders from which leadership moves back.
+odradek.log.dir.reserve.bytes | Free bytes of a log directory below which produce requests are refused.
+odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter automatically.
+odradek.request.receive.timeout.ms | Time in which 32 KB of a request, or its rest, must arrive.
 offset.metadata.max.bytes | Longest text that a client may store with an offset.
 offsets.commit.timeout.ms | How long a commit may wait for the in-sync replicas.
-offsets.retention.check.interval.ms | How often offsets are looked through for expired ones.
+offsets.retention.check.interval.ms | How often expired offsets are removed.
 offsets.retention.minutes | How long offsets are kept that no member of their group uses.
 offsets.topic.compression.codec | Codec of records in __consumer_offsets; 0: none.
-offsets.topic.num.partitions | Partitions of __consumer_offsets, when it is made.
+offsets.topic.num.partitions | Partitions of __consumer_offsets, when it is created.
 offsets.topic.replication.factor | Replicas of __consumer_offsets; unset: 3, or all if fewer.
-offsets.topic.segment.bytes | segment.bytes of __consumer_offsets, when it is made.
+offsets.topic.segment.bytes | segment.bytes of __consumer_offsets, when it is created.
 preallocate | Whether a new segment's file gets its full size at once.
-process.roles | What this node is: broker, controller, or both.
-producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.
+process.roles | Roles of this node: broker, or broker and controller.
+producer.id.expiration.ms | State of an idempotent producer that is inactive for this long is removed.
 queued.max.request.bytes | Bytes of requests in memory beyond which no more are read; -1: no limit.
 replica.alter.log.dirs.io.max.bytes.per.second | Bytes per second that move between log directories.
-replica.fetch.backoff.ms | Longest pause before a follower asks again after trouble.
-replica.fetch.max.bytes | Bytes per partition and fetch of a follower; a larger batch comes whole.
+replica.fetch.backoff.ms | Longest pause before a follower fetches again after an error.
+replica.fetch.max.bytes | Bytes per partition and fetch of a follower; one batch may exceed it.
 replica.fetch.min.bytes | Bytes that a follower waits for, unless replica.fetch.wait.max.ms is over.
-replica.fetch.response.max.bytes | Bytes of one answer to a follower; one batch may exceed it.
-replica.fetch.wait.max.ms | How long a leader holds a follower's fetch back when nothing is new.
-replica.high.watermark.checkpoint.interval.ms | How often high watermarks are written down.
+replica.fetch.response.max.bytes | Bytes of one response to a follower; one batch may exceed it.
+replica.fetch.wait.max.ms | How long a leader delays a follower's fetch while there are no records.
+replica.high.watermark.checkpoint.interval.ms | How often high watermarks are checkpointed.
 replica.lag.time.max.ms | A follower that was not caught up for this long leaves the ISR.
 replica.selector.class | RackAwareReplicaSelector sends consumers to a replica in their rack.
-replica.socket.timeout.ms | How long a follower waits for the answer to a fetch.
-request.timeout.ms | How long a broker waits for another one's answer.
-retention.bytes | Size beyond which the oldest segments of a partition go; -1: no limit.
-retention.ms | Age beyond which segments go; -1: no limit.
-security.inter.broker.protocol | Names the brokers' own listener, if its name is not set.
+replica.socket.timeout.ms | How long a follower waits for the response to a fetch.
+request.timeout.ms | How long a broker waits for the response of another broker.
+retention.bytes | Size beyond which the oldest segments of a partition are deleted; -1: no limit.
+retention.ms | Age beyond which segments are deleted; -1: no limit.
+security.inter.broker.protocol | Name of the inter-broker listener, if inter.broker.listener.name is not set.
 segment.bytes | Size at which a segment is closed and a new one begun.
 segment.index.bytes | Largest offset index of a segment.
 segment.jitter.ms | Spreads the rolls of segment.ms at random over this time.
@@ -168,18 +168,18 @@ socket.listen.backlog.size | Connections that may wait to be accepted.
 socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's choice.
 socket.request.max.bytes | Largest request that is accepted.
 socket.send.buffer.bytes | Send buffer of a client's socket; -1: the system's choice.
-transaction.abort.timed.out.transaction.cleanup.interval.ms | How often late ones are aborted.
+transaction.abort.timed.out.transaction.cleanup.interval.ms | How often timed-out transactions are aborted.
 transaction.max.timeout.ms | Longest transaction timeout that a producer may ask for.
-transaction.partition.verification.enable | Whether writes ask if their transaction is open.
-transaction.remove.expired.transaction.cleanup.interval.ms | How often unused ids are looked for.
-transaction.state.log.min.isr | min.insync.replicas of __transaction_state, when it is made.
-transaction.state.log.num.partitions | Partitions of __transaction_state, when it is made.
-transaction.state.log.replication.factor | Of __transaction_state; unset: 3, or all if fewer.
-transaction.state.log.segment.bytes | segment.bytes of __transaction_state, when it is made.
-transactional.id.expiration.ms | A transactional id that was not used for this long is forgotten.
-unclean.leader.election.enable | Whether a replica that is behind may lead when no other is left.
-unclean.leader.election.interval.ms | How often partitions without a leader are looked at for one.
-"""
+transaction.partition.verification.enable | Whether a write is verified to belong to an open transaction.
+transaction.remove.expired.transaction.cleanup.interval.ms | How often expired transactional ids are removed.
+transaction.state.log.min.isr | min.insync.replicas of __transaction_state, when it is created.
+transaction.state.log.num.partitions | Partitions of __transaction_state, when it is created.
+transaction.state.log.replication.factor | Replicas of __transaction_state; unset: 3, or all if fewer.
+transaction.state.log.segment.bytes | segment.bytes of __transaction_state, when it is created.
+transactional.id.expiration.ms | A transactional id that was not used for this long is removed.
+unclean.leader.election.enable | Whether a replica outside of the ISR may lead when no other is alive.
+unclean.leader.election.interval.ms | How often an unclean election is tried for partitions without a leader.
+"""  # noqa: E501
 
 
 @cache

@@ -1,10 +1,9 @@
-"""What a setting is: its type, default, valid values, and how it may be changed.
+"""The definition of each setting: type, default, valid values, and how it may be changed.
 
-`BROKER_CONFIGS` and `TOPIC_CONFIGS` are the tables (facts in `broker_configs.py` and
+`BROKER_CONFIGS` and `TOPIC_CONFIGS` are the tables (their rows are in `broker_configs.py` and
 `topic_configs.py`). Used by `runtime/settings.py` at start, by `controller/configs.py` to
-validate changes, and by the DescribeConfigs handler. Errors are worded as Apache Kafka's,
-because clients show them: `Invalid value -1 for configuration num.partitions: Value must be
-at least 1`.
+validate changes, and by the DescribeConfigs handler. Errors have Apache Kafka's wording, because
+clients show them: `Invalid value -1 for configuration num.partitions: Value must be at least 1`.
 """
 
 import difflib
@@ -24,11 +23,11 @@ ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(ValueError):
-    """A value (or name) that cannot be; the text names the setting."""
+    """An invalid value or an unknown name; the text names the setting."""
 
 
 class ConfigType(IntEnum):
-    """Numbers are those of the DescribeConfigs response."""
+    """The numbers are those of the DescribeConfigs response."""
 
     BOOLEAN = 1
     STRING = 2
@@ -62,7 +61,7 @@ class ConfigKey:
     update: UpdateMode
     honoured: bool
     internal: bool  # not shown to clients unless it is set
-    synonyms: tuple[str, ...]  # broker settings that give the value, the strongest first
+    synonyms: tuple[str, ...]  # broker settings that define the value, the strongest first
 
     @property
     def sensitive(self) -> bool:
@@ -92,7 +91,7 @@ class ConfigKey:
                 except ValueError:
                     raise self._error(raw, "Not a number of type DOUBLE") from None
             case ConfigType.LIST:
-                # Kafka drops what is said twice: "delete,delete" is "delete".
+                # Kafka drops repeated values: "delete,delete" is "delete".
                 parts = [part.strip() for part in text.split(",")] if text else []
                 return tuple(dict.fromkeys(parts))
             case _:
@@ -183,7 +182,7 @@ class ConfigKey:
         return str(value)
 
 
-# Several broker settings for one thing, in different units; the first that is set wins.
+# Several broker settings for one value, in different units; the first that is set wins.
 _SYNONYMS = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -253,13 +252,13 @@ def topic_default(topic_key: ConfigKey, broker_name: str, text: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` was probably meant to be."""
+    """The known name that is most similar to `name`, if one is."""
     found = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return found[0] if found else None
 
 
 def parse_topic_configs(texts: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Each value typed and valid by itself. An unknown name is an error."""
+    """Each value typed and validated by itself. An unknown name is a ConfigError."""
     values = {}
     for name, text in texts.items():
         key = TOPIC_CONFIGS.get(name)

@@ -1,8 +1,8 @@
-"""The settings of one log (one partition), as values ready for use.
+"""The typed settings of one log (one partition).
 
 Built from broker settings and topic overrides in `model/config_table.py`; replaced as a whole
-when a topic's configuration changes, so a reader never sees half a change.
-Defaults are Kafka's.
+when a topic's configuration changes, so that a reader never sees a part of a change. The defaults
+are Kafka's.
 """
 
 from dataclasses import dataclass

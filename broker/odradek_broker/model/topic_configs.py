@@ -1,7 +1,7 @@
-"""Every topic setting of Apache Kafka 4.3, one per line, as facts: no behaviour here.
+"""The table of every topic setting of Apache Kafka 4.3, one per line.
 
-The same form as `model/broker_configs.py`, but the last column names the broker setting
-that gives the topic setting its default:
+The same format as `model/broker_configs.py`, but the last column is the broker setting with the
+default of the topic setting:
 
     + retention.ms  long  604800000  -1..  log.retention.ms
 """

@@ -1,19 +1,19 @@
-"""One client connection: bytes in → frames → exchanges; what it sends is in `outgoing.py`.
+"""One client connection, receiving: bytes → frames → exchanges. `outgoing.py` sends.
 
-Raw non-blocking socket, driven by the poller (runtime/poller.py), so that nothing is copied by a
-transport on the way and log ranges go out by sendfile.
+A raw non-blocking socket, driven by the poller (runtime/poller.py): no transport copies the bytes,
+and ranges of logs are sent with sendfile.
 
-In: what a read brings is cut into frames, which are copied out (a produce request keeps its frame
-until the end of the loop pass). Clients that send much are read through a large buffer that all
-connections share. A frame that does not fit into one read goes straight into a buffer of its own
-(`large_frame.py`), which grows with the bytes that really arrive, so a client that claims 100 MB
-and sends nothing holds 68 KB, and is closed when nothing follows (`receiving.py`).
+The bytes of a read are cut into frames, which are copied out of it (a produce request keeps its
+frame until the end of the loop pass). Clients that send much are read through a large buffer that
+all connections share. A frame that does not fit into one read is received into a buffer of its own
+(`large_frame.py`), which grows with the bytes that arrive: a client that announces 100 MB and sends
+nothing holds 68 KB, and its connection is closed if nothing follows (`receiving.py`).
 
-Reading pauses (and TCP slows the client down) while one of these holds:
-- MAX_IN_FLIGHT requests of this connection are unanswered or unsent,
+Reading pauses (and TCP slows the client down) while one of these is true:
+- MAX_IN_FLIGHT requests of this connection are not answered, or their responses not sent,
 - the broker's request memory is used up (`memory.py`),
-- a request that must not be overtaken (everything but produce and fetch) is being awaited,
-- UNSENT_BYTES_MAX of answers wait to be sent: a client that does not read gets no new ones.
+- a request that later ones must not overtake (all but Produce and Fetch) is being awaited,
+- UNSENT_BYTES_MAX of responses wait to be sent: the client does not read them.
 """
 
 import logging
@@ -34,18 +34,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CLOSED_BY_CLIENT: Final = "closed by the client"  # why most connections end
+CLOSED_BY_CLIENT: Final = "closed by the client"  # the most frequent reason
 READ_FAILED: Final = "read failed"
 CUT_OFF: Final = "closed by the client in the middle of a request"
 # Clients keep 5 produce requests in flight by default; librdkafka up to 1,000,000. More than
-# this brings no throughput, it only moves the queue from the client into our memory.
+# this adds no throughput, it only moves the queue from the client into our memory.
 MAX_IN_FLIGHT: Final = 64
-# Answers in memory, that is, not records, which stay in their files.
+# Of responses in memory; records do not count, they stay in their files.
 UNSENT_BYTES_MAX: Final = 256 * 1024
 # The smallest frame: api key, version, correlation id.
 MIN_FRAME_BYTES: Final = 8
-# Asked of a socket at a time, until a read brings so much that the next one goes to the shared
-# buffer.
+# The size of a read, until one returns BULK_FROM_BYTES: then the next uses the shared buffer.
 SMALL_READ_BYTES: Final = 16 * 1024
 BULK_FROM_BYTES: Final = 4 * 1024
 
@@ -70,13 +69,13 @@ class Connection(Outgoing):
         super().__init__(server, sock)
         self.listener = listener
         self.client_host = client_host
-        # A frame too large for one read, being filled.
+        # A frame too large for one read, while it is being received.
         self._frame: LargeFrame | None = None
-        self._bulk = False  # the last read brought much
-        # Bytes read but not yet taken as frames: less than a frame, or held by a pause.
+        self._bulk = False  # the last read returned BULK_FROM_BYTES or more
+        # Bytes that were read but not yet cut into frames: an incomplete frame, or reading paused.
         self._backlog = b""
         self._muted = False
-        self._held_bytes = 0  # request memory taken for a frame that is not started yet
+        self._held_bytes = 0  # request memory taken for a frame that has no handler yet
         self.waiter: Waiter | None = None  # while it waits for request memory
         self.on_probation = False  # see server.py
         self._resuming = False
@@ -84,7 +83,7 @@ class Connection(Outgoing):
 
     @property
     def held_bytes(self) -> int:
-        """Request memory that it has taken."""
+        """Request memory of all unanswered requests of this connection."""
         held = self._held_bytes
         for exchange in self._pending:
             if exchange.chunks is None:
@@ -93,24 +92,24 @@ class Connection(Outgoing):
 
     @property
     def client_id(self) -> str | None:
-        """Of the request that is being received, or of one that is being worked on."""
+        """Of the request that is being received, or of the oldest that is not answered."""
         if self._frame is not None:
             return client_id_of(self._frame.head())
         return self._pending[0].client_id if self._pending else None
 
     def on_ready(self, events: int) -> None:
-        # What is neither is an error or the end, which the next read or write tells.
+        # Neither bit set: EPOLLERR or EPOLLHUP. The next recv or send reports it.
         if self._reading and events & ~WRITABLE:
             self._read()
         if self._writing and events & ~READABLE and not self.closed:
             self.flush(clock.now_ns())
 
     def _watch(self) -> None:
-        """Tells the poller what this connection waits for from now on."""
+        """Registers with the poller the events that this connection waits for from now on."""
         events = (READABLE if self._reading else 0) | (WRITABLE if self._writing else 0)
         self.server.poller.watch(self.sock.fileno(), self, events)
 
-    # --- in ------------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------
 
     def _read(self) -> None:
         try:
@@ -169,7 +168,7 @@ class Connection(Outgoing):
                 self._pause()
 
     def _take_frames(self, data: bytes | memoryview, end: int) -> None:
-        """Starts every whole frame in `data[:end]`; what is left is kept for the next read."""
+        """Starts every whole frame in `data[:end]`; the rest is kept for the next read."""
         at = 0
         limit = self.server.frame_bytes_max
         while end - at >= 4:
@@ -219,7 +218,7 @@ class Connection(Outgoing):
         self.server.receiving.discard(frame)
 
     def _start(self, frame: bytes) -> None:
-        """Hands one whole request over; its memory is given back when it is answered."""
+        """Starts the handler of one whole request; its memory is released with the response."""
         self._held_bytes = 0
         exchange = self.server.dispatcher.open(self, frame)
         if exchange is None or (
@@ -238,9 +237,9 @@ class Connection(Outgoing):
         self.server.memory.grown(frame, more)
 
     def _take_reserved(self, size: int, charge: int, head: bytes) -> bool:
-        """What a connection gets although clients have used up their limit.
+        """Takes memory that is reserved for small requests and for brokers.
 
-        Else reading pauses until there is memory.
+        If there is none, reading pauses until memory is granted.
         """
         memory = self.server.memory
         if size + self.held_bytes - self._held_bytes <= SMALL_BYTES:
@@ -264,7 +263,7 @@ class Connection(Outgoing):
         return False
 
     def _memory_granted(self) -> None:
-        """Goes on with the frame that had to wait; its memory is charged."""
+        """Continues with the frame that waited; its memory is charged already."""
         waiter = self.waiter
         assert waiter is not None
         self.waiter = None
@@ -302,11 +301,11 @@ class Connection(Outgoing):
         return size
 
     def mute(self) -> None:
-        """The request being started is awaited and must not be overtaken."""
+        """The request that is being started is awaited; later ones must not overtake it."""
         self._muted = True
 
     def is_of_broker(self) -> None:
-        """Another broker sent a request that must not wait: it is read before clients."""
+        """Another broker sent an urgent request: this connection is read before clients'."""
         if not self.closed:
             self.server.poller.urgent.add(self.sock.fileno())
 
@@ -321,7 +320,7 @@ class Connection(Outgoing):
             self._watch()
 
     def _resume(self) -> None:
-        # Starting a frame from the backlog may answer at once, which would resume again.
+        # A request from the backlog may be answered at once, which calls this method again.
         if self.closed or self._reading or self._resuming or self._must_wait():
             return
         if self.waiter is not None:
@@ -334,10 +333,10 @@ class Connection(Outgoing):
             self._take_frames(backlog, len(backlog))
         self._resuming = False
 
-    # --- the end -------------------------------------------------------------------------
+    # --- closing -------------------------------------------------------------------------
 
     def close(self, reason: str) -> None:
-        """`reason` is a kind, of which there are few (log and metric), and perhaps ": details"."""
+        """`reason` is a kind, one of few (log and metric label), optionally with ": details"."""
         if self.closed:
             return
         self.closed = True
@@ -356,14 +355,15 @@ class Connection(Outgoing):
             self.server.memory.give_back(self._held_bytes)
             self._held_bytes = 0
         for exchange in waiting:
-            # One without a hook is answered some day, into the void, and gives back then.
+            # A request without a hook is answered later; then the response is dropped and the
+            # request's memory released.
             if exchange.on_disconnect is not None:
                 exchange.on_disconnect()
                 self.server.memory.give_back(exchange.request_bytes)
         self.server.connection_closed(self, reason)
 
 
-# `bytes` are looked into by compiled code without a call, and a memoryview is not.
+# Compiled code reads `bytes` without a call, but not a memoryview.
 
 
 def _size_at(data: bytes | memoryview, at: int) -> int:

@@ -1,18 +1,18 @@
-"""From a frame to its handler and back, and what happens when that goes wrong.
+"""Finds the handler of a request, calls it, sends its response, and handles failures:
 
-unknown API, an API for brokers on a listener
-for clients, or a version that is not offered   connection closed (as Kafka does), except
-                                                ApiVersions: error 35 in a v0 answer
-bytes that do not decode                        connection closed
-a handler raises KafkaError                     answered with its code
-a handler raises anything else                  our bug: logged with its trace, answered
-                                                UNKNOWN_SERVER_ERROR
+an unknown API, an API between brokers on a     the connection is closed (as Kafka does); an
+listener for clients, an unsupported version    unsupported version of ApiVersions is answered
+                                                with UNSUPPORTED_VERSION in a v0 response
+bytes that do not decode                        the connection is closed
+the handler raises KafkaError                   answered with its error code
+the handler raises anything else                a bug of ours: logged with its traceback, answered
+                                                with UNKNOWN_SERVER_ERROR
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from odradek_broker.handlers import api_versions
 from odradek_broker.handlers.broker_context import BrokerContext
@@ -31,27 +31,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What a broker that is starting serves already: the quorum and the controller may need it to
-# get ready themselves. ApiVersions 18, Fetch 1 (only of metadata), Vote 52, Begin- 53 and
-# EndQuorumEpoch 54, AlterPartition 56, Envelope 58, FetchSnapshot 59, BrokerRegistration 62,
-# BrokerHeartbeat 63, AllocateProducerIds 67, AssignReplicasToDirs 73, UpdateRaftVoter 82.
-EARLY_APIS: Final = frozenset((18, 1, 52, 53, 54, 56, 58, 59, 62, 63, 67, 73, 82))
-
-# Requests of other brokers that must not wait behind those of clients: whoever sends one of them is
-# read first when the loop is late.
-URGENT_APIS: Final = frozenset((52, 53, 54, 56, 59, 62, 63, 67, 73, 82))
-
 
 class Dispatcher:
-    def __init__(self, broker: BrokerContext, handlers: dict[int, Handler]) -> None:
+    def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._handlers = handlers
-        self._brokers_listener = broker.settings.listeners.inter_broker_name
+        self._handlers: dict[int, Handler] = broker.apis.handlers
+        self._inter_broker_listener = broker.settings.listeners.inter_broker_name
         self._tasks: set[asyncio.Task[None]] = set()
         self.slow = SlowHandlers()
 
     def open(self, connection: "Connection", frame: bytes) -> Exchange | None:
-        """The exchange for a frame; None if the connection had to be closed instead."""
+        """The exchange of the request in this frame; None if the connection was closed instead."""
         received_ns = clock.now_ns()
         try:
             header = parse_request_header(frame)
@@ -59,31 +49,22 @@ class Dispatcher:
             connection.close(f"malformed request: header: {error}")
             return None
         handler = self._handlers.get(header.api_key)
-        if handler is None or (handler.internal and connection.listener != self._brokers_listener):
+        if handler is None or (
+            handler.internal and connection.listener != self._inter_broker_listener
+        ):
             connection.close(f"unknown api key: {header.api_key}")
             return None
         version = header.api_version
         if not handler.offers(version) and handler.api_key != api_versions.API_KEY:
             connection.close(
-                f"unsupported version: {handler.name} version {version}, offered are "
+                f"unsupported version: {handler.name} version {version}; supported are "
                 f"{handler.versions.start}–{handler.versions.stop - 1}"
             )
             return None
-        if not self._broker.serves_clients and header.api_key not in EARLY_APIS:
+        if not self._broker.serves_clients and not handler.access.early:
             connection.close("the broker is starting")
             return None
-        return Exchange(
-            self._broker,
-            header.api_key,
-            version,
-            header.correlation_id,
-            header.client_id,
-            connection,
-            handler.metrics,
-            len(frame),
-            header.body_at,
-            received_ns,
-        )
+        return Exchange(self._broker, header, connection, handler.metrics, len(frame), received_ns)
 
     def start(self, exchange: Exchange, frame: bytes) -> None:
         handler = self._handlers[exchange.api_key]
@@ -92,7 +73,7 @@ class Dispatcher:
             if handler.serve is not None:
                 handler.serve(exchange, frame, exchange.body_at)
             elif not handler.offers(exchange.api_version):
-                self._answer(exchange, api_versions.unsupported(), version=0)
+                self._answer(exchange, api_versions.unsupported(self._broker), version=0)
             else:
                 assert handler.handle is not None
                 request = api.decode_request(
@@ -104,21 +85,19 @@ class Dispatcher:
                 else:
                     self._await(exchange, outcome)
         except DecodeError as error:
-            _give_up(
-                exchange, f"malformed request: {handler.name} v{exchange.api_version}: {error}"
-            )
+            _close(exchange, f"malformed request: {handler.name} v{exchange.api_version}: {error}")
         except Exception as error:
             self._failed(exchange, error)
         exchange.local_ns = clock.now_ns()
         if exchange.local_ns - exchange.received_ns > SLOW_NS:
-            self.slow.kept(exchange, handler.name, exchange.local_ns - exchange.received_ns)
+            self.slow.blocked(exchange, handler.name, exchange.local_ns - exchange.received_ns)
 
     def _await(self, exchange: Exchange, outcome: Awaitable[Struct]) -> None:
         exchange.connection.mute()
-        if exchange.api_key in URGENT_APIS:
+        handler = self._handlers[exchange.api_key]
+        if handler.access.urgent:
             exchange.is_of_broker()
-        name = self._handlers[exchange.api_key].name
-        watched = Watched(outcome, self.slow, exchange, name)
+        watched = Watched(outcome, self.slow, exchange, handler.name)
         task = asyncio.ensure_future(self._finish(exchange, watched))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -148,21 +127,17 @@ class Dispatcher:
                 exchange.client_host,
                 exc_info=error,
             )
-        message = error.message if isinstance(error, KafkaError) else None
-        for answer in (
-            Struct(error_code=code, error_message=message),
-            Struct(error_code=code),  # of a response without a message
-        ):
-            try:
-                self._answer(exchange, answer)
-                return
-            except TypeError:
-                continue
-        # No error field at the top of this response.
-        _give_up(exchange, f"failed request: {handler.name}: {code.name}")
+        fields = api.response_fields(exchange.api_key, exchange.api_version)
+        if "error_code" not in fields:
+            _close(exchange, f"failed request: {handler.name}: {code.name}")
+            return
+        answer = Struct(error_code=code)
+        if "error_message" in fields:
+            answer.error_message = error.message if isinstance(error, KafkaError) else None
+        self._answer(exchange, answer)
 
 
-def _give_up(exchange: Exchange, reason: str) -> None:
-    """Closes the connection; the empty answer, which goes nowhere, gives the memory back."""
+def _close(exchange: Exchange, reason: str) -> None:
+    """Closes the connection; the empty response is not sent, it releases the request's memory."""
     exchange.connection.close(reason)
     exchange.respond([], 0)

@@ -1,4 +1,4 @@
-"""One request and its answer on a connection, with the moments that the metrics want."""
+"""One request and its response on a connection, with the timestamps for the metrics."""
 
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,7 @@ from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.runtime import clock
 from odradek_broker.runtime.metrics import RequestMetrics
+from odradek_protocol.messages.headers import RequestHeader
 
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection
@@ -30,31 +31,27 @@ class Exchange(RequestContext):
     def __init__(
         self,
         broker: BrokerContext,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        client_id: str | None,
+        header: RequestHeader,
         connection: "Connection",
         metrics: RequestMetrics,
         request_bytes: int,
-        body_at: int,
         received_ns: int,
     ) -> None:
         super().__init__(
             broker,
-            api_key,
-            api_version,
-            correlation_id,
-            client_id,
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
             connection.listener,
             connection.client_host,
         )
         self.connection = connection
         self.metrics = metrics
         self.request_bytes = request_bytes
-        self.body_at = body_at
+        self.body_at = header.body_at
         self.received_ns = received_ns
-        self.started_ns = received_ns  # nobody queues between the two here
+        self.started_ns = received_ns  # there is no queue between the two
         self.local_ns = 0
         self.answered_ns = 0
         self.sending_ns = 0
@@ -64,7 +61,7 @@ class Exchange(RequestContext):
         self.connection.is_of_broker()
 
     def respond(self, chunks: Chunks, size: int) -> None:
-        assert self.chunks is None, "a request is answered once"
+        assert self.chunks is None, "a request is answered twice"
         if chunks:
             head = chunks[0]
             out = BytesWriter()
@@ -75,8 +72,8 @@ class Exchange(RequestContext):
             else:
                 chunks.insert(0, out.getvalue())
         self.chunks = chunks
-        # It belongs to who waited, and who waited has this exchange: a circle, which only the
-        # garbage collector would find, in a pause of 50 ms once some thousand fetches have waited.
+        # The callback refers to the call that waited, which refers to this exchange: a cycle, which
+        # only the garbage collector would free, in a pause of 50 ms after some thousand fetches.
         self.on_disconnect = None
         self.answered_ns = clock.now_ns()
         self.connection.answered(self)
@@ -88,7 +85,7 @@ class Exchange(RequestContext):
         self.metrics.observe(
             self.received_ns,
             self.started_ns,
-            # Answered while the handler was at work: nothing was awaited.
+            # Answered before the handler returned: nothing was awaited.
             self.local_ns or self.answered_ns,
             self.answered_ns,
             max(sending_ns, self.answered_ns),

@@ -1,10 +1,10 @@
-"""A frame that comes in several reads, and is `bytes` in the end without having been copied.
+"""A frame that is received in several reads, and becomes `bytes` without a copy.
 
-Handlers want `bytes` (odradek_protocol/byte_range.py), and sockets fill only writable buffers.
-BytesIO is both: what it has collected is handed out without a copy, if nothing else views it.
+Handlers need `bytes` (odradek_protocol/byte_range.py), but sockets fill only writable buffers.
+BytesIO is both: it returns its contents as `bytes` without a copy, if nothing else views them.
 
-Its buffer grows with the bytes that arrive: 68 KB for a bare length prefix, later at most four
-times what arrived (twice, from 1 MB on). The owner asks for the memory before it lets it grow.
+Its buffer grows with the bytes that arrive: 68 KB after a bare length prefix, later at most four
+times the bytes that arrived (twice, from 1 MB on). The owner takes the memory before it grows it.
 """
 
 import socket
@@ -15,12 +15,12 @@ from typing import Final
 FIRST_BUFFER_BYTES: Final = 68 * 1024
 # Up to here a buffer grows fourfold, so that a batch of 1 MB is moved once or not at all.
 FAST_GROWTH_BYTES: Final = 1024 * 1024
-# Where the client id is, in the longest header that anybody has.
+# The client id is within these, in the longest header that clients send.
 HEAD_BYTES: Final = 300
 
 
 def first_capacity(size: int, arrived: int) -> int:
-    """Of the buffer for a frame of `size`, of which so much is there."""
+    """Of the buffer for a frame of `size` bytes, of which `arrived` have arrived."""
     return min(size, max(FIRST_BUFFER_BYTES, 4 * arrived))
 
 
@@ -48,13 +48,13 @@ class LargeFrame:
         with self._buffer.getbuffer() as view:
             view[: len(head)] = head
         self.filled = len(head)
-        # How fast it comes, kept by receiving.py:
+        # How fast it arrives, maintained by receiving.py:
         self.started_ms = now_ms
-        self.window_ms = now_ms  # when the present window began, and what was there then
+        self.window_ms = now_ms  # when the current window began, and the bytes filled then
         self.window_filled = self.filled
-        self.seen = self.filled  # at the last look, and at the one before; -1: not looked at
+        self.seen = self.filled  # filled at the last sweep, and at the one before; -1: no sweep yet
         self.seen_before = -1
-        self.rate = -1.0  # bytes/s between the last two looks; negative if not known yet
+        self.rate = -1.0  # bytes/s between the last two sweeps; negative if not known yet
 
     @property
     def complete(self) -> bool:
@@ -62,7 +62,7 @@ class LargeFrame:
 
     @property
     def full(self) -> bool:
-        """No room for another byte, until it has grown."""
+        """The buffer has to grow before another byte fits."""
         return self.filled == self.capacity
 
     def growth(self) -> int:
@@ -81,12 +81,12 @@ class LargeFrame:
             return bytes(view[: min(self.filled, HEAD_BYTES)])
 
     def receive(self, sock: socket.socket) -> int:
-        """Reads what is there; the number of bytes, 0 at the end. OSError as the socket's."""
+        """Reads the available bytes; their number, 0 at the end of the stream. Raises OSError."""
         with self._buffer.getbuffer() as view:
             received = sock.recv_into(view[self.filled :])
         self.filled += received
         return received
 
     def finish(self) -> bytes:
-        """The frame. It is no more to be received into."""
+        """The whole frame; nothing can be received into it any more."""
         return self._buffer.getvalue()

@@ -1,20 +1,20 @@
 """How many bytes of requests the broker holds at once, over all connections.
 
-Charged is what a connection has a buffer for: a whole request when its handler starts, a request
-that is still being received as its buffer grows with the bytes that arrive (`large_frame.py`),
-never what a length prefix claims. It is given back when the request is answered.
+The size of its buffer is charged to a request: the whole request once its handler starts, and while
+it is being received a buffer that grows with the bytes that arrive (`large_frame.py`), never the
+size that a length prefix announces. The memory is released when the request is answered.
 
     budget  queued.max.request.bytes   256 MB  brokers may use all of it
     limit   clients may use            224 MB  an eighth is reserved for other brokers
 
 Over the limit a connection stops reading (TCP then slows the client down) and waits here. Memory
-that becomes free goes to those that wait and to nobody else before them: other brokers; then
-requests that are half received, the oldest first, because only a request that is received whole
-ever gives memory back; then new requests in the order in which they asked.
+that is released goes first to the connections that wait, in this order: other brokers; requests
+that are partly received, the oldest first, because a request releases memory only after it was
+received whole; new requests in the order in which they came.
 
-A half-received request gets more only if all of them could still be received whole, one after the
-other (the banker's algorithm; their sizes are known). So they never wait for each other in a
-circle. Senders that never finish are dropped by `receiving.py`. adr/0014 has the reasoning.
+A partly received request gets more memory only if all of them could still be received whole, one
+after the other (the banker's algorithm; their sizes are known). So they cannot deadlock. Senders
+that never finish are dropped by `receiving.py`. adr/0014 has the reasoning.
 """
 
 from bisect import insort
@@ -24,17 +24,17 @@ from typing import Final
 from odradek_broker.network.large_frame import LargeFrame
 
 # Used when queued.max.request.bytes is -1 (Kafka's default, no limit). A broker that is meant
-# to live in tens of MB cannot afford "no limit"; this lets two largest requests (100 MB) pass.
+# to run in tens of MB needs a limit; this one admits two requests of the largest size (100 MB).
 DEFAULT_BUDGET_BYTES: Final = 256 * 1024 * 1024
 # The part of the budget that only requests of other brokers get: an eighth.
 BROKERS_SHARE: Final = 8
-# So much may every connection have of unanswered requests, whatever others hold: metadata,
+# Every connection may have unanswered requests of this size, however much others hold: metadata,
 # heartbeats, commits, votes and most fetches of replicas never wait for memory.
 SMALL_BYTES: Final = 68 * 1024
-# What a connection may read ahead while others wait for memory; 0 is no limit.
+# The size of a read while connections wait for memory; otherwise it is not limited (0).
 READ_AHEAD_WHEN_SHORT_BYTES: Final = 16 * 1024
 
-# Who is served first.
+# The order in which waiting requests get memory.
 OF_BROKER: Final = 0
 BEGUN: Final = 1
 NEW: Final = 2
@@ -64,7 +64,7 @@ class Waiter:
 
     @property
     def own_bytes(self) -> int:
-        """Charged already for the same request."""
+        """Bytes that are charged already for the same request."""
         return 0 if self.frame is None else self.frame.capacity
 
 
@@ -75,7 +75,7 @@ def _turn(waiter: Waiter) -> tuple[int, float]:
 class RequestMemory:
     """Invariant: `used_bytes` <= budget + one request + SMALL_BYTES per connection.
 
-    While somebody waits, `take` gives nothing: who waits comes first.
+    While a connection waits, `take` fails: waiting connections come first.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RequestMemory:
         self.waits = 0  # since the start
         self.grants = 0
         self._frame_bytes_max = frame_bytes_max
-        self._open_bytes = self.limit_bytes  # up to which `take` gives; -1 while somebody waits
+        self._open_bytes = self.limit_bytes  # the limit of `take`; -1 while a connection waits
         self._waiting: list[Waiter] = []
         self._call_soon = call_soon
         self._serving_soon = False
@@ -102,14 +102,14 @@ class RequestMemory:
     # --- whole requests ------------------------------------------------------------------
 
     def take(self, size: int) -> bool:
-        """Charges a whole request; False if a client does not get that now."""
+        """Charges a whole request; False if the memory is not available to a client now."""
         if self.used_bytes + size > self._open_bytes:
             return False
         self.used_bytes += size
         return True
 
     def take_for_broker(self, size: int) -> bool:
-        """As `take`, of the whole budget, and before clients that wait."""
+        """As `take`, but from the whole budget, and before clients that wait."""
         if self.used_bytes + size > self.budget_bytes:
             return False
         self.used_bytes += size
@@ -144,7 +144,7 @@ class RequestMemory:
         return True
 
     def begin(self, frame: LargeFrame) -> None:
-        """Its capacity is charged already; so is what `grown` adds."""
+        """Its capacity is charged already, and so is the growth that `grown` reports."""
         if frame.size > SMALL_BYTES:  # small ones never wait
             self.frames.add(frame)
             self.frames_bytes += frame.capacity
@@ -154,15 +154,15 @@ class RequestMemory:
             self.frames_bytes += charge
 
     def end(self, frame: LargeFrame) -> None:
-        """It is received whole, or never will be. Its memory is given back separately."""
+        """It was received whole, or dropped. Its memory is released separately."""
         if frame.size > SMALL_BYTES:
             self.frames.discard(frame)
             self.frames_bytes -= frame.capacity
 
     def _safe(self, frame: LargeFrame | None, size: int, charge: int, limit: int) -> bool:
-        """Whether, after this, all that is being received could be received whole.
+        """Whether all requests that are being received could still be received whole after this.
 
-        Requests that are being worked on give their memory back by themselves.
+        Requests whose handler runs release their memory without any more.
         """
         if size <= SMALL_BYTES:
             return True
@@ -189,11 +189,11 @@ class RequestMemory:
 
     @property
     def head(self) -> Waiter | None:
-        """Whose turn is next."""
+        """The connection whose turn is next."""
         return self._waiting[0] if self._waiting else None
 
     def wait(self, waiter: Waiter) -> None:
-        """Its `granted` is called, once and not at once, when its bytes are charged."""
+        """Its `granted` is called once, in a later pass, when its bytes are charged."""
         insort(self._waiting, waiter, key=_turn)
         self.waits += 1
         self._open_bytes = -1
@@ -206,7 +206,7 @@ class RequestMemory:
         self._serve_soon()
 
     def _serve_soon(self) -> None:
-        """At the end of the pass: serving starts requests, whose answers give memory back."""
+        """At the end of the pass: serving starts requests, whose responses release memory."""
         if not self._serving_soon:
             self._serving_soon = True
             self._call_soon(self._serve)
@@ -225,10 +225,10 @@ class RequestMemory:
         self.read_ahead_bytes = 0
 
     def _next(self) -> Waiter | None:
-        """The first in turn; or, of those that are half received, the one that lacks least.
+        """The first in turn; or the partly received request that needs the fewest bytes more.
 
-        In a safe state that one can always go on. If brokers wait for it, it may use what is
-        reserved for them.
+        In a safe state that one can always continue. If brokers wait for it, it may use the memory
+        that is reserved for them.
         """
         head = self._waiting[0]
         if self.fits(head) and self._may_go_on(head):
@@ -257,15 +257,15 @@ class RequestMemory:
         )
 
     def fits(self, waiter: Waiter, freed: int = 0) -> bool:
-        """Whether there is room for it, if `freed` bytes were given back."""
+        """Whether there is memory for it, if `freed` bytes were released."""
         if self.used_bytes - freed + waiter.charge <= self._limit_now():
             return True
         return self._exceeds(waiter, freed)
 
     def _exceeds(self, waiter: Waiter, freed: int) -> bool:
-        """One of more than half of the limit may exceed it if all others leave half of it free.
+        """A request of more than half the limit may exceed it if the others leave half of it free.
 
-        Else one that is about as large as the limit would never pass.
+        Otherwise a request that is about as large as the limit would never be received.
         """
         others = self.used_bytes - freed - waiter.own_bytes
         half = self.limit_bytes // 2

@@ -1,6 +1,6 @@
-"""What a connection sends: answers in the order of the requests → bytes and ranges of files out.
+"""One client connection, sending: responses in the order of the requests → bytes and file ranges.
 
-The half of `connection.py` that knows nothing of frames. Ranges of logs go out by sendfile.
+The base class of the one in `connection.py`, which receives. Ranges of logs are sent with sendfile.
 """
 
 import os
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from odradek_broker.network.server import Server
 
 WRITE_FAILED: Final = "write failed"
-# A flush stops after this and lets other connections have their turn.
+# A flush stops after this many bytes, so that other connections get their turn.
 SEND_BUDGET_BYTES: Final = 4 * 1024 * 1024
 # Buffers per sendmsg; the kernel's limit is 1024.
 GATHER_MAX: Final = 64
-# What is sent leaves the queue when so much of it is, or when all is: an answer with the records of
-# 10,000 partitions has twice as many parts, and taking each from the front would move the others.
+# Sent parts are removed from the queue this many at a time, or when all are sent: a response with
+# records of 10,000 partitions has 20,000 parts, and removing the first of them moves all others.
 SENT_MAX: Final = 256
 
 
@@ -47,11 +47,11 @@ class Outgoing(Pollable):
         self.closed = False
         self.flush_queued = False
         self.last_active_ms = server.pass_ms()
-        # Lists, which compiled code handles faster than deques. Not answered, or behind one that
-        # is not; at most MAX_IN_FLIGHT:
+        # Lists, because compiled code handles them faster than deques. Requests that are not
+        # answered, or wait for an earlier one that is not; at most MAX_IN_FLIGHT:
         self._pending: list[Exchange] = []
-        # To be sent, from _out[_next] on; an Exchange in it marks the end of its answer. Empty when
-        # all is sent.
+        # To be sent, from _out[_next] on; an Exchange in it marks the end of its response. Empty
+        # when everything is sent.
         self._out: list[bytes | FileRange | Exchange] = []
         self._next = 0
         self._progress = 0  # bytes of _out[_next] that are sent
@@ -60,25 +60,25 @@ class Outgoing(Pollable):
 
     @property
     def awaits_answer(self) -> bool:
-        """A request of it is being worked on or waits in the purgatory."""
+        """One of its requests is being handled or waits in the purgatory."""
         return bool(self._pending)
 
     @property
     def quiet(self) -> bool:
-        """All that was asked is answered and sent."""
+        """All requests are answered, and the responses sent."""
         return not self._pending and not self._out
 
     @abstractmethod
     def _watch(self) -> None:
-        """Tells the poller what this connection waits for from now on."""
+        """Registers with the poller the events that this connection waits for from now on."""
 
     @abstractmethod
     def _resume(self) -> None:
-        """Reads again, if nothing stands against it."""
+        """Reads again, if no reason to pause is left."""
 
     @abstractmethod
     def close(self, reason: str) -> None:
-        """`reason` is a kind, of which there are few (log and metric), and perhaps ": details"."""
+        """`reason` is a kind, one of few (log and metric label), optionally with ": details"."""
 
     def answered(self, exchange: Exchange) -> None:
         self.server.memory.give_back(exchange.request_bytes)
@@ -95,7 +95,7 @@ class Outgoing(Pollable):
     def flush(self, started_ns: int) -> int:
         """Sends as much as the socket takes; the rest follows when it is writable again.
 
-        It is `started_ns` now; returns when it last looked at the clock.
+        `started_ns` is the time now; returns the time when it last read the clock.
         """
         self.last_active_ms = self.server.pass_ms()
         now_ns = started_ns
@@ -128,7 +128,7 @@ class Outgoing(Pollable):
         return now_ns
 
     def _step(self) -> None:
-        """The first of what is to be sent is sent."""
+        """The next part is sent."""
         self._progress = 0
         self._next += 1
         if self._next == len(self._out):
@@ -139,9 +139,9 @@ class Outgoing(Pollable):
             self._next = 0
 
     def _send_bytes(self, head: bytes, started_ns: int) -> int:
-        """As `flush`, for the bytes up to the next range of a file."""
+        """As `flush`, for the bytes before the next range of a file."""
         unsent = len(self._out) - self._next
-        if unsent == 2 and not self._progress:  # one answer, and the mark of its end
+        if unsent == 2 and not self._progress:  # one response, and the mark of its end
             self._progress = self.sock.send(head)
             if self._progress == len(head):
                 self._step()

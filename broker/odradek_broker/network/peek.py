@@ -1,10 +1,10 @@
-"""Who sends a request, from its first bytes, before it is whole.
+"""Reads the client id from the first bytes of a request, before it has arrived whole.
 
     00 01 00 11 00 00 00 07 00 10 "broker-2-fetcher" …     Fetch v17, correlation id 7
 
-Other brokers are recognised by their client id, which every connection of a broker to another
-has (`broker-<node id>-<purpose>`). Nothing proves it where clients and brokers share a listener:
-adr/0014 says what a client could gain by posing as one, and what it could not.
+Other brokers are recognised by the client id of their connections (`broker-<node id>-<purpose>`).
+Where clients and brokers share a listener, a client could use such an id too: adr/0014 says what it
+would gain by that, and what it would not.
 """
 
 import re

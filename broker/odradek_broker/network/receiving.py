@@ -1,17 +1,17 @@
-"""Requests that are half received: how fast they come, and which are dropped for the others.
+"""Requests that are partly received: how fast they arrive, and which are dropped for others.
 
-The server looks every half second (`sweep`).
+The server calls `sweep` every half second.
 
-- A request has to bring WINDOW_BYTES, or its rest, in each `window_ms`
-  (odradek.request.receive.timeout.ms). One byte now and then is not enough. The time that it waits
-  for memory does not count.
-- When somebody has waited for memory for PATIENCE_MS, large requests of senders that are slower
-  than SLOW_BYTES_PER_S are dropped, the slowest first, until there is room again. If nobody was
-  served for STANDSTILL_MS, requests that wait themselves are, the youngest first; never the one
-  whose turn it is.
+- WINDOW_BYTES of a request, or its rest, must arrive in each `window_ms`
+  (odradek.request.receive.timeout.ms). Single bytes now and then are not enough. The time in which
+  it waits for memory does not count.
+- When a connection has waited for memory for PATIENCE_MS, large requests of senders slower than
+  SLOW_BYTES_PER_S are dropped, the slowest first, until enough memory is free. If no request got
+  memory for STANDSTILL_MS, requests that wait themselves are dropped too, the youngest first; never
+  the one whose turn it is.
 
-Dropped means that the connection is closed; the client connects and sends again.
-An episode of shortage is logged when it begins and when it ends.
+To drop a request is to close its connection; the client reconnects and sends it again.
+A memory shortage is logged when it begins and when it ends.
 """
 
 import logging
@@ -34,23 +34,30 @@ STANDSTILL_MS: Final = 3_000
 SLOW_BYTES_PER_S: Final = 64 * 1024
 # Rates this near to each other count as equal: then the largest request is dropped first.
 SAME_RATE: Final = 8 * 1024
-# Slow requests are dropped until so much is used, so that not each of the others has to wait.
+# Slow requests are dropped until memory use is down to this share, so that others need not wait.
 RELIEVED_SHARE: Final = 0.75
-# A shortage is over when nobody has waited for so long; else one that comes and goes would log
-# two lines each time.
+# A shortage is over when no connection has waited for this long; otherwise one that comes and goes
+# would log two lines each time.
 OVER_MS: Final = 2_000
-# Nobody was served for so long: not ready.
+# The broker is not ready when no request got memory for this long.
 STARVED_MS: Final = 5_000
 
+# Called with the reason while no request has got memory for STARVED_MS; with None when one has.
+OnStarved = Callable[[str | None], None]
 
-class Sender(Protocol):
-    """A connection, as far as it matters here."""
+
+def ignore_starved(_: str | None) -> None:
+    """For a server without a /readyz."""
+
+
+class FrameSender(Protocol):
+    """The interface of a connection that this module needs."""
 
     client_host: str
 
     @property
     def waiter(self) -> Waiter | None:
-        """Its place in the queue for memory, if it waits."""
+        """Its place in the queue for memory, if it waits for some."""
 
     @property
     def held_bytes(self) -> int:
@@ -58,7 +65,7 @@ class Sender(Protocol):
 
     @property
     def client_id(self) -> str | None:
-        """That of its present request, if it is known."""
+        """Of its current request, if it is known."""
 
     def close(self, reason: str) -> None: ...
 
@@ -69,27 +76,27 @@ class Receiving:
         memory: RequestMemory,
         metrics: Metrics,
         window_ms: int,
-        senders: Callable[[], Iterable[Sender]],
+        senders: Callable[[], Iterable[FrameSender]],
+        on_starved: OnStarved,
     ) -> None:
         self._memory = memory
         self._metrics = metrics
         self._window_ms = window_ms
         self._senders = senders
         metrics.request_memory_limit = memory.limit_bytes
-        self._frames: dict[LargeFrame, Sender] = {}
+        self._frames: dict[LargeFrame, FrameSender] = {}
         self._swept_ms = 0.0
         self._swept_before_ms = 0.0
         self._grants_seen = 0
-        self._stands_since_ms: float | None = None  # somebody waits and nobody was served
-        self._waited_ms = 0.0  # when somebody last waited
-        self._episode_ms: float | None = None  # when the present shortage was logged
+        self._stands_since_ms: float | None = None  # since then a request waits and none got memory
+        self._waited_ms = 0.0  # when a request last waited
+        self._episode_ms: float | None = None  # when the current shortage was logged
         self._episode_waits = 0
         self._episode_drops = 0
-        # Called with what is wrong when nobody was served for STARVED_MS; None: no more.
-        self.on_starved: Callable[[str | None], None] = _ignore
+        self._on_starved = on_starved
         self._starved = False
 
-    def add(self, frame: LargeFrame, sender: Sender) -> None:
+    def add(self, frame: LargeFrame, sender: FrameSender) -> None:
         self._frames[frame] = sender
 
     def discard(self, frame: LargeFrame) -> None:
@@ -106,8 +113,8 @@ class Receiving:
         for frame, sender in late:
             self._metrics.requests_dropped_slow += 1
             sender.close(
-                f"a request came too slowly: {frame.filled - frame.window_filled} bytes in "
-                f"{(now_ms - frame.window_ms) / 1000:.0f} s, {frame.filled} of {frame.size} in all "
+                f"a request arrived too slowly: {frame.filled - frame.window_filled} bytes in "
+                f"{(now_ms - frame.window_ms) / 1000:.0f} s, {frame.filled} of {frame.size} so far "
                 "(odradek.request.receive.timeout.ms)"
             )
         self._watch_shortage(now_ms)
@@ -115,9 +122,11 @@ class Receiving:
         self._metrics.request_memory_waiting = self._memory.waiting
         self._metrics.request_memory_waits = self._memory.waits
 
-    def _in_time(self, frame: LargeFrame, sender: Sender, now_ms: float, seconds: float) -> bool:
-        """`seconds` have passed since the look before the last."""
-        if sender.waiter is not None:  # it is we who do not read
+    def _in_time(
+        self, frame: LargeFrame, sender: FrameSender, now_ms: float, seconds: float
+    ) -> bool:
+        """`seconds` have passed since the sweep before the last one."""
+        if sender.waiter is not None:  # the broker does not read it at the moment
             frame.window_ms, frame.window_filled = now_ms, frame.filled
             frame.seen, frame.seen_before, frame.rate = frame.filled, -1, -1.0
             return True
@@ -169,8 +178,8 @@ class Receiving:
             self._drop(frame, sender)
         if not stands:
             return
-        # All that is left waits itself, or is being worked on. Whoever waits is dropped only if
-        # that lets the first one go on.
+        # The rest waits itself, or is being handled. Requests that wait are dropped only if that
+        # frees enough memory for the first in the queue.
         waiting.sort(key=lambda found: found[0].started_ms, reverse=True)
         if not memory.fits(head, freed=sum(frame.capacity for frame, _ in waiting)):
             return
@@ -179,15 +188,15 @@ class Receiving:
                 return
             self._drop(frame, sender)
 
-    def _drop(self, frame: LargeFrame, sender: Sender) -> None:
+    def _drop(self, frame: LargeFrame, sender: FrameSender) -> None:
         self._metrics.requests_dropped_for_memory += 1
         self._episode_drops += 1
         sender.close(
-            "dropped, because request memory is used up and others wait: "
+            "dropped, because request memory is used up and others wait for it: "
             f"{frame.filled} of {frame.size} bytes of a request had arrived"
         )
 
-    # --- what is logged ------------------------------------------------------------------
+    # --- reporting -----------------------------------------------------------------------
 
     def _begin_episode(self, now_ms: float) -> None:
         if self._episode_ms is not None:
@@ -218,7 +227,7 @@ class Receiving:
             return
         logger.info(
             "request memory is free again after %.1f s: %d bytes used, %d requests had to wait, "
-            "%d slow ones were dropped",
+            "%d were dropped",
             (now_ms - self._episode_ms) / 1000,
             self._memory.used_bytes,
             self._memory.waits - self._episode_waits,
@@ -230,14 +239,10 @@ class Receiving:
         stands_ms = 0.0 if self._stands_since_ms is None else now_ms - self._stands_since_ms
         starved = stands_ms >= STARVED_MS
         if starved:
-            self.on_starved(
+            self._on_starved(
                 f"request memory is used up, {self._memory.waiting} connections have waited for "
-                f"{stands_ms / 1000:.0f} s (see the log for who holds it)"
+                f"{stands_ms / 1000:.0f} s (the log names the client that holds the most)"
             )
         elif self._starved:
-            self.on_starved(None)
+            self._on_starved(None)
         self._starved = starved
-
-
-def _ignore(_: str | None) -> None:
-    """Nobody asked."""

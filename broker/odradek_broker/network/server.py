@@ -1,4 +1,4 @@
-"""Listening sockets, the set of connections, and the limits that hold over all of them."""
+"""Listening sockets, the set of connections, and the limits over all of them."""
 
 import asyncio
 import errno
@@ -7,7 +7,6 @@ import socket
 from collections import Counter
 
 from odradek_broker.handlers.broker_context import BrokerContext
-from odradek_broker.handlers.handler import Handler
 from odradek_broker.network.connection import (
     CLOSED_BY_CLIENT,
     CUT_OFF,
@@ -18,7 +17,12 @@ from odradek_broker.network.dispatcher import Dispatcher
 from odradek_broker.network.memory import RequestMemory
 from odradek_broker.network.outgoing import WRITE_FAILED, Outgoing
 from odradek_broker.network.peek import is_broker
-from odradek_broker.network.receiving import SWEEP_SECONDS, Receiving
+from odradek_broker.network.receiving import (
+    SWEEP_SECONDS,
+    OnStarved,
+    Receiving,
+    ignore_starved,
+)
 from odradek_broker.runtime import clock
 from odradek_broker.runtime.descriptors import Descriptors, current_limit, share
 from odradek_broker.runtime.listeners import Listener
@@ -27,24 +31,24 @@ from odradek_broker.runtime.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger(__name__)
 
-# One read of a client that sends much takes at most this; larger frames are read into buffers of
-# their own. Batches of 64 KB, several in flight, come with one read: adr/0008.
+# The largest read of a client that sends much; larger frames are read into buffers of their own.
+# Several batches of 64 KB in flight arrive in one read: adr/0008.
 SCRATCH_BYTES = 256 * 1024
 # New connections per wake-up, so that a storm of them does not starve the established ones.
 ACCEPT_MAX = 64
-# How long accepting rests when the process has no file descriptors left.
+# How long accepting pauses when the process has no file descriptors left.
 ACCEPT_REST_SECONDS = 0.5
 IDLE_SWEEP_SECONDS = 10.0
-# Connections beyond the limit that may show that they are a broker's, and how long they have.
-# The oldest makes room for the next: a broker's first request follows its connection at once.
+# How many connections beyond the limit may prove that they are a broker's, and how long they have.
+# The oldest is closed for the next: a broker sends its first request right after it has connected.
 PROBATION_MAX = 16
 PROBATION_MS = 3_000
 
 IDLE = "idle (connections.max.idle.ms)"
-STOPPING = "the broker stops"
+STOPPING = "the broker is stopping"
 TOO_MANY = "too many connections"
-MADE_ROOM = "idle for longest when a broker needed room"
-# Why connections end all day; not worth a line in the log.
+MADE_ROOM = "closed as the longest idle one, for a connection of a broker"
+# Everyday reasons, logged at level debug only.
 ORDINARY = frozenset((CLOSED_BY_CLIENT, CUT_OFF, READ_FAILED, WRITE_FAILED, IDLE, STOPPING))
 
 
@@ -52,10 +56,11 @@ class Server:
     def __init__(
         self,
         broker: BrokerContext,
-        handlers: dict[int, Handler],
         loop: asyncio.AbstractEventLoop,
         poller: Poller,
         descriptors: Descriptors | None = None,
+        *,
+        on_starved: OnStarved = ignore_starved,
     ) -> None:
         settings = broker.settings
         descriptors = descriptors or share(current_limit())
@@ -72,21 +77,23 @@ class Server:
             broker.metrics,
             settings.int("odradek.request.receive.timeout.ms"),
             lambda: self.connections,
+            on_starved,
         )
         listeners = settings.listeners
-        # Only other brokers use it, if clients have one of their own.
+        # Used by other brokers only, if clients have a listener of their own; otherwise "".
         self.broker_listener = listeners.inter_broker_name if len(listeners.brokers) > 1 else ""
-        self.dispatcher = Dispatcher(broker, handlers)
+        self.dispatcher = Dispatcher(broker)
         self.connections: set[Connection] = set()
         self._metrics = broker.metrics
         self._per_ip: Counter[str] = Counter()
         self.connections_max = min(settings.int("max.connections"), descriptors.connections)
         self._metrics.connections_max = self.connections_max
-        # Descriptors are given out from the lowest free number on: one beyond these tells that
-        # few are left, whatever took the others.
+        # The kernel assigns the lowest free descriptor: a number beyond these limits means that few
+        # are left, whatever uses the others.
         self._client_files_max = descriptors.limit - descriptors.reserve
         self._files_max = descriptors.limit - descriptors.reserve // 2
-        # Accepted beyond the limit, to see whether it is a broker that connects; since when.
+        # Accepted beyond the limit, until the first request shows whether a broker sent it; by the
+        # time of the accept.
         self._probation: dict[Connection, float] = {}
         self._per_ip_max = settings.int("max.connections.per.ip")
         self._idle_ms = settings.int("connections.max.idle.ms")
@@ -106,7 +113,7 @@ class Server:
     # --- accepting -----------------------------------------------------------------------
 
     def bind(self, listener: Listener) -> tuple[str, int]:
-        """Binds without accepting yet: the port is known (and refused if taken) at once."""
+        """Binds without accepting yet; a port in use is an OSError."""
         family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -140,7 +147,7 @@ class Server:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._rest(listening, listener, error)
                     return
-                continue  # the client went away before it was accepted
+                continue  # the client disconnected before it was accepted
             self._admit(sock, listener, address[0])
 
     def _rest(self, listening: socket.socket, listener: str, error: OSError) -> None:
@@ -200,14 +207,14 @@ class Server:
     # --- room for other brokers ----------------------------------------------------------
 
     def _put_on_probation(self, connection: Connection) -> None:
-        """It may stay if its first request is a broker's, which comes at once."""
+        """It may stay if its first request is a broker's."""
         if len(self._probation) >= PROBATION_MAX:
             next(iter(self._probation)).close(self._too_many())
         connection.on_probation = True
         self._probation[connection] = self.pass_ms()
 
     def passes_probation(self, connection: Connection, client_id: str | None) -> bool:
-        """Its first request is there; a client's connection is closed."""
+        """Called with its first request; the connection of a client is closed."""
         if not is_broker(client_id):
             connection.close(self._too_many())
             return False
@@ -217,7 +224,7 @@ class Server:
         return True
 
     def _make_room(self) -> None:
-        """Closes the connection that was idle for longest, as Kafka does, for one of a broker."""
+        """Closes the connection that is idle for longest, as Kafka does, for one of a broker."""
         if len(self.connections) - len(self._probation) <= self.connections_max:
             return
         idle = [c for c in self.connections if c.quiet and not c.on_probation]
@@ -235,14 +242,14 @@ class Server:
     # --- called by connections -----------------------------------------------------------
 
     def pass_ms(self) -> float:
-        """Monotonic time, looked up once per pass: near enough to know who is idle."""
+        """Monotonic time, read once per loop pass: precise enough to find idle connections."""
         if self._pass != self.poller.passes:
             self._pass = self.poller.passes
             self._pass_ms = self.clock.monotonic_ms()
         return self._pass_ms
 
     def flush_soon(self, connection: Outgoing) -> None:
-        """Answers of one pass leave together: one sendmsg per connection."""
+        """Responses of one pass are sent together: one sendmsg per connection."""
         if connection.flush_queued:
             return
         connection.flush_queued = True
@@ -294,7 +301,7 @@ class Server:
         self._end_probation(now_ms)
 
     async def drain(self, timeout: float) -> None:
-        """Waits until what was asked is answered, at most `timeout` seconds; then closes all."""
+        """Waits until all requests are answered, at most `timeout` seconds; then closes all."""
         deadline = self.loop.time() + timeout
         while self.loop.time() < deadline and not all(c.quiet for c in self.connections):
             await asyncio.sleep(0.01)

@@ -1,9 +1,9 @@
-"""Says which requests keep the event loop, so that nobody has to guess.
+"""Logs requests that block the event loop.
 
-Everything else waits while a handler runs. One that takes longer than SLOW_MS at a stretch is
-logged with its API and its client, at most once a minute for each API.
+Everything else waits while a handler runs. A handler that runs for longer than SLOW_MS without
+awaiting is logged with its API and its client, at most once a minute for each API.
 
-    Metadata v12 of "app-1" (10.0.0.7) kept the event loop for 132 ms (and 3 more like it …)
+    Metadata v12 of "app-1" (10.0.0.7) blocked the event loop for 132 ms (and 3 more like it …)
 """
 
 import logging
@@ -29,13 +29,13 @@ class SlowHandlers:
         self.count = 0
         self._limited = RateLimitedLog(logger)
 
-    def kept(self, exchange: "Exchange", name: str, taken_ns: int) -> None:
-        """A handler kept the loop for longer than SLOW_NS."""
+    def blocked(self, exchange: "Exchange", name: str, taken_ns: int) -> None:
+        """A handler blocked the loop for longer than SLOW_NS."""
         self.count += 1
         self._limited.warning(
             name,
             clock.now_ns() / 1e6,
-            "%s v%d of %r (%s) kept the event loop for %d ms",
+            "%s v%d of %r (%s) blocked the event loop for %d ms",
             name,
             exchange.api_version,
             exchange.client_id,
@@ -45,7 +45,7 @@ class SlowHandlers:
 
 
 class Watched(Generic[T]):
-    """Awaits the outcome of a handler and looks at how long each of its steps takes."""
+    """Awaits the outcome of a handler and measures each of its steps."""
 
     def __init__(
         self, outcome: Awaitable[T], slow: SlowHandlers, exchange: "Exchange", name: str
@@ -61,7 +61,7 @@ class Watched(Generic[T]):
         while True:
             began_ns = clock.now_ns()
             try:
-                # A task sends nothing but None; it throws what its cancellation is.
+                # A task sends only None; it throws its cancellation.
                 waits_for = steps.send(None) if error is None else steps.throw(error)
             except StopIteration as end:
                 value: T = end.value
@@ -69,7 +69,7 @@ class Watched(Generic[T]):
             finally:
                 taken_ns = clock.now_ns() - began_ns
                 if taken_ns > SLOW_NS:
-                    self._slow.kept(self._exchange, self._name, taken_ns)
+                    self._slow.blocked(self._exchange, self._name, taken_ns)
             error = None
             try:
                 yield waits_for

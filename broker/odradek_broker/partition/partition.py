@@ -52,12 +52,12 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
+        "_consumer_listeners",
         "_deletion_waiters",
+        "_follower_listeners",
         "_told",
         "_write_waiters",
-        "fetch_waiters",
         "flushing",
-        "follower_waiters",
         "following",
         "leader",
         "leader_epoch",
@@ -78,8 +78,8 @@ class Partition:
         self.leading: ReplicaState | None = None
         self.following: FollowerState | None = None
         self.registration: PartitionRegistration | None = None  # as last published
-        self.fetch_waiters: set[ProgressListener] = set()  # of consumers
-        self.follower_waiters: set[ProgressListener] = set()
+        self._consumer_listeners: set[ProgressListener] = set()
+        self._follower_listeners: set[ProgressListener] = set()
         self.verifications = Verifications()  # of transactional batches that want to be appended
         self.flushing = False  # an fsync that acknowledgements wait for is under way
         self._write_waiters: deque[tuple[Offset, AckWaiter, int]] = deque()
@@ -250,6 +250,17 @@ class Partition:
     def awaits_deletion(self) -> bool:
         return bool(self._deletion_waiters)
 
+    def subscribe(self, listener: "ProgressListener", *, follower: bool) -> None:
+        """A reader waits for progress; it stays subscribed until it unsubscribes."""
+        if follower:
+            self._follower_listeners.add(listener)
+        else:
+            self._consumer_listeners.add(listener)
+
+    def unsubscribe(self, listener: "ProgressListener") -> None:
+        self._follower_listeners.discard(listener)
+        self._consumer_listeners.discard(listener)
+
     # --- telling those who wait -----------------------------------------------------------
 
     def settle(self) -> None:
@@ -284,14 +295,14 @@ class Partition:
         if now == told:
             return set()
         self._told = now
-        if high_watermark != told[0] and self.fetch_waiters:
-            return self.fetch_waiters | self.follower_waiters
+        if high_watermark != told[0] and self._consumer_listeners:
+            return self._consumer_listeners | self._follower_listeners
         # A follower is told of a new high watermark too, because its consumers wait for it, and
         # of a new log start, because it deletes as well.
-        return self.follower_waiters
+        return self._follower_listeners
 
     def all_fetch_waiters(self) -> "set[ProgressListener]":
-        return self.fetch_waiters | self.follower_waiters
+        return self._consumer_listeners | self._follower_listeners
 
     def refuse_waiters(self, error: ErrorCode) -> None:
         """The data they wait for will not come: the disk failed or the partition left."""

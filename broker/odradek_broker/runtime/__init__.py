@@ -1,5 +1,4 @@
-"""Ports to the world (clock, disk, network, threads) and the broker's settings.
+"""Ports to the outside world (clock, disk, network, threads) and the broker's settings.
 
-Everything above reaches time and files only through these, so that the simulator can put
-its own in their place.
+The layers above use time and files only through these, so that the simulator can replace them.
 """

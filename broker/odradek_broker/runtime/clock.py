@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import monotonic, perf_counter_ns, time_ns
 from typing import Final, Protocol
 
-# For the hot path's metrics. Final: compiled code need not look the name up.
+# For metrics of the hot path. Final, so that compiled code does not look the name up.
 now_ns: Final[Callable[[], int]] = perf_counter_ns
 
 
@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """For tests and the simulator: time moves when told to."""
+    """For tests and the simulator: time moves only by `advance`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

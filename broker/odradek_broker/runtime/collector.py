@@ -1,17 +1,18 @@
 """Keeps the pauses of Python's garbage collector short, however many partitions there are.
 
-A full collection looks at every object that survived the younger generations, and stops the event
-loop meanwhile: 2 ms for a thousand objects that are not in the processor's cache. Nearly all of
-them live as long as their partition and are freed without a collector, by the last reference. So:
+A full collection visits every object that survived the younger generations, and blocks the event
+loop for that time: 2 ms for a thousand objects that are not in the processor's cache. Nearly all of
+them live as long as their partition and are freed by their reference count, without the collector.
+So:
 
-    much at once   while thousands of partitions are created, opened or moved (`growing`), what is
-                   there is set aside (`gc.freeze`) before a full collection looks at it
-    else           what survived a full collection that took long is set aside, and the next one
-                   looks only at what is newer
+    many at once   while thousands of partitions are created, opened or moved (`growing`), the
+                   existing objects are frozen (`gc.freeze`) before a full collection visits them
+    otherwise      the objects that survived a slow full collection are frozen, and the next one
+                   visits only newer objects
 
-Garbage in a circle that was set aside is never found; exceptions and tasks make such circles,
-partitions and logs do not. Most circles are garbage soon, and the younger generations, which are
-always collected, find them before they are set aside.
+A reference cycle that is frozen while it is alive is never collected; exceptions and tasks create
+such cycles, partitions and logs do not. Most cycles become garbage soon, and the younger
+generations, which are always collected, find them before they are frozen.
 """
 
 import gc
@@ -47,7 +48,7 @@ class ShortPauses:
         gc.callbacks.append(self._on_collection)
 
     def set_aside(self) -> None:
-        """The broker has started."""
+        """The broker has started: excludes the objects of the start from later collections."""
         gc.freeze()
         _Growth.until_ns = 0
         growing()

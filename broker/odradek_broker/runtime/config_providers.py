@@ -4,9 +4,9 @@
     config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
     advertised.listeners=PLAINTEXT://${env:HOST_IP}:9092
 
-Without `config.providers=env` the text stays as it is. Which variables may be read can be limited
-(`config.providers.env.param.allowlist.pattern`). A variable that is not there is an error here;
-Kafka would leave the text in the value, and fail on it later or never.
+Without `config.providers=env` the text is not changed. The variables that may be read can be
+limited (`config.providers.env.param.allowlist.pattern`). A variable that is not set is an error;
+Kafka would leave the reference in the value.
 """
 
 import re
@@ -31,9 +31,9 @@ def resolve(name: str, value: str, given: Mapping[str, str], env: Mapping[str, s
     def replace(reference: re.Match[str]) -> str:
         variable = reference[1]
         if not allowed.fullmatch(variable):
-            raise ConfigError(f"{name}: {reference[0]}: {ALLOWED} does not let it be read")
+            raise ConfigError(f"{name}: {reference[0]}: {ALLOWED} does not allow it")
         if variable not in env:
-            raise ConfigError(f"{name}: {reference[0]}: there is no such environment variable")
+            raise ConfigError(f"{name}: {reference[0]}: the environment variable is not set")
         return env[variable]
 
     return _REFERENCE.sub(replace, value)

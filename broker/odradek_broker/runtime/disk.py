@@ -1,11 +1,10 @@
-"""Files as a port: what the log layer needs of a disk, and the real one.
+"""Files as a port: what the log layer needs of a disk, and the real disk.
 
-The simulated disk (`sim_disk.py`) has the same methods and knows which bytes a crash loses.
-Every method raises OSError when the disk fails; the log layer turns that into "this log
-directory is offline".
+The simulated disk of the tests has the same methods and knows which bytes a crash loses. Every
+method raises OSError when the disk fails; then the log layer takes the log directory offline.
 
-A `File` is closed when nobody refers to it any more, never by hand while in use: a range that
-waits for sendfile keeps its file open although the segment was deleted meanwhile.
+A `File` is closed when its last reference is gone, never explicitly: a range that waits for
+sendfile keeps its file open although the segment has been deleted.
 """
 
 import ctypes
@@ -39,9 +38,9 @@ class DiskUsage(NamedTuple):
 
 
 class DirProbe(NamedTuple):
-    """What a look at a directory tells, without reading or writing anything in it."""
+    """The state of a directory, found without reading or writing anything in it."""
 
-    inode: tuple[int, int]  # device and number: another one after it was deleted and made anew
+    inode: tuple[int, int]  # device and number: differs after it was deleted and created again
     read_only: bool
     usage: DiskUsage
 
@@ -88,12 +87,12 @@ class Disk(Protocol):
     def rename(self, old: str, new: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; none there is no error."""
+        """Remove a file; a missing one is not an error."""
 
     def remove_tree(self, path: str) -> None: ...
 
     def make_dir(self, path: str) -> None:
-        """Create a directory and its parents; an existing one is no error."""
+        """Create a directory and its parents; an existing one is not an error."""
 
     def sync_dir(self, path: str) -> None:
         """Make creations, renames and removals in this directory durable."""
@@ -101,7 +100,7 @@ class Disk(Protocol):
     def sync_all(self, path: str) -> None:
         """Make every file of the file system that holds this path durable, at once.
 
-        Cheaper than an fsync each when thousands of files wait (a broker that shuts down).
+        Cheaper than one fsync per file when there are thousands of them (at shutdown).
         """
 
     def usage(self, path: str) -> DiskUsage: ...
@@ -112,7 +111,7 @@ class Disk(Protocol):
         """How many files (and sockets) this process may have open."""
 
     def when_files_run_out(self, release: Callable[[], None]) -> None:
-        """Call this when no more file can be opened (sockets took too many), then try again."""
+        """`release` is called when no file can be opened (EMFILE), before the next attempt."""
 
     def lock(self, path: str) -> Lock | None:
         """Take the exclusive lock of this file, or None if another process has it."""
@@ -157,7 +156,7 @@ class RealFile:
     def _write_rest(
         self, buffers: Sequence[Buffer], position: int, written: int, expected: int
     ) -> None:
-        """The kernel took only a part (disk nearly full, 2 GiB limit): go on with the rest."""
+        """The kernel wrote only a part (disk nearly full, 2 GiB limit): write the rest."""
         while written < expected:
             skip = written
             rest: list[Buffer] = []
@@ -184,7 +183,7 @@ def _usage(stat: os.statvfs_result) -> DiskUsage:
 
 
 class RealLock:
-    """Held by an open descriptor: gone with the process, however it ends."""
+    """Held by an open descriptor: released when the process ends, however it ends."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -299,8 +298,8 @@ class RealDisk:
     def lock(self, path: str) -> RealLock | None:
         fd = self._open(path, os.O_RDWR | os.O_CREAT)
         try:
-            # flock keeps out our own kind, even in the same process; lockf (a POSIX lock) is
-            # the kind that a Java broker takes on the same file.
+            # flock excludes other Odradek brokers, even in the same process; lockf (a POSIX lock)
+            # is the lock that a Java broker takes on the same file.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""asyncio's event loop on top of the poller, which serves the client connections by itself."""
+"""asyncio's event loop on top of the poller, which serves client connections itself."""
 
 import asyncio
 import math
@@ -11,12 +11,12 @@ from typing import Any
 from odradek_broker.runtime.poller import Poller
 from odradek_broker.runtime.tasks import Cancellable
 
-READ_EVENTS = ~select.EPOLLOUT  # errors and hang-ups wake whoever waits, as in asyncio's own
+READ_EVENTS = ~select.EPOLLOUT  # errors and hang-ups wake readers, as in asyncio's own selector
 WRITE_EVENTS = ~select.EPOLLIN
 
 
 class PollerSelector(selectors.BaseSelector):
-    """What asyncio itself watches, in the poller's epoll set."""
+    """The files that asyncio itself watches, in the poller's epoll set."""
 
     def __init__(self, poller: Poller) -> None:
         self._poller = poller
@@ -39,18 +39,18 @@ class PollerSelector(selectors.BaseSelector):
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
         key = self._key(fileobj)
         del self._keys[key.fd]
-        with suppress(OSError):  # it was closed before, and so left the set
+        with suppress(OSError):  # it was closed before, which removed it from the set
             self._poller.epoll.unregister(key.fd)
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # Not a moment too early: asyncio would find no timer due, and ask again at once.
+        # Rounded up: if it returned too early, asyncio would find no timer due and poll again.
         seconds = -1.0 if timeout is None else max(0.0, math.ceil(timeout * 1e3) * 1e-3)
         ready = []
         for fd, events in self._poller.poll(seconds):
             key = self._keys.get(fd)
             if key is None:
-                continue  # a connection that was closed by one before it in this pass
+                continue  # a connection that another one closed earlier in this pass
             found = selectors.EVENT_READ if events & READ_EVENTS else 0
             found |= selectors.EVENT_WRITE if events & WRITE_EVENTS else 0
             if found & key.events:
@@ -82,7 +82,7 @@ class PollerLoop(asyncio.SelectorEventLoop):
 
 
 class EndOfPass:
-    """A `Scheduler` (tasks.py) for which soon is the end of the poller's pass."""
+    """A `Scheduler` (tasks.py) whose `call_soon` runs at the end of the poller's pass."""
 
     def __init__(self, loop: PollerLoop) -> None:
         self.call_soon: Callable[[Callable[[], None]], object] = loop.poller.call_soon

@@ -1,11 +1,11 @@
-"""Listeners: where a broker accepts connections and which addresses it gives to clients.
+"""Listeners: where a broker accepts connections, and which addresses it advertises to clients.
 
     listeners=INSIDE://:9092,OUTSIDE://:9094
     advertised.listeners=INSIDE://broker-0.svc:9092,OUTSIDE://kafka.example:9094
     listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT
     inter.broker.listener.name=INSIDE
 
-Parsed once by `Settings`; checks and their wording are Apache Kafka's where it has one.
+Parsed once by `Settings`. The checks are Apache Kafka's, with its wording where it has one.
 """
 
 import re
@@ -23,7 +23,7 @@ _ANY_ADDRESS = "0.0.0.0"
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One address. `host` is "" for every interface; port 0 lets the system choose."""
+    """One address. `host` "" stands for every interface, port 0 for one that the kernel chooses."""
 
     name: str
     host: str
@@ -39,7 +39,7 @@ class Listener:
 class Listeners:
     """`brokers` are bound and advertised; `controllers` are those of controller.listener.names.
 
-    A single node has no use for a controller listener, so it is checked but not bound.
+    Controller listeners are checked but not bound: the quorum uses the inter-broker listener.
     """
 
     brokers: tuple[Listener, ...]
@@ -48,7 +48,7 @@ class Listeners:
     inter_broker_name: str
 
     def advertise(self, bound_ports: Mapping[str, int]) -> tuple[Listener, ...]:
-        """What clients are told once the sockets are bound (`{"PLAINTEXT": 41235}`).
+        """The addresses for clients, once the sockets are bound (`{"PLAINTEXT": 41235}`).
 
         An advertised port 0 becomes the bound one; an empty host becomes this machine's name.
         """
@@ -62,29 +62,33 @@ class Listeners:
         )
 
 
-def parse_listeners(
-    *,
-    listeners: Sequence[str],
-    advertised: Sequence[str] | None,
-    protocol_map: str,
-    protocol_map_is_set: bool,
-    inter_broker_name: str | None,
-    inter_broker_protocol: str,
-    controller_names: Sequence[str],
-    is_controller: bool,
-) -> Listeners:
-    protocols = _parse_protocol_map(protocol_map)
-    controller_names = tuple(name.upper() for name in controller_names)
-    if not protocol_map_is_set:
-        # As Kafka: controller listeners are plaintext unless the user says otherwise.
+@dataclass(frozen=True, slots=True)
+class ListenerSettings:
+    """The settings that describe listeners, as the user wrote them."""
+
+    listeners: Sequence[str]
+    advertised: Sequence[str] | None
+    protocol_map: str
+    protocol_map_is_set: bool
+    inter_broker_name: str | None
+    inter_broker_protocol: str
+    controller_names: Sequence[str]
+    is_controller: bool
+
+
+def parse_listeners(settings: ListenerSettings) -> Listeners:
+    protocols = _parse_protocol_map(settings.protocol_map)
+    controller_names = tuple(name.upper() for name in settings.controller_names)
+    if not settings.protocol_map_is_set:
+        # As in Kafka, controller listeners are PLAINTEXT unless the map says otherwise.
         for name in controller_names:
             protocols.setdefault(name, "PLAINTEXT")
-    endpoints = _parse_endpoints("listeners", listeners, protocols)
+    endpoints = _parse_endpoints("listeners", settings.listeners, protocols)
     _check_distinct("listeners", endpoints, ports_too=True)
     brokers = tuple(e for e in endpoints if e.name not in controller_names)
     controllers = tuple(e for e in endpoints if e.name in controller_names)
     if not brokers:
-        raise ConfigError("listeners must name at least one that is no controller listener")
+        raise ConfigError("listeners must have at least one that is not a controller listener")
     for listener in endpoints:
         if listener.security_protocol not in SUPPORTED_PROTOCOLS:
             raise ConfigError(
@@ -92,22 +96,22 @@ def parse_listeners(
                 f"which Odradek does not support yet (supported: "
                 f"{', '.join(SUPPORTED_PROTOCOLS)})"
             )
-    if advertised is None:
-        told = brokers
+    if settings.advertised is None:
+        advertised = brokers
     else:
-        told = _parse_endpoints("advertised.listeners", advertised, protocols)
-        if is_controller:  # may say where its controller listeners are reached; clients may not
-            told = tuple(e for e in told if e.name not in controller_names)
-    _check_advertised(told, brokers, controller_names)
-    inter_broker = (inter_broker_name or inter_broker_protocol).upper()
-    if inter_broker not in [listener.name for listener in told]:
-        names = ",".join(listener.name for listener in told)
+        advertised = _parse_endpoints("advertised.listeners", settings.advertised, protocols)
+        if settings.is_controller:  # only a controller may advertise controller listeners
+            advertised = tuple(e for e in advertised if e.name not in controller_names)
+    _check_advertised(advertised, brokers, controller_names)
+    inter_broker = (settings.inter_broker_name or settings.inter_broker_protocol).upper()
+    if inter_broker not in [listener.name for listener in advertised]:
+        names = ",".join(listener.name for listener in advertised)
         raise ConfigError(
             "inter.broker.listener.name must be a listener name defined in "
             "advertised.listeners. The valid options based on currently configured listeners "
             f"are {names}"
         )
-    return Listeners(brokers, controllers, told, inter_broker)
+    return Listeners(brokers, controllers, advertised, inter_broker)
 
 
 def _parse_protocol_map(text: str) -> dict[str, str]:
@@ -179,7 +183,7 @@ def _check_advertised(
 
 
 def _own_host_name() -> str:
-    """As Kafka: the machine's own name, if others could resolve it at all."""
+    """As in Kafka: the machine's own name, if it can be resolved."""
     name = socket.getfqdn()
     try:
         socket.getaddrinfo(name, None)

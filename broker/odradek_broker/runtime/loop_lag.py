@@ -1,11 +1,11 @@
-"""Measures how late the event loop runs: the one number that tells whether it is overloaded.
+"""Measures the lag of the event loop, which shows whether it is overloaded.
 
-A timer asks to be called every 100 ms; how much later it is called is the lag. Anything that
-blocks the loop (a long handler, a slow disk in the wrong place) shows up here.
+A timer is due every 100 ms; the lag is how much later it runs. Everything that blocks the loop (a
+long handler, a disk access outside of a thread) increases it.
 
-A broker whose loop stands still sends no heartbeats. So `broker.session.timeout.ms` has to be at
-least ten times the lag that all but one in a thousand measurements stay below; where that does
-not hold, the log says so (once in WINDOW measurements, 100 s) and `/metrics` counts it.
+A broker whose loop is blocked sends no heartbeats. So `broker.session.timeout.ms` should be at
+least ten times the 99.9th percentile of the lag; if it is not, that is logged (once per WINDOW
+measurements, 100 s) and counted in `/metrics`.
 """
 
 import logging
@@ -17,11 +17,11 @@ from odradek_broker.runtime.tasks import Cancellable, Scheduler
 logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 0.1
-# Worth a line in the log: clients notice half a second.
+# Logged from this lag on: clients notice half a second.
 WARN_FROM_US = 500_000
 # A session should be at least this many times as long as the 99.9th percentile of the lag.
 SESSION_TO_LAG_MIN = 10
-WINDOW = 1000  # measurements: of so many, one may be later
+WINDOW = 1000  # measurements, of which one may be later
 
 
 class LoopLag:
@@ -51,10 +51,10 @@ class LoopLag:
         self._metrics.loop_lag_now_us = lag_us
         if lag_us > WARN_FROM_US:
             logger.warning("the event loop was blocked for %d ms", lag_us // 1000)
-        self._hold_against_session(lag_us)
+        self._compare_with_session(lag_us)
         self.start()
 
-    def _hold_against_session(self, lag_us: int) -> None:
+    def _compare_with_session(self, lag_us: int) -> None:
         if lag_us * SESSION_TO_LAG_MIN > self._session_timeout_ms * 1000:
             self._late.append(lag_us)
         self._measured += 1
@@ -65,8 +65,8 @@ class LoopLag:
             self._metrics.loop_lag_windows_late += 1
             logger.warning(
                 "the event loop was late by up to %d ms, and %d times in %d by more than a tenth "
-                "of broker.session.timeout.ms (%d): this broker may be taken for dead while it "
-                "lives; give it more processor time or a longer session",
+                "of broker.session.timeout.ms (%d): the controller may fence this broker although "
+                "it is alive; give it more CPU or a longer session timeout",
                 max(late) // 1000,
                 len(late),
                 WINDOW,

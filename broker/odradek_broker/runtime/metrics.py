@@ -1,7 +1,7 @@
 """Counters that the hot path can afford, exported by `admin/metrics.py`.
 
-A request costs one dictionary look-up and a handful of integer additions here: no locks (one
-event loop owns everything), no label objects, no floats formatted before somebody asks.
+A request costs one dictionary look-up and a few integer additions here: no locks (one event loop
+owns everything), no label objects, and nothing is formatted before a scrape.
 
 Times go into histograms whose buckets are powers of two in microseconds: the bucket of a
 duration is its bit length. 0–1 µs falls into bucket 0 or 1, 900 µs into bucket 10
@@ -15,9 +15,9 @@ BUCKETS: Final = 26
 
 PHASES: Final = (
     "RequestQueueTimeMs",  # frame complete → handler starts
-    "LocalTimeMs",  # handler at work
+    "LocalTimeMs",  # the handler runs
     "RemoteTimeMs",  # waiting in the purgatory (replicas, min bytes, a coordinator)
-    "ResponseQueueTimeMs",  # answer ready → its first byte may be sent
+    "ResponseQueueTimeMs",  # response ready → its first byte may be sent
     "ResponseSendTimeMs",  # first byte → last byte handed to the kernel
     "TotalTimeMs",
 )
@@ -37,7 +37,9 @@ class Histogram:
     def observe_us(self, micros: int) -> None:
         index = min(micros.bit_length(), BUCKETS - 1)
         buckets = self.buckets
-        buckets[index] = buckets[index] + 1  # `+=` would not know that it adds integers
+        buckets[index] = (
+            buckets[index] + 1
+        )  # with `+=` mypyc would not know that these are integers
         self.total_us += micros
 
     def quantile_us(self, q: float) -> float:
@@ -52,7 +54,7 @@ class Histogram:
 
 
 class RequestMetrics:
-    """One kind of request: how many per version, and where the time went."""
+    """The requests of one API: how many per version, and the time of each phase."""
 
     __slots__ = ("name", "phases", "versions")
 
@@ -73,7 +75,7 @@ class RequestMetrics:
         sending: int,
         sent: int,
     ) -> None:
-        """Six moments in nanoseconds, in the order in which a request passes them."""
+        """Six timestamps in nanoseconds, in the order in which a request passes them."""
         queue, local, remote, response_queue, send, total = self.phases
         queue.observe_us((started - received) // 1000)
         local.observe_us((answered_local - started) // 1000)

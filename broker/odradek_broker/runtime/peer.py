@@ -1,13 +1,13 @@
-"""Another broker as one calls it: typed requests out, typed answers in.
+"""A client for another broker: typed requests and responses over one connection.
 
     peer = Peer("10.0.0.7", 9092, loop, client_id="broker-1")
     answer = await peer.call(52, 2, Struct(cluster_id=…, topics=[…]), timeout_ms=1000)   # Vote
 
-`raft`, `controller` and `replication` reach other brokers through it. One Peer is one
-connection, lazily made and made anew when it broke; answers come in the order of the requests,
-so a fetch that waits holds up what is sent after it: use a Peer per kind of work.
+Used by `raft`, `controller` and `replication`. One Peer is one connection, opened by the first
+request and again after a failure. Responses come in the order of the requests, so a fetch that
+waits delays the requests after it: use one Peer per kind of work.
 
-Raises PeerUnavailable when no (readable) answer came; the request may have been carried out.
+Raises PeerUnavailable if no valid response came; the request may have been carried out.
 """
 
 import asyncio
@@ -59,12 +59,12 @@ class Peer:
         try:
             return api.decode_response(api_key, version, answer)
         except DecodeError as error:
-            raise PeerUnavailable(f"{self}: unreadable answer: {error}") from error
+            raise PeerUnavailable(f"{self}: invalid response: {error}") from error
 
     async def call_raw(
         self, api_key: int, version: int, body: Sequence[bytes], timeout_ms: float
     ) -> memoryview:
-        """The request's body in parts out; the answer's body in, writable and not copied."""
+        """Sends the request's body in parts; the response's body, writable and not copied."""
         self._correlation_id = self._correlation_id % _CORRELATION_ID_MAX + 1
         correlation_id = self._correlation_id
         header = api.request_header(api_key, version, correlation_id, self._client_id)
@@ -74,7 +74,7 @@ class Peer:
             try:
                 at = skip_tagged_fields(frame, at)
             except (DecodeError, IndexError) as error:
-                raise PeerUnavailable(f"{self}: unreadable answer: {error}") from error
+                raise PeerUnavailable(f"{self}: invalid response: {error}") from error
         return memoryview(frame)[at:]
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""Sockets that are ready do their work here, in one pass, and then comes what that work left.
+"""Polls the sockets and serves those that are ready, all in one pass, then the deferred work.
 
-A request costs little when nothing stands between the kernel and it. So client connections are
-no callbacks of asyncio: its loop asks this class what is ready (`event_loop.py`), and before the
-answer is given each connection has read and handled its requests, and the end of the pass has
-come: the deferred writes, the acknowledgements, the answers to send. asyncio hears only of the
-files that are its own (adr/0010).
+A request is cheap if little code runs between the kernel and its handler. So client connections are
+not callbacks of asyncio: its loop polls through this class (`event_loop.py`), and before the poll
+returns, each ready connection has read and handled its requests, and the work at the end of the
+pass is done: deferred writes, acknowledgements, sending responses. The poll returns only the files
+of asyncio itself (adr/0010).
 """
 
 import logging
@@ -19,13 +19,13 @@ logger = logging.getLogger(__name__)
 
 READABLE: Final[int] = select.EPOLLIN
 WRITABLE: Final[int] = select.EPOLLOUT
-# Sockets per pass. The more there are, the less each one costs; the fewer, the sooner the first
-# ones have their answers.
+# Sockets per pass. With more of them each one costs less; with fewer the first ones get their
+# responses sooner.
 READY_MAX: Final = 256
 # A pass that takes longer than this ends early: asyncio's timers (heartbeats, the quorum) and the
-# answers that are ready have their turn, then the sockets that are left.
+# responses that are ready come first, then the remaining sockets.
 PASS_NS_MAX: Final = 30_000_000
-# Sockets between two looks at the clock.
+# The clock is read after every so many sockets.
 CLOCK_EVERY: Final = 4
 
 
@@ -34,7 +34,7 @@ class Pollable(ABC):
 
     @abstractmethod
     def on_ready(self, events: int) -> None:
-        """READABLE, WRITABLE, or an error that reading or writing will tell."""
+        """READABLE, WRITABLE, or an error that the next recv or send reports."""
 
 
 class Poller:
@@ -43,12 +43,12 @@ class Poller:
         self._watched: dict[int, Pollable] = {}
         self._soon: list[Callable[[], None]] = []
         self.passes = 0
-        # Connections of other brokers: when the last pass ended early, they come first.
+        # Connections of other brokers: after a pass that ended early, they are served first.
         self.urgent: set[int] = set()
-        self._left: list[int] = []  # sockets that the last pass did not come to
+        self._left: list[int] = []  # sockets that the last pass did not serve
 
     def watch(self, fd: int, pollable: Pollable, events: int) -> None:
-        """From now on `pollable` hears of these events; of none, if `events` is 0."""
+        """From now on `pollable` gets these events; with `events` 0, none."""
         if fd not in self._watched:
             if events:
                 self.epoll.register(fd, events)
@@ -61,13 +61,13 @@ class Poller:
             self.urgent.discard(fd)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """At the end of this pass, after all that was asked for before."""
+        """Calls it at the end of this pass, after earlier callbacks."""
         self._soon.append(callback)
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
-        """Waits that long (-1: for ever) and runs a pass; what is ready of which it knows nothing.
+        """Waits `timeout` seconds (-1: for ever) and runs a pass; the ready files of asyncio.
 
-        Whoever called `call_soon` between two passes has had to wait enough.
+        Callbacks that were added between two passes run first.
         """
         if self._soon:
             self._run_soon()
@@ -103,7 +103,7 @@ class Poller:
         return unknown
 
     def _leave(self, ready: list[tuple[int, int]], at: int, unknown: list[tuple[int, int]]) -> None:
-        """This pass has lasted long enough. asyncio's own files are reported all the same."""
+        """Ends a long pass: the other sockets wait for the next one, asyncio's files do not."""
         for index in range(at, len(ready)):
             fd, _ = ready[index]
             if fd in self._watched:
@@ -112,7 +112,7 @@ class Poller:
                 unknown.append(ready[index])
 
     def _in_turn(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Other brokers first, then those that the last pass did not come to, then the others."""
+        """Other brokers first, then sockets that the last pass did not serve, then the others."""
         left: dict[int, int] = {}
         for fd in self._left:
             left[fd] = len(left)
@@ -131,13 +131,13 @@ class Poller:
         return first + [entry for _, entry in waited] + others
 
     def _run_soon(self) -> None:
-        """All that is due, and what that adds."""
+        """Runs all callbacks, including those that they add."""
         soon = self._soon
         at = 0
         while at < len(soon):
             try:
                 soon[at]()
             except Exception:
-                logger.exception("the end of a pass failed; this is a bug in Odradek")
+                logger.exception("a callback at the end of a pass failed; this is a bug in Odradek")
             at += 1
         soon.clear()

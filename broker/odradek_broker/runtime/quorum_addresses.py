@@ -1,11 +1,11 @@
-"""Where the metadata quorum is: two settings of Kafka's, parsed once by `Settings`.
+"""The addresses of the metadata quorum: two settings of Kafka, parsed once by `Settings`.
 
     controller.quorum.voters=1@broker-1:9092,2@broker-2:9092,3@broker-3:9092
     controller.quorum.bootstrap.servers=broker-1:9092,broker-2:9092
 
-The first names the nodes that form a new cluster together. The second says whom to ask for a
-cluster that exists. A node that knows its cluster from its disk needs neither, as long as the
-addresses of the voters do not all change at once.
+The first has the nodes that form a new cluster together. The second has nodes of an existing
+cluster that a new node asks first. A node that has the metadata log on its disk needs neither,
+unless the addresses of all voters change at once.
 """
 
 import re
@@ -30,7 +30,7 @@ class Address(NamedTuple):
 
 
 def parse_voters(texts: Sequence[str]) -> dict[int, Address]:
-    """Node id → address. ConfigError if this cannot be a set of voters."""
+    """Node id → address. ConfigError if they are not a valid set of voters."""
     voters: dict[int, Address] = {}
     for text in texts:
         match = _VOTER.fullmatch(text)

@@ -1,11 +1,11 @@
-"""One log line per reason and period, with a count of what was left out since the last.
+"""Logs one line per reason and period, with the number of lines that it left out.
 
     limited = RateLimitedLog(logger)
     limited.warning("refused", now_ms, "refused a connection from %s: too many", host)
 
-The first one is logged at once. Those of the same key within the next minute are only counted; the
-next after that is logged as "… (and 4711 more like it in the last 60 s)". Keys are few and fixed:
-a reason, not an address.
+The first line of a key is logged at once. Lines of the same key within the next minute are only
+counted; the next one after that ends with "(and 4711 more like it in the last 60 s)". There are few
+keys and they are fixed: a reason, not an address.
 """
 
 import logging

@@ -3,10 +3,10 @@
     Settings.load(Path("server.properties"), os.environ, ["log.retention.hours=24"])
 
 Later sources win: defaults < file < environment < flags. In the environment
-`KAFKA_LOG_RETENTION_MS` is log.retention.ms (`_` is `.`, `__` is `_`, `___` is `-`). On top lie
-the dynamic values that the controller keeps (cluster-wide, then for this broker); they come and
-go at run time through `apply_dynamic`, so a long-lived reader asks again instead of keeping a
-value. Every failure is a ConfigError whose text is one line that names the setting.
+`KAFKA_LOG_RETENTION_MS` is log.retention.ms (`_` is `.`, `__` is `_`, `___` is `-`). The dynamic
+values that the controller keeps (cluster-wide, then for this broker) win over all of them; they
+change at run time through `apply_dynamic`, so a long-lived reader reads a value again instead of
+keeping it. Every failure is a ConfigError whose text is one line that names the setting.
 """
 
 import builtins
@@ -24,52 +24,30 @@ from odradek_broker.model.config_table import (
     ConfigKey,
     ConfigValue,
     log_config_of,
-    nearest,
     parse_topic_configs,
     topic_default,
 )
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.runtime import config_providers
-from odradek_broker.runtime.listeners import Listeners, parse_listeners
-from odradek_broker.runtime.properties import parse_properties
+from odradek_broker.runtime.listeners import Listeners, ListenerSettings, parse_listeners
 from odradek_broker.runtime.quorum_addresses import (
     BOOTSTRAP_SERVERS,
     VOTERS,
     parse_bootstrap_servers,
     parse_voters,
 )
-
-ENVIRONMENT_PREFIX = "KAFKA_"
-
-# Variables of Kafka's start scripts and images that share the prefix and are no settings.
-_NOT_SETTINGS = frozenset(
-    [
-        "KAFKA_HEAP_OPTS",
-        "KAFKA_OPTS",
-        "KAFKA_JMX_OPTS",
-        "KAFKA_JMX_PORT",
-        "KAFKA_JMX_HOSTNAME",
-        "KAFKA_JVM_PERFORMANCE_OPTS",
-        "KAFKA_GC_LOG_OPTS",
-        "KAFKA_LOG4J_OPTS",
-        "KAFKA_LOG4J_LOGGERS",
-        "KAFKA_LOG4J_ROOT_LOGLEVEL",
-        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
-        "KAFKA_VERSION",
-        "KAFKA_HOME",
-        "KAFKA_DEBUG",
-        "KAFKA_MODE",
-    ]
+from odradek_broker.runtime.settings_sources import (
+    no_effect_warnings,
+    read_environment,
+    read_file,
+    read_flags,
 )
-# Settings that plugins and single listeners take: the rest of the name is theirs.
-_OPEN_PREFIXES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.")
 
 MIN_DEDUPE_BUFFER_PER_THREAD_BYTES = 1024 * 1024
 LOG_CONFIGS_KEPT_MAX = 1000  # each is some 300 bytes; few clusters have that many different ones
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; numbers are those of the DescribeConfigs response."""
+    """Where a value comes from; the numbers are those of the DescribeConfigs response."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -84,7 +62,7 @@ class Synonym(NamedTuple):
     source: ConfigSource
 
 
-# Of the groups of the consumer protocol: a setting, the least and the most that it may be.
+# For groups of the consumer protocol: a setting, and the settings with its minimum and maximum.
 CONSUMER_GROUP_BOUNDS = (
     (
         "group.consumer.session.timeout.ms",
@@ -105,7 +83,7 @@ CONSUMER_GROUP_BOUNDS = (
 
 
 class Settings:
-    """Typed access by name. `settings.int("num.partitions")`; unknown names are our bug."""
+    """Typed access by name: `settings.int("num.partitions")`. An unknown name is a KeyError."""
 
     def __init__(self, static: Mapping[str, str] | None = None, warnings: Sequence[str] = ()):
         self.static: Mapping[str, str] = _with_both_ids(static or {})
@@ -129,10 +107,10 @@ class Settings:
         static: dict[str, str] = {}
         warnings: list[str] = []
         if file is not None:
-            static.update(_read_file(file, env))
-        static.update(_read_environment(env, warnings))
-        static.update(_read_flags(flags))
-        warnings += _no_effect_warnings(static)
+            static.update(read_file(file, env))
+        static.update(read_environment(env, warnings))
+        static.update(read_flags(flags))
+        warnings += no_effect_warnings(static)
         return cls(static, warnings)
 
     # -- typed getters -----------------------------------------------------------------
@@ -169,7 +147,7 @@ class Settings:
         assert value is None or isinstance(value, tuple), name
         return value or ()
 
-    # -- what several settings say together ---------------------------------------------
+    # -- values that depend on several settings -----------------------------------------
 
     @property
     def node_id(self) -> builtins.int:
@@ -187,9 +165,8 @@ class Settings:
     def log_config(self, overrides: Mapping[builtins.str, builtins.str]) -> LogConfig:
         """A topic's settings on top of this broker's defaults. Raises ConfigError.
 
-        Names in `overrides` are the topic's (`retention.ms`). They were validated when they
-        were set. Equal overrides give the same object: topics share it, and so do the many
-        partitions of a topic.
+        Names in `overrides` are the topic's (`retention.ms`); they were validated when they were
+        set. Equal overrides give the same object, which topics and their partitions share.
         """
         given = frozenset(overrides.items())
         config = self._log_configs.get(given)
@@ -204,14 +181,14 @@ class Settings:
     # -- where a value comes from (DescribeConfigs) --------------------------------------
 
     def text(self, name: builtins.str) -> builtins.str | None:
-        """The value in force as text, as Kafka writes it."""
+        """The effective value as text, as Kafka writes it."""
         return BROKER_CONFIGS[name].text_of(self._values[name])
 
     def synonyms(self, key: ConfigKey) -> "builtins.list[Synonym]":
-        """Every value given for a setting or one of its synonyms, the one in force first.
+        """Every value that is set for a setting or one of its synonyms, the effective one first.
 
-        Kafka leaves out what stands before the first entry of the strongest synonym; so an
-        unset log.retention.ms has none, although log.retention.hours gives its value.
+        Kafka leaves out the entries before the first one of the strongest synonym; so an unset
+        log.retention.ms has none, although its value comes from log.retention.hours.
         """
         given = self.values_given(*key.synonyms)
         asked = key.name if key.name in key.synonyms else "".join(key.synonyms[:1])
@@ -233,7 +210,7 @@ class Settings:
         ]
 
     def topic_default_text(self, topic_key: ConfigKey) -> builtins.str | None:
-        """What a topic setting is while the topic does not override it."""
+        """The value of a topic setting that the topic does not override."""
         return topic_key.text_of(self._log_config_defaults[topic_key.name])
 
     def topic_default_source(self, topic_key: ConfigKey) -> ConfigSource:
@@ -247,10 +224,10 @@ class Settings:
         default: Mapping[builtins.str, builtins.str],
         broker: Mapping[builtins.str, builtins.str],
     ) -> None:
-        """Put the controller's values (cluster-wide, this broker's) in force.
+        """Apply the controller's values (cluster-wide, and for this broker).
 
         They were validated before they were recorded. A value that this version no longer
-        accepts raises ConfigError and changes nothing.
+        accepts raises ConfigError, and nothing changes.
         """
         self.check_dynamic(default, broker)
         self._set_dynamic(default, broker)
@@ -260,7 +237,7 @@ class Settings:
         default: Mapping[builtins.str, builtins.str],
         broker: Mapping[builtins.str, builtins.str],
     ) -> None:
-        """Raises ConfigError if these dynamic values cannot be put in force."""
+        """Raises ConfigError if these dynamic values cannot be applied."""
         trial = Settings(self.static)
         trial._set_dynamic(default, broker)
         trial._check()
@@ -298,7 +275,7 @@ class Settings:
         return values
 
     def _check(self) -> None:
-        """What one setting alone cannot tell."""
+        """Checks that involve several settings."""
         if {"node.id", "broker.id"} <= self.static.keys() and self.int("node.id") != self.int(
             "broker.id"
         ):
@@ -356,14 +333,16 @@ class Settings:
                 "should be set."
             )
         return parse_listeners(
-            listeners=self.list("listeners"),
-            advertised=self.list("advertised.listeners") or None,
-            protocol_map=self.str("listener.security.protocol.map"),
-            protocol_map_is_set="listener.security.protocol.map" in self.static,
-            inter_broker_name=inter_broker_name,
-            inter_broker_protocol=self.str("security.inter.broker.protocol"),
-            controller_names=self.list("controller.listener.names"),
-            is_controller="controller" in self.list("process.roles"),
+            ListenerSettings(
+                listeners=self.list("listeners"),
+                advertised=self.list("advertised.listeners") or None,
+                protocol_map=self.str("listener.security.protocol.map"),
+                protocol_map_is_set="listener.security.protocol.map" in self.static,
+                inter_broker_name=inter_broker_name,
+                inter_broker_protocol=self.str("security.inter.broker.protocol"),
+                controller_names=self.list("controller.listener.names"),
+                is_controller="controller" in self.list("process.roles"),
+            )
         )
 
 
@@ -374,88 +353,3 @@ def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
         if other in filled:
             filled.setdefault(name, filled[other])
     return filled
-
-
-def _read_file(file: Path, env: Mapping[str, str]) -> dict[str, str]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: is not UTF-8: {error.reason}") from None
-    lines = list(parse_properties(text))
-    given = {line.name: line.value for line in lines}
-    found = {}
-    for line, name, value in lines:
-        where = f"{file}:{line}: "
-        try:
-            found[name] = config_providers.resolve(name, value, given, env)
-        except ConfigError as error:
-            raise ConfigError(where + str(error)) from None
-        _check_known(name, found[name], where=where)
-    return found
-
-
-def _read_environment(env: Mapping[str, str], warnings: list[str]) -> dict[str, str]:
-    """An unknown variable is only a warning: Kubernetes itself sets some, for a Service
-    called `kafka` (KAFKA_PORT, KAFKA_SERVICE_HOST, …)."""
-    found = {}
-    for variable, value in env.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NOT_SETTINGS:
-            continue
-        name = _name_of_variable(variable)
-        if not _known(name):
-            warnings.append(f"environment: {variable}: {_unknown(name)}; ignored")
-            continue
-        _check_known(name, value, where=f"environment: {variable}: ")
-        found[name] = value
-    return found
-
-
-def _name_of_variable(variable: str) -> str:
-    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
-    return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
-
-
-def _read_flags(flags: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for flag in flags:
-        name, equals, value = flag.partition("=")
-        name = name.strip()
-        if not equals:
-            raise ConfigError(f"flag {flag!r}: must be <setting>=<value>")
-        _check_known(name, value, where="flag: ")
-        found[name] = value
-    return found
-
-
-def _known(name: str) -> bool:
-    return name in BROKER_CONFIGS or name.startswith(_OPEN_PREFIXES)
-
-
-def _unknown(name: str) -> str:
-    near = nearest(name, BROKER_CONFIGS)
-    return f"unknown setting {name}" + (f"; did you mean {near}?" if near else "")
-
-
-def _check_known(name: str, value: str, *, where: str) -> None:
-    """Name and value are checked where they are written, so that the error can say where."""
-    if not _known(name):
-        raise ConfigError(where + _unknown(name))
-    if name in BROKER_CONFIGS:
-        try:
-            BROKER_CONFIGS[name].parse(value)
-        except ConfigError as error:
-            raise ConfigError(where + str(error)) from None
-
-
-def _no_effect_warnings(static: Mapping[str, str]) -> list[str]:
-    warnings = []
-    for name, text in static.items():
-        key = BROKER_CONFIGS.get(name)
-        if key is not None and (key.honoured or text == key.default):
-            continue
-        if name.startswith(f"{config_providers.PROVIDERS}.{config_providers.ENV}."):
-            continue
-        warnings.append(f"{name} is known but has no effect in Odradek yet")
-    return warnings

@@ -3,13 +3,13 @@
     slices = Slices(clock, scheduler)
     slices.add(steps)            # an iterator: each `next` does a little
 
-What was added is done in the order in which it was added. A slice begins at once, unless earlier
-work is waiting, and ends after SLICE_MS; the next one begins in the next pass of the loop, after
-heartbeats, replication and clients had their turn. So little work is done when `add` returns, and
-ten thousand partitions cost nobody more than SLICE_MS and the longest step.
+Work is done in the order in which it was added. A slice begins at once, unless earlier work is
+pending, and ends after SLICE_MS; the next slice begins in the next pass of the loop, after
+heartbeats, replication and clients had their turn. So a small piece of work is finished when `add`
+returns, and work on ten thousand partitions delays others by SLICE_MS and the longest step at most.
 
-How long a slice has lasted is asked of the clock port: in a simulation, where time stands still
-during an event, everything is done at once.
+The clock port measures the slice: in a simulation, where time does not pass during an event, all
+work is done at once.
 """
 
 import logging
@@ -22,7 +22,7 @@ from odradek_broker.runtime.tasks import Scheduler
 
 logger = logging.getLogger(__name__)
 
-# A tenth of what a client may wait for the loop (100 ms): several may have work at the same time.
+# A tenth of the time that a client may wait for the loop (100 ms), as several may have work.
 SLICE_MS = 10.0
 
 
@@ -34,12 +34,12 @@ class Slices:
         self._running = False
         self._closed = False
         self._idle_callbacks: list[Callable[[], None]] = []
-        # Whether the steps that are being taken have lasted longer than one slice.
+        # Whether the current work has taken longer than one slice.
         self.continued = False
 
     @property
     def idle(self) -> bool:
-        """Nothing is left to do."""
+        """No work is left."""
         return not self._queue
 
     def add(self, steps: Iterator[object]) -> None:
@@ -50,14 +50,14 @@ class Slices:
             self._run()
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call it once, when nothing is left to do: at once, if that is so now."""
+        """Calls it once, as soon as no work is left; at once, if there is none."""
         if self.idle:
             callback()
         else:
             self._idle_callbacks.append(callback)
 
     def close(self) -> None:
-        """Nothing more is done; whoever waits for the end of it is called."""
+        """Drops the remaining work and calls the callbacks of `when_idle`."""
         self._closed = True
         self._queue.clear()
         self._tell_idle()
@@ -84,14 +84,14 @@ class Slices:
         self._tell_idle()
 
     def _take(self, steps: Iterator[object], until_ms: float) -> bool:
-        """Whether these steps are all done; False if the slice is over."""
+        """True if all steps are done, False if the slice is over before."""
         try:
             for _ in steps:
                 if self._clock.monotonic_ms() >= until_ms:
                     return self._closed
         except Exception:
-            # What comes after it must not suffer from it.
-            logger.exception("a piece of long work failed; this is a bug in Odradek")
+            # Later work must not suffer from it.
+            logger.exception("work in slices failed; this is a bug in Odradek")
         return True
 
     def _tell_idle(self) -> None:

@@ -1,7 +1,6 @@
 """The event loop as a port: run something soon, later, or in a thread.
 
-asyncio's loop is a `Scheduler` as it is; the broker has `event_loop.EndOfPass`, the simulator
-brings its own.
+asyncio's loop is a `Scheduler`; the broker uses `event_loop.EndOfPass`, the simulator has its own.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ class Scheduler(Protocol):
 
 class Threads(Protocol):
     def run(self, job: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Runs `job` in a thread; then `done` on the loop, with what the job raised or None."""
+        """Runs `job` in a thread; then `done` on the loop, with the job's exception or None."""
 
 
 class LoopThreads:

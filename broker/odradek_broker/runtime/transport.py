@@ -1,19 +1,19 @@
-"""A connection to another broker, as frames of bytes: what `runtime/peer.py` speaks Kafka over.
+"""A connection to another broker that carries frames of bytes; `runtime/peer.py` encodes them.
 
-Raw non-blocking socket on the loop, connected when the first call needs it. Calls are
-pipelined: each is one frame out (4 bytes size, then the frame, whose bytes 4–7 are the
-correlation id) and one frame in (size, then the frame, whose bytes 0–3 are the same id).
+A raw non-blocking socket on the loop, connected when the first call needs it. Calls are pipelined:
+each sends one frame (4 bytes size, then the frame, whose bytes 4–7 are the correlation id) and
+receives one (size, then the frame, whose bytes 0–3 are the same id).
 
     connection = FrameConnection("10.0.0.7", 9092, loop)
     answer = await connection.call_frame(7, (frame,), timeout_ms=2000)
 
-Whatever goes wrong (no connection, connection lost, no answer in time) is `PeerUnavailable`,
-and whether the request was carried out is then unknown. An answer that does not come in time
-closes the connection and fails all calls on it: a broker answers in order, so the others
-would wait in vain as well. Use one connection per kind of work, not one for everything.
+Every failure (no connection, connection lost, no response in time) is `PeerUnavailable`; whether
+the request was carried out is then unknown. A response that does not come in time closes the
+connection and fails all calls on it: a broker answers in order, so the others would not be answered
+either. Use one connection per kind of work, not one for everything.
 
-After a connection that failed or never answered the next one has to wait (50 ms, doubling up to
-1 s, with jitter); until then calls fail at once, and the caller's own retries decide.
+After a connection that failed or got no response, the next attempt backs off (50 ms, doubling up to
+1 s, with jitter); until then calls fail at once, and the caller decides when to retry.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 
-# A peer that has this much unread or unanswered is stuck: more would only fill our memory.
+# A peer that leaves this much unread or unanswered is stuck: more would only fill our memory.
 IN_FLIGHT_MAX = 256
 OUT_BYTES_MAX = 64 * 1024 * 1024
-# Larger than any answer we ask for (replica.fetch.response.max.bytes is 10 MB by default, and
-# one batch may exceed it).
+# Larger than any response that we request (replica.fetch.response.max.bytes is 10 MB by default,
+# and one batch may exceed it).
 FRAME_BYTES_MAX = 256 * 1024 * 1024
-# Answers smaller than this are read through one buffer, several at a time.
+# Responses smaller than this are read through one buffer, several at a time.
 SCRATCH_BYTES = 64 * 1024
 GATHER_MAX = 64  # buffers per sendmsg
 
@@ -41,17 +41,17 @@ _SIZE = struct.Struct(">i")
 Answer = asyncio.Future[bytearray]
 
 
-class PeerUnavailable(Exception):  # noqa: N818 - a state of the world, not a mistake
-    """No answer came; whether the request was carried out is unknown."""
+class PeerUnavailable(Exception):  # noqa: N818 - a state, not a mistake
+    """No response came; whether the request was carried out is unknown."""
 
 
 class PeerRefused(PeerUnavailable):
-    """Nobody listens at this address: the process that did is gone."""
+    """Connection refused: no process listens at this address."""
 
 
 class FrameConnection:
-    """Invariant: `_sock` is set only while connected; `_waiting` has the calls that were given
-    to the current connection, in their order."""
+    """Invariant: `_sock` is set only while connected; `_waiting` has the calls of the current
+    connection, in their order."""
 
     def __init__(self, host: str, port: int, loop: asyncio.AbstractEventLoop) -> None:
         self.host = host
@@ -80,7 +80,7 @@ class FrameConnection:
         return self._sock is not None
 
     def call_frame(self, correlation_id: int, frame: Sequence[bytes], timeout_ms: float) -> Answer:
-        """Sends `frame` (in parts); the answer's frame, from its correlation id on."""
+        """Sends `frame` (in parts); the response's frame, from its correlation id on."""
         answer: Answer = self._loop.create_future()
         refusal = self._refusal()
         if refusal is not None:
@@ -101,7 +101,7 @@ class FrameConnection:
         return answer
 
     def close(self) -> None:
-        """For good: calls under way and later ones fail."""
+        """For good: pending calls and later ones fail."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -112,9 +112,9 @@ class FrameConnection:
         if self._closed:
             return "closed"
         if self._sock is None and self._connecting is None and self._loop.time() < self._retry_at:
-            return "not reachable, waits before it tries again"
+            return "not reachable, backing off before the next attempt"
         if len(self._waiting) >= IN_FLIGHT_MAX or self._out_bytes > OUT_BYTES_MAX:
-            return f"{len(self._waiting)} requests wait for an answer already"
+            return f"{len(self._waiting)} requests are pending already"
         return None
 
     # --- connecting ----------------------------------------------------------------------
@@ -155,10 +155,10 @@ class FrameConnection:
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
-        self._disconnect(f"no answer within {timeout_ms:.0f} ms")
+        self._disconnect(f"no response within {timeout_ms:.0f} ms")
 
     def _disconnect(self, reason: str, kind: type[PeerUnavailable] = PeerUnavailable) -> None:
-        """Back to the state before the first call; everybody who waits hears of it."""
+        """Back to the state before the first call; all pending calls fail."""
         if not self._proven:
             self._back_off()
         self._proven = False
@@ -242,12 +242,12 @@ class FrameConnection:
         while end - at >= 4:
             (size,) = _SIZE.unpack_from(scratch, at)
             if not 4 <= size <= FRAME_BYTES_MAX:
-                self._disconnect(f"an answer of {size} bytes")
+                self._disconnect(f"a response of {size} bytes")
                 return
             body = at + 4
             if body + size > end:
                 if size > SCRATCH_BYTES // 2:
-                    # Memory that is not written to yet costs nothing, so it is asked for at once.
+                    # Memory that is not written yet costs nothing, so all of it is allocated.
                     self._frame, self._filled = bytearray(size), end - body
                     self._frame[: end - body] = scratch[body:end]
                     self._kept = 0
@@ -265,10 +265,10 @@ class FrameConnection:
         (correlation_id,) = _SIZE.unpack_from(frame)
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is None:
-            self._disconnect(f"an answer to request {correlation_id}, which was not sent")
+            self._disconnect(f"a response to request {correlation_id}, which was not sent")
             return
         self._proven, self._failures = True, 0
         answer, timer = waiting
         timer.cancel()
-        if not answer.done():  # else whoever asked has gone
+        if not answer.done():  # else the caller was cancelled
             answer.set_result(frame)

@@ -48,6 +48,7 @@ __all__ = [
     "flexible",
     "parse_request_header",
     "request_header",
+    "response_fields",
     "response_header",
     "supported_versions",
 ]
@@ -79,6 +80,18 @@ def encode_response_item(api_key: int, version: int, path: str, item: Struct) ->
     `path` names the array: "topics", or "topics.partitions" for a nested one.
     """
     return _encode(_item_codec(api_key, version, path), item)
+
+
+@cache
+def response_fields(api_key: int, version: int) -> frozenset[str]:
+    """The fields at the top of a response, in this version or another.
+
+    `encode_response` accepts these, and drops those that the version lacks.
+    """
+    name = APIS[api_key][0]
+    cls = load_class(name, version, "response")
+    others = RESPONSE_FIELDS.get(name, {}).get(cls.__name__, {})
+    return frozenset(field.name for field in fields_of(cls)).union(others)
 
 
 @cache

@@ -1,0 +1,36 @@
+"""The APIs that this broker serves, as the network and the handlers look them up.
+
+Built once by `registry.py`, which has the table.
+"""
+
+from collections.abc import Sequence
+
+from odradek_broker.handlers.handler import Handler
+from odradek_protocol.messages.struct import Struct
+
+# Produce is served from v3 but advertised from v0, as Kafka 4 does: librdkafka 2.0 (Debian 12's)
+# looks for the old versions, and without them sends gzip, snappy and lz4 silently uncompressed.
+ADVERTISED_FROM = {"Produce": 0}
+
+
+class ApiTable:
+    def __init__(self, handlers: Sequence[Handler]) -> None:
+        self.handlers = {handler.api_key: handler for handler in handlers}
+        assert len(self.handlers) == len(handlers), "two handlers for one API key"
+        # The `api_keys` of every ApiVersions response.
+        self.advertised = [
+            Struct(
+                api_key=key,
+                min_version=ADVERTISED_FROM.get(handler.name, handler.versions.start),
+                max_version=handler.versions.stop - 1,
+            )
+            for key, handler in sorted(self.handlers.items())
+            if not handler.internal
+        ]
+
+    def forwardable(self, api_key: int, version: int) -> Handler | None:
+        """The handler of a request that may come in an Envelope; None if it may not."""
+        handler = self.handlers.get(api_key)
+        if handler is None or not handler.access.forwardable or not handler.offers(version):
+            return None
+        return handler

@@ -1,0 +1,330 @@
+"""Builds the services of one broker: the only module that knows all classes.
+
+Each service is built from those before it and gets them through its constructor. Where two need
+each other, the earlier one gets a function, which it calls only once the broker has started.
+`broker.py` starts and stops the services.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from uuid import UUID, uuid4
+
+from odradek_broker.admin.state import Readiness
+from odradek_broker.admin_front import StartError
+from odradek_broker.controller.lifecycle import BrokerLifecycle
+from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
+from odradek_broker.controller.seat import ControllerSeat
+from odradek_broker.controller.service import ControllerService
+from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
+from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.consumer.service import ConsumerGroupService
+from odradek_broker.group.lag import LogEnds
+from odradek_broker.group.metrics import GroupMetrics
+from odradek_broker.group.service import GroupService
+from odradek_broker.group.shard import GroupShard
+from odradek_broker.handlers import (
+    add_partitions_to_txn,
+    allocate_producer_ids,
+    alter_partition,
+    assign_replicas_to_dirs,
+    broker_heartbeat,
+    broker_registration,
+    write_txn_markers,
+)
+from odradek_broker.handlers.broker_context import BrokerContext
+from odradek_broker.handlers.fetch_session import FetchSessions
+from odradek_broker.handlers.registry import build_apis
+from odradek_broker.log.cleaner_manager import CleanerConfig, CleanerManager
+from odradek_broker.log.dir_identity import META_PROPERTIES, claim_identity
+from odradek_broker.log.housekeeping import LogSettings
+from odradek_broker.log.manager import LogManager
+from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.metadata.publisher import MetadataPublisher
+from odradek_broker.network.server import Server
+from odradek_broker.partition.service import PartitionService
+from odradek_broker.raft.channel import ControllerChannel
+from odradek_broker.raft.log_files import open_metadata_log
+from odradek_broker.raft.opening import open_quorum
+from odradek_broker.raft.service import Identity, QuorumService
+from odradek_broker.raft.values import ReplicaKey
+from odradek_broker.replication.service import ReplicationService
+from odradek_broker.runtime.clock import SystemClock
+from odradek_broker.runtime.descriptors import current_limit, share
+from odradek_broker.runtime.disk import Disk, RealDisk
+from odradek_broker.runtime.event_loop import EndOfPass, PollerLoop
+from odradek_broker.runtime.loop_lag import LoopLag
+from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.peer import Peer
+from odradek_broker.runtime.ports import Ports
+from odradek_broker.runtime.settings import Settings
+from odradek_broker.runtime.tasks import LoopThreads
+from odradek_broker.storage import (
+    StorageFailedError,
+    StorageServices,
+    StorageWatch,
+    metadata_log_failed,
+)
+from odradek_broker.txn import verifier
+from odradek_broker.txn.channels import BrokerCalls
+from odradek_broker.txn.markers import MarkerSender
+from odradek_broker.txn.service import TransactionCoordinator
+from odradek_broker.txn.verifier import TransactionVerifier
+from odradek_protocol.ids import BrokerId
+
+
+class Services:
+    """All services of one broker, built in the order of their dependencies."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        loop: PollerLoop,
+        readiness: Readiness,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._settings = settings
+        self._readiness = readiness
+        self._on_failure = on_failure
+        self.node_id = BrokerId(settings.node_id)
+        self._ports = Ports(loop, SystemClock(), RealDisk(), Random(), LoopThreads(loop))
+        self.clock = self._ports.clock
+        metrics = Metrics()
+
+        # The storage, and the metadata of the cluster.
+        _check_cluster_id(settings, self._ports.disk)
+        self.logs = LogManager(
+            [str(path) for path in settings.log_dirs],
+            self._ports.disk,
+            self.clock,
+            LogSettings.of(settings),
+        )
+        self.cleaner = CleanerManager(
+            self.logs.logs,
+            lambda: CleanerConfig.of(settings),
+            self.clock,
+            loop.call_soon_threadsafe,
+        )
+        self.metadata = MetadataPublisher(self.node_id, settings)
+
+        # The metadata quorum, the controller, and this broker's registration with it.
+        self.quorum = self._build_quorum()
+        self.controller = ControllerService(
+            settings,
+            self._ports.rng,
+            self.quorum,
+            self.metadata,
+            self.node_id,
+            self.logs.cluster_id,
+            self.clock,
+            loop,
+        )
+        self.seat = ControllerSeat(self.controller, self.quorum, self.metadata, self.clock, loop)
+        self.channels: list[ControllerChannel] = []
+        self.lifecycle = self._build_lifecycle()
+
+        # The partitions, and what follows from their records.
+        self.partitions = PartitionService(
+            self.node_id,
+            settings,
+            self.logs,
+            self.clock,
+            EndOfPass(loop),
+            self._ports.threads,
+            cut_off=lambda: self.lifecycle.cut_off,
+        )
+        self.replication = self._build_replication()
+        self.groups = self._build_groups()
+        self.producer_ids = ProducerIdBlocks(
+            self.node_id, lambda: self.lifecycle.broker_epoch, self._channel("producer-ids")
+        )
+        self.transactions = TransactionCoordinator(
+            settings, self.partitions, self.clock, loop, self.producer_ids.next
+        )
+        # Markers and verifications have connections of their own: neither waits for the other.
+        self.verification_calls = self._broker_calls("txn-verifier")
+        self.verifier = TransactionVerifier(self.verification_calls, self._image, settings)
+        self.marker_calls = self._broker_calls("txn-markers")
+        self.marker_sender = MarkerSender(self.marker_calls, self._image)
+
+        # The requests of clients and brokers.
+        self.context = self._build_context(metrics)
+        self.descriptors = share(current_limit())
+        self.server = Server(
+            self.context, loop, loop.poller, self.descriptors, on_starved=self._memory_starved
+        )
+        self.storage = StorageWatch(
+            settings,
+            self._ports,
+            StorageServices(self.logs, self.metadata, self.partitions, self.lifecycle, self.quorum),
+            readiness,
+            on_end=on_failure,
+        )
+        session_timeout_ms = settings.int("broker.session.timeout.ms")
+        self.lag = LoopLag(loop, self.clock, metrics, session_timeout_ms)
+
+    def _build_quorum(self) -> QuorumService:
+        settings, ports, cluster_id = self._settings, self._ports, self.logs.cluster_id
+        path = settings.metadata_log_dir
+        try:
+            metadata_log = open_metadata_log(path, ports.disk, settings, ports.clock.now_ms())
+        except OSError as error:
+            raise metadata_log_failed(str(path), error) from error
+        return open_quorum(
+            settings,
+            metadata_log,
+            self.metadata,
+            Identity(
+                ReplicaKey(self.node_id, _metadata_directory_id(settings, ports.disk, cluster_id)),
+                cluster_id,
+                settings.listeners.inter_broker_name,
+            ),
+            clock=ports.clock,
+            loop=ports.loop,
+            threads=ports.threads,
+            rng=ports.rng,
+            on_failure=self._metadata_log_failed,
+        )
+
+    def _build_lifecycle(self) -> BrokerLifecycle:
+        logs = self.logs
+        return BrokerLifecycle(
+            self.node_id,
+            logs.cluster_id,
+            self._settings,
+            self._channel("lifecycle"),
+            self.metadata,
+            incarnation_id=uuid4(),
+            previous_broker_epoch=logs.previous_broker_epoch,
+            directory_ids=lambda: logs.directory_ids,
+            offline_directory_ids=lambda: [d.directory_id for d in logs.offline_dirs],
+            applied_offset=lambda: self.quorum.applied_offset,
+            on_failure=self._on_failure,
+        )
+
+    def _build_replication(self) -> ReplicationService:
+        return ReplicationService(
+            self._settings,
+            self.clock,
+            self._ports.threads,
+            self.partitions,
+            partial(self._peer, f"broker-{self.node_id}-fetcher"),
+            self._channel("replication"),
+        )
+
+    def _build_groups(self) -> GroupService:
+        settings, metrics = self._settings, GroupMetrics()
+        coordinator = CoordinatorService(
+            OFFSETS_TOPIC,
+            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._ports.rng, metrics),
+            self.partitions,
+            self.clock,
+            self._ports.loop,
+            default_partitions=settings.int("offsets.topic.num.partitions"),
+            write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
+            codec=settings.int("offsets.topic.compression.codec"),
+        )
+        return GroupService(coordinator, settings, metrics)
+
+    def _build_context(self, metrics: Metrics) -> BrokerContext:
+        settings = self._settings
+        slots = settings.int("max.incremental.fetch.session.cache.slots")
+        return BrokerContext(
+            node_id=self.node_id,
+            cluster_id=self.logs.cluster_id,
+            settings=settings,
+            clock=self.clock,
+            rng=self._ports.rng,
+            metrics=metrics,
+            logs=self.logs,
+            cleaner=self.cleaner,
+            partitions=self.partitions,
+            metadata=self.metadata,
+            quorum=self.quorum,
+            controller=self.controller,
+            forwarder=self._channel("forwarder"),
+            producer_ids=self.producer_ids,
+            fetch_sessions=FetchSessions(slots, self._ports.rng),
+            transactions=self.transactions,
+            verifier=self.verifier,
+            groups=self.groups,
+            consumer_groups=ConsumerGroupService(self.groups.coordinator, settings),
+            log_ends=LogEnds(self.groups, self.partitions, settings.listeners.inter_broker_name),
+            apis=build_apis(metrics),
+        )
+
+    # --- connections to other brokers ----------------------------------------------------
+
+    def _channel(self, purpose: str) -> ControllerChannel:
+        """A connection to the active controller; requests wait only for those of one purpose."""
+        controller = self.controller
+        local_requests = {
+            alter_partition.API_KEY: controller.alter_partition,
+            broker_registration.API_KEY: controller.broker_registration,
+            broker_heartbeat.API_KEY: controller.broker_heartbeat,
+            allocate_producer_ids.API_KEY: controller.allocate_producer_ids,
+            assign_replicas_to_dirs.API_KEY: controller.assign_replicas_to_dirs,
+        }
+        client_id = f"broker-{self.node_id}-{purpose}"
+        channel = ControllerChannel(self.quorum, local_requests, self._ports.loop, client_id)
+        self.channels.append(channel)
+        return channel
+
+    def _broker_calls(self, purpose: str) -> BrokerCalls:
+        """Requests of the transaction coordinator to every broker, including this one."""
+        markers = write_txn_markers.MarkerWriter(self.partitions, self.groups, self.clock)
+        return BrokerCalls(
+            self.node_id,
+            self._settings.listeners.inter_broker_name,
+            self._image,
+            {
+                add_partitions_to_txn.API_KEY: partial(
+                    add_partitions_to_txn.batched,
+                    self.transactions,
+                    self.metadata,
+                    version=verifier.VERSION,
+                ),
+                write_txn_markers.API_KEY: markers.write,
+            },
+            partial(self._peer, f"broker-{self.node_id}-{purpose}"),
+        )
+
+    def _peer(self, client_id: str, host: str, port: int) -> Peer:
+        return Peer(host, port, self._ports.loop, client_id=client_id)
+
+    def _image(self) -> MetadataImage:
+        return self.partitions.image
+
+    # --- callbacks -----------------------------------------------------------------------
+
+    def _metadata_log_failed(self, error: Exception) -> None:
+        error = metadata_log_failed(str(self._settings.metadata_log_dir), error)
+        if isinstance(error, StorageFailedError):
+            self._readiness.needs_restart("storage", str(error))
+        self._on_failure(error)
+
+    def _memory_starved(self, reason: str | None) -> None:
+        if reason is None:
+            self._readiness.done("memory")
+        else:
+            self._readiness.wait_for("memory", reason)
+
+
+def _check_cluster_id(settings: Settings, disk: Disk) -> None:
+    """A new node needs the id of the cluster that it joins, unless it forms one alone."""
+    if settings.optional_str("odradek.cluster.id") is not None:
+        return
+    known = (disk.exists(f"{path}/{META_PROPERTIES}") for path in settings.log_dirs)
+    if (settings.quorum_voters or settings.quorum_bootstrap_servers) and not any(known):
+        raise StartError(
+            "odradek.cluster.id must be set: this node is new, and controller.quorum.voters or "
+            "controller.quorum.bootstrap.servers says that it joins other nodes"
+        )
+
+
+def _metadata_directory_id(settings: Settings, disk: Disk, cluster_id: str) -> UUID:
+    """The id of the directory of the metadata log, which need not be one of `log.dirs`."""
+    path = str(settings.metadata_log_dir)
+    disk.make_dir(path)
+    return claim_identity(disk, path, cluster_id, settings.node_id).directory_id
