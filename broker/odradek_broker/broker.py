@@ -15,10 +15,11 @@ from random import Random
 from uuid import UUID, uuid4
 
 from odradek_broker.admin_front import AdminFront, StartError
-from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationError
-from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.controller.seat import ControllerSeat
 from odradek_broker.controller.service import ControllerService
+from odradek_broker.controller_client.channel import ControllerChannel
+from odradek_broker.controller_client.lifecycle import BrokerLifecycle, RegistrationError
+from odradek_broker.controller_client.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
@@ -42,7 +43,6 @@ from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.model.log_config import LogConfig
 from odradek_broker.network.server import Server
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.raft.channel import ControllerChannel
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
 from odradek_broker.raft.service import Identity, QuorumService

@@ -12,10 +12,10 @@ from typing import TypeVar
 from uuid import UUID
 
 from broker_tests.controller.support import create, new_topic
-from odradek_broker.controller import brokers
 from odradek_broker.controller.active import ActiveController
 from odradek_broker.controller.result import Result
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.runtime.settings import Settings
@@ -120,7 +120,7 @@ class World:
                     min_supported_version=feature.min_supported_version,
                     max_supported_version=feature.max_supported_version,
                 )
-                for feature in brokers.SUPPORTED_FEATURES
+                for feature in SUPPORTED_FEATURES
             ],
             rack=self.racks.get(broker),
             log_dirs=[directory(broker, disk) for disk in disks],

@@ -3,7 +3,7 @@
 Production code: the raft core (driven by raft_node.py), the controller's decisions
 (`ActiveController`), the metadata images, `PartitionService` and `Partition` with the leader's
 and the follower's state machines. Written anew, because the production code is tied to asyncio,
-sockets or bytes: the way to the controller, registration and heartbeats (controller/lifecycle.py),
+sockets or bytes: the channel to the controller, registration and heartbeats (controller_client/),
 the fetcher and the fetch handler (cluster_replication.py), the log (cluster_log.py).
 
 The metadata log is on a disk of its own: `wipe` replaces the data disk only. (What a lost
@@ -30,9 +30,9 @@ from broker_tests.sim.cluster_replication import (
 )
 from broker_tests.sim.raft_node import RaftNode, new_uuid
 from broker_tests.sim.world import Address, World
-from odradek_broker.controller.brokers import SUPPORTED_FEATURES
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.partition.partition import Partition

@@ -21,6 +21,15 @@ from odradek_broker.controller.partition_changes import (
 from odradek_broker.controller.result import Result
 from odradek_broker.controller.voters import forget_removal
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.features import (
+    GROUP_VERSION,
+    GROUP_VERSION_LEVEL,
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
+    TRANSACTION_VERSION_LEVEL,
+)
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import (
     NO_LEADER,
@@ -40,19 +49,6 @@ from odradek_protocol.ids import BrokerId, Offset
 from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
-
-METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 30  # 4.3-IV0, the release whose records and answers we follow
-METADATA_VERSION_MIN = 7  # 3.3-IV3, the lowest that Kafka 4 knows
-GROUP_VERSION = "group.version"
-GROUP_VERSION_LEVEL = 1  # the consumer protocol (KIP-848): clients look for it
-TRANSACTION_VERSION = "transaction.version"
-TRANSACTION_VERSION_LEVEL = 2  # an epoch per transaction (KIP-890)
-SUPPORTED_FEATURES = (
-    SupportedFeature(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
-    SupportedFeature(GROUP_VERSION, 0, GROUP_VERSION_LEVEL),
-    SupportedFeature(TRANSACTION_VERSION, 0, TRANSACTION_VERSION_LEVEL),
-)
 
 
 def bootstrap() -> Sequence[MetadataRecord]:

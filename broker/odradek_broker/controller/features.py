@@ -7,8 +7,8 @@ The latter may go up and down: clients follow what ApiVersions says.
 from collections.abc import Sequence
 from enum import IntEnum
 
-from odradek_broker.controller.brokers import METADATA_VERSION, SUPPORTED_FEATURES
 from odradek_broker.controller.result import Result
+from odradek_broker.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import (
     FeatureLevelRecord,

@@ -17,11 +17,7 @@ from odradek_broker.controller.configs import (
 )
 from odradek_broker.controller.partition_changes import default_dir
 from odradek_broker.controller.result import Result
-from odradek_broker.controller.topic_names import (
-    METADATA_TOPIC,
-    collision_key,
-    validate_topic_name,
-)
+from odradek_broker.controller.topic_names import collision_key, validate_topic_name
 from odradek_broker.metadata.image import MetadataImage, TopicImage
 from odradek_broker.metadata.records import (
     ConfigRecord,
@@ -34,7 +30,7 @@ from odradek_broker.metadata.records import (
 from odradek_broker.model.config_table import ConfigError
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
-from odradek_protocol.ids import BrokerId, TopicId
+from odradek_protocol.ids import METADATA_TOPIC, BrokerId, TopicId
 from odradek_protocol.messages.struct import Struct
 
 # One request becomes one batch of the metadata log, which must stay of bearable size (8 MB; a

@@ -6,6 +6,7 @@ The partition decides what to make of an answer, and of none (partition/replica_
 import logging
 from uuid import UUID
 
+from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import (
     CheckIsr,
@@ -18,7 +19,6 @@ from odradek_broker.replication.batch_sender import (
     TIMEOUT_MS,
     Batch,
     BatchSender,
-    ControllerChannel,
 )
 from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_protocol.error_codes import ErrorCode
@@ -33,7 +33,7 @@ RECHECK_SECONDS = 0.5
 
 
 class AlterPartitionSender(BatchSender[Proposal]):
-    def __init__(self, partitions: PartitionService, channel: ControllerChannel) -> None:
+    def __init__(self, partitions: PartitionService, channel: ControllerCalls) -> None:
         super().__init__(channel)
         self._partitions = partitions
 

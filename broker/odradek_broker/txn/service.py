@@ -16,6 +16,7 @@ from typing import TypeVar
 from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
 from odradek_broker.coordinator.result import NOTHING, Moment, Result
 from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.metadata.features import TRANSACTION_VERSION
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
@@ -32,7 +33,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TRANSACTION_VERSION = "transaction.version"
 # Producer ids of transactional producers are asked for at most this often in one request.
 FRESH_IDS_MAX = 3
 # A request that meets markers under way waits for them this long before it is sent back.

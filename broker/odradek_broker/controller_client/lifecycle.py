@@ -18,11 +18,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 from uuid import UUID
 
-from odradek_broker.controller.brokers import SUPPORTED_FEATURES
+from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.image import BrokerRegistration
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.runtime.listeners import SECURITY_PROTOCOLS, Listener
@@ -51,21 +51,13 @@ class RegistrationError(Exception):
     """The controller will not have this broker; the text is one line for the user."""
 
 
-class Channel(Protocol):
-    """To the active controller, see raft/channel.py."""
-
-    async def call(
-        self, api_key: int, version: int, request: Struct, timeout_ms: float
-    ) -> Struct: ...
-
-
 class BrokerLifecycle:
     def __init__(
         self,
         node_id: BrokerId,
         cluster_id: str,
         settings: Settings,
-        channel: Channel,
+        controller: ControllerCalls,
         metadata: MetadataPublisher,
         *,
         incarnation_id: UUID,
@@ -79,7 +71,7 @@ class BrokerLifecycle:
         self.broker_epoch = -1
         self._cluster_id = cluster_id
         self._settings = settings
-        self._channel = channel
+        self._controller = controller
         self._metadata = metadata
         self._incarnation_id = incarnation_id
         self._previous_broker_epoch = previous_broker_epoch  # of a clean shutdown, or -1
@@ -166,7 +158,7 @@ class BrokerLifecycle:
         give_up_duplicate = loop.time() + 2 * session_seconds
         while True:
             try:
-                answer = await self._channel.call(
+                answer = await self._controller.call(
                     BROKER_REGISTRATION,
                     REGISTRATION_VERSION,
                     self._registration(),
@@ -244,7 +236,7 @@ class BrokerLifecycle:
         # Well within a session, so that there is time for another try.
         timeout_ms = self._settings.int("broker.session.timeout.ms") / 3
         try:
-            answer = await self._channel.call(
+            answer = await self._controller.call(
                 BROKER_HEARTBEAT, HEARTBEAT_VERSION, request, timeout_ms
             )
         except PeerUnavailable as error:

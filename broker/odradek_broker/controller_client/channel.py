@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import Protocol
 
 from odradek_broker.raft.service import QuorumService
 from odradek_broker.runtime.peer import Peer, PeerUnavailable
@@ -24,6 +25,16 @@ from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
 RETRY_SECONDS = 0.05
+
+
+class ControllerCalls(Protocol):
+    """Requests to the active controller. `ControllerChannel` sends them; tests have their own."""
+
+    def call(
+        self, api_key: int, version: int, request: Struct, timeout_ms: float
+    ) -> Awaitable[Struct]:
+        """PeerUnavailable if no controller is known, or none responded in time."""
+
 
 Here = Callable[[], Awaitable[Struct]]
 LocalRequests = Mapping[int, Callable[[Struct], Awaitable[Struct]]]  # by API key

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationError
-from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
+from odradek_broker.controller_client.lifecycle import BrokerLifecycle, RegistrationError
+from odradek_broker.controller_client.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import (
     BrokerRegistrationChangeRecord,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from odradek_broker.controller.lifecycle import Channel
+from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, ProducerId
@@ -17,11 +17,11 @@ class ProducerIdBlocks:
     """No id is ever given twice: what is left of a block when the process ends is lost."""
 
     def __init__(
-        self, node_id: BrokerId, broker_epoch: Callable[[], int], channel: Channel
+        self, node_id: BrokerId, broker_epoch: Callable[[], int], controller: ControllerCalls
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._channel = channel
+        self._controller = controller
         self._ids = iter(range(0))
         self._lock = asyncio.Lock()  # one request for a block at a time
 
@@ -37,7 +37,9 @@ class ProducerIdBlocks:
     async def _allocate(self) -> range:
         request = Struct(broker_id=self._node_id, broker_epoch=self._broker_epoch())
         try:
-            answer = await self._channel.call(ALLOCATE_PRODUCER_IDS, VERSION, request, TIMEOUT_MS)
+            answer = await self._controller.call(
+                ALLOCATE_PRODUCER_IDS, VERSION, request, TIMEOUT_MS
+            )
         except PeerUnavailable as error:
             raise KafkaError(ErrorCode.coordinator_load_in_progress, str(error)) from error
         code = ErrorCode(answer.error_code)
