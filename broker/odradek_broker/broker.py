@@ -46,7 +46,7 @@ from odradek_broker.partition.service import PartitionService
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
 from odradek_broker.raft.service import Identity, QuorumService
-from odradek_broker.raft.values import Endpoint, ReplicaKey
+from odradek_broker.raft.values import RaftEndpoint, ReplicaKey
 from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.collector import ShortPauses
@@ -367,7 +367,7 @@ class Broker:
         finally:
             unfencing.cancel()
 
-    def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
+    def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[RaftEndpoint, ...]:
         """Where other brokers reach this one; `controller.quorum.voters` must agree."""
         settings = self._settings
         name = settings.listeners.inter_broker_name
@@ -378,7 +378,7 @@ class Broker:
                 f"controller.quorum.voters says that node {settings.node_id} is at {said}, but "
                 f"its inter-broker listener is {own}"
             )
-        return (Endpoint(own.name, own.host, own.port),)
+        return (RaftEndpoint(own.name, own.host, own.port),)
 
     async def _register(self, advertised: Sequence[Listener]) -> int:
         """Wait for a controller and become known to it; say meanwhile what is missing."""

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from broker_tests.controller.support import create, new_topic
 from odradek_broker.controller.active import ActiveController
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
@@ -93,7 +93,7 @@ class World:
         self.active.committed(delta)
         self.image.validate()
 
-    def decide(self, result: Result[T]) -> T:
+    def decide(self, result: ControllerResult[T]) -> T:
         self.append(result.all_records())
         return result.response
 

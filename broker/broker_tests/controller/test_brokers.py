@@ -7,7 +7,7 @@ import pytest
 from broker_tests.controller.active_support import CLUSTER_ID, World, directory
 from odradek_broker.controller import brokers
 from odradek_broker.controller.heartbeats import BrokerState, answer_to
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.voters import may_join, remember_removal
 from odradek_broker.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -425,7 +425,7 @@ class TestDirectories:
             isr=(1,),
             directories=(UUID(int=0), directory(1)),
         )
-        world.decide(Result([unassigned], Struct()))
+        world.decide(ControllerResult([unassigned], Struct()))
         world.heartbeat(3, offline=[directory(3, 1)])
         assert world.alter_isr([1, 3]).error_code is ErrorCode.ineligible_replica
         world.decide(world.active.assign_replicas_to_dirs(self.assign(world, disk=0)))

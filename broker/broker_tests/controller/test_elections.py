@@ -10,7 +10,7 @@ from broker_tests.controller.active_support import World, directory, set_config
 from odradek_broker.controller import brokers
 from odradek_broker.controller.elections import (
     NOBODY,
-    Kind,
+    ElectionKind,
     elect_for_controlled_shutdown,
     elect_for_offline_partition,
     elect_for_reassignment,
@@ -38,10 +38,13 @@ class TestStrategies:
         assert elect_for_controlled_shutdown([2], {2}, {2}) is NOBODY
 
     def test_the_offline_strategy_goes_from_the_sure_to_the_unsure(self):
-        assert elect_for_offline_partition([5, 4, 3], {3}, {4}, unclean=True).kind is Kind.CLEAN
+        assert (
+            elect_for_offline_partition([5, 4, 3], {3}, {4}, unclean=True).kind
+            is ElectionKind.CLEAN
+        )
         eligible = elect_for_offline_partition([5, 4], {3}, {4}, unclean=True)
-        assert eligible == (4, Kind.ELIGIBLE)
-        assert elect_for_offline_partition([5], {3}, {4}, unclean=True) == (5, Kind.UNCLEAN)
+        assert eligible == (4, ElectionKind.ELIGIBLE)
+        assert elect_for_offline_partition([5], {3}, {4}, unclean=True) == (5, ElectionKind.UNCLEAN)
         assert elect_for_offline_partition([5], {3}, {4}) is NOBODY
         assert elect_for_offline_partition([], {3}, {4}, unclean=True) is NOBODY
 

@@ -27,7 +27,7 @@ from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
 from odradek_broker.raft.service import Identity
-from odradek_broker.raft.values import Endpoint, ReplicaKey
+from odradek_broker.raft.values import RaftEndpoint, ReplicaKey
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -217,7 +217,7 @@ async def on_disk(power: Power, *, clean_shutdown: bool = True) -> ControllerSer
     controller = ControllerService(settings, Random(1), quorum, publisher, node_id, "c")
     active = Active(controller)
     quorum.attach(active)
-    await quorum.start((Endpoint("PLAINTEXT", "localhost", 9092),))
+    await quorum.start((RaftEndpoint("PLAINTEXT", "localhost", 9092),))
     await active.elected.wait()
     await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=clean_shutdown)
     return controller

@@ -7,7 +7,7 @@ from typing import Any
 from broker_tests.coordinator.test_pure import MemoryLog
 from odradek_broker.coordinator.host import ShardHost
 from odradek_broker.coordinator.loading import batches_of, replay_batch
-from odradek_broker.coordinator.result import Moment, Producer, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment, Producer
 from odradek_broker.group import classic_requests, offset_requests
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.classic_join import Join
@@ -55,7 +55,9 @@ class Bench:
     def now(self) -> Moment:
         return Moment(self.now_ms, WALL_MS + int(self.now_ms))
 
-    def decide(self, name: str, decision: Callable[[GroupShard, Moment], Result[Any]]) -> None:
+    def decide(
+        self, name: str, decision: Callable[[GroupShard, Moment], CoordinatorResult[Any]]
+    ) -> None:
         told = self.answers.setdefault(name, [])
         try:
             result = decision(self.shard, self.now)

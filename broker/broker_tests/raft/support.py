@@ -31,7 +31,7 @@ from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.quorum_state import QuorumConfig
 from odradek_broker.raft.service import Identity, QuorumService
 from odradek_broker.raft.snapshots import SnapshotPolicy
-from odradek_broker.raft.values import Endpoint, ReplicaKey
+from odradek_broker.raft.values import RaftEndpoint, ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
@@ -155,7 +155,7 @@ class Node:
         self.proxy.target_port = port
         self.server.start_accepting()
         self.running = True
-        await self.quorum.start((Endpoint(LISTENER, "127.0.0.1", self.proxy.port),))
+        await self.quorum.start((RaftEndpoint(LISTENER, "127.0.0.1", self.proxy.port),))
 
     async def kill(self) -> None:
         """As abruptly as it goes within a process."""
@@ -169,7 +169,7 @@ class Node:
 
     def format(self) -> None:
         """This node is to be the first of its cluster."""
-        endpoint = Endpoint(LISTENER, "127.0.0.1", self.proxy.port)
+        endpoint = RaftEndpoint(LISTENER, "127.0.0.1", self.proxy.port)
         voters = VoterSet((Voter(self.key, (endpoint,)),))
         settings = Settings({"log.dirs": str(self.directory)})
         open_metadata_log(self.directory, RealDisk(), settings, 0).format(voters, 0)
@@ -260,7 +260,7 @@ async def make_voter(leader: Node, node: Node) -> None:
     from odradek_broker.raft.messages import AddVoterRequest
     from odradek_protocol.error_codes import ErrorCode
 
-    endpoint = Endpoint(LISTENER, "127.0.0.1", node.proxy.port)
+    endpoint = RaftEndpoint(LISTENER, "127.0.0.1", node.proxy.port)
     while not leader.quorum.state.voters.contains(node.key):
         answered = asyncio.get_running_loop().create_future()
         request = AddVoterRequest(Voter(node.key, (endpoint,)), 5000)

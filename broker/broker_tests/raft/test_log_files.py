@@ -34,7 +34,7 @@ from odradek_broker.raft.snapshot_files import (
     read_metadata_records,
     read_voters,
 )
-from odradek_broker.raft.values import Endpoint, OffsetAndEpoch, ReplicaKey
+from odradek_broker.raft.values import OffsetAndEpoch, RaftEndpoint, ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk, RealDisk
@@ -43,7 +43,7 @@ from odradek_protocol.ids import BrokerId
 from odradek_testkit import engines as harness
 
 DIRECTORY_ID = UUID(int=4711)
-ENDPOINT = Endpoint("PLAINTEXT", "localhost", 9092)
+ENDPOINT = RaftEndpoint("PLAINTEXT", "localhost", 9092)
 HEAD = 3  # LeaderChange, KRaftVersion, Voters: the first batch of a new cluster
 
 

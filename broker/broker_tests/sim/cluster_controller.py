@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek_broker.controller.active import ActiveController
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.raft.types import ClientAppend
@@ -135,11 +135,13 @@ class SimController:
             return
         self._waiting.append(_Waiting(last_offset, reply, result.response))
 
-    def _decide(self, active: ActiveController, kind: str, request: Struct) -> Result[Struct]:
+    def _decide(
+        self, active: ActiveController, kind: str, request: Struct
+    ) -> ControllerResult[Struct]:
         if kind in ("register_broker", "heartbeat"):
             next_offset = self._node.log_end_offset
             now_ms = self._node.clock.monotonic_ms()
-            decided: Result[Struct] = getattr(active, kind)(request, next_offset, now_ms)
+            decided: ControllerResult[Struct] = getattr(active, kind)(request, next_offset, now_ms)
         else:
             decided = getattr(active, kind)(request)
         return decided

@@ -25,7 +25,7 @@ from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import (
     AdvanceLogStart,
-    Append,
+    AppendBatches,
     BecameLeader,
     Commit,
     Event,
@@ -45,10 +45,10 @@ from odradek_broker.raft.types import (
     SnapshotLoaded,
     Tick,
     TrimLog,
-    Truncate,
+    TruncateLog,
     WriteSnapshotChunk,
 )
-from odradek_broker.raft.values import Batch, Endpoint, OffsetAndEpoch, ReplicaKey, SnapshotInfo
+from odradek_broker.raft.values import Batch, OffsetAndEpoch, RaftEndpoint, ReplicaKey, SnapshotInfo
 from odradek_broker.raft.voters import VoterSet
 from odradek_protocol.ids import Offset
 
@@ -131,7 +131,7 @@ class RaftNode:
             self._apply_snapshot(log.stored_snapshots[-1])
         self.state = quorum.start_quorum(
             self.disk.key,
-            endpoints=(Endpoint("CONTROLLER", f"host-{self.node_id}", self.port),),
+            endpoints=(RaftEndpoint("CONTROLLER", f"host-{self.node_id}", self.port),),
             config=self.config,
             log=LogView.load(log, self.disk.formatted_with),
             vote=self.disk.vote,
@@ -291,10 +291,10 @@ class RaftNode:
                 assert stored.info.id == chunk.snapshot_id
                 data = stored.data[chunk.position : chunk.position + max_bytes]
                 self._reply(ticket, replace(chunk, data=data))
-            case Append(batches):
+            case AppendBatches(batches):
                 self.checker.appending(self, batches)
                 log.append(batches)
-            case Truncate(end_offset):
+            case TruncateLog(end_offset):
                 self.checker.truncating(self, end_offset)
                 log.truncate_to(end_offset)
             case Flush(end_offset, generation):

@@ -1,8 +1,8 @@
 """The active controller without its log: what it knows, and every decision it can make. Pure.
 
 `service.py` drives it over the quorum; the simulation drives it over its own. Each method takes
-a request and returns a `Result` and changes nothing of the metadata; whoever asked appends the
-records and calls `replay` before the next decision:
+a request and returns a `ControllerResult` and changes nothing of the metadata; its caller
+appends the records and calls `replay` before the next decision:
 
     result = active.alter_partition(request)
     log.append(result.records)
@@ -38,7 +38,7 @@ from odradek_broker.controller.heartbeats import (
     state_of,
 )
 from odradek_broker.controller.partition_changes import active_brokers
-from odradek_broker.controller.result import Result, Sweep
+from odradek_broker.controller.result import ControllerResult, Sweep
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import MetadataRecord
@@ -108,7 +108,7 @@ class ActiveController:
 
     def register_broker(
         self, request: Struct, next_offset: Offset, now_ms: float
-    ) -> Result[Struct]:
+    ) -> ControllerResult[Struct]:
         """BrokerRegistration. `next_offset` is that which the first record will have."""
         existing = self.latest.brokers.get(request.broker_id)
         result = brokers.register(
@@ -122,10 +122,12 @@ class ActiveController:
         self.sessions.begin(request.broker_id, now_ms)
         answer = Struct(error_code=ErrorCode.none, broker_epoch=result.response)
         if result.sweep is None or self.has_many_partitions:
-            return Result(result.records, answer, result.sweep)
-        return Result(result.all_records(), answer)
+            return ControllerResult(result.records, answer, result.sweep)
+        return ControllerResult(result.all_records(), answer)
 
-    def heartbeat(self, request: Struct, next_offset: Offset, now_ms: float) -> Result[Struct]:
+    def heartbeat(
+        self, request: Struct, next_offset: Offset, now_ms: float
+    ) -> ControllerResult[Struct]:
         """BrokerHeartbeat. `next_offset` is that which the first record will have."""
         image = self.latest
         broker = brokers.check_epoch(image, request.broker_id, request.broker_epoch)
@@ -169,25 +171,25 @@ class ActiveController:
             should_shut_down=after is BrokerState.SHUTDOWN_NOW,
         )
         if sweep is None or self.has_many_partitions:
-            return Result([], answer, sweep)
+            return ControllerResult([], answer, sweep)
         records = sweep()
         if after is BrokerState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
             self.sessions.shutting_down(broker.id, next_offset + len(records) - 1)
-        return Result(records, answer)
+        return ControllerResult(records, answer)
 
     @property
     def has_many_partitions(self) -> bool:
         """Whether to look at each of them would keep the loop."""
         return sum(len(topic.partitions) for topic in self.latest.topics.values()) > SWEEP_MAX
 
-    def unregister_broker(self, request: Struct) -> Result[Struct]:
+    def unregister_broker(self, request: Struct) -> ControllerResult[Struct]:
         result = brokers.unregister(self.latest, request.broker_id, unclean_default=self._unclean)
         self.sessions.end(request.broker_id)
         return result
 
     # -- partitions ----------------------------------------------------------------------------
 
-    def alter_partition(self, request: Struct) -> Result[Struct]:
+    def alter_partition(self, request: Struct) -> ControllerResult[Struct]:
         return alter_partition.alter_partition(
             self.latest,
             request,
@@ -195,43 +197,43 @@ class ActiveController:
             offline_dirs=self.sessions.offline_dirs(),
         )
 
-    def assign_replicas_to_dirs(self, request: Struct) -> Result[Struct]:
+    def assign_replicas_to_dirs(self, request: Struct) -> ControllerResult[Struct]:
         return directories.assign_replicas_to_dirs(
             self.latest, request, unclean_default=self._unclean
         )
 
-    def alter_partition_reassignments(self, request: Struct) -> Result[Struct]:
+    def alter_partition_reassignments(self, request: Struct) -> ControllerResult[Struct]:
         return reassignments.alter_partition_reassignments(
             self.latest, request, unclean_default=self._unclean
         )
 
-    def elect_leaders(self, request: Struct) -> Result[Struct]:
+    def elect_leaders(self, request: Struct) -> ControllerResult[Struct]:
         return leader_election.elect_leaders(self.latest, request)
 
     # -- topics, configurations, the rest --------------------------------------------------------
 
-    def create_topics(self, request: Struct) -> Result[Struct]:
+    def create_topics(self, request: Struct) -> ControllerResult[Struct]:
         return topics.create_topics(self.latest, request, self._settings, self._rng)
 
-    def delete_topics(self, request: Struct) -> Result[Struct]:
+    def delete_topics(self, request: Struct) -> ControllerResult[Struct]:
         enabled = self._settings.bool("delete.topic.enable")
         return topics.delete_topics(self.latest, request, enabled=enabled)
 
-    def create_partitions(self, request: Struct) -> Result[Struct]:
+    def create_partitions(self, request: Struct) -> ControllerResult[Struct]:
         return topics.create_partitions(self.latest, request, self._rng)
 
-    def incremental_alter_configs(self, request: Struct) -> Result[Struct]:
+    def incremental_alter_configs(self, request: Struct) -> ControllerResult[Struct]:
         result = configs.incremental_alter_configs(self.latest, request, self._settings)
         return drop_where_min_isr_fell(self.latest, result)
 
-    def alter_configs(self, request: Struct) -> Result[Struct]:
+    def alter_configs(self, request: Struct) -> ControllerResult[Struct]:
         result = configs.alter_configs(self.latest, request, self._settings)
         return drop_where_min_isr_fell(self.latest, result)
 
-    def allocate_producer_ids(self, request: Struct) -> Result[Struct]:
+    def allocate_producer_ids(self, request: Struct) -> ControllerResult[Struct]:
         return producer_ids.allocate_producer_ids(self.latest, request)
 
-    def update_features(self, request: Struct) -> Result[Struct]:
+    def update_features(self, request: Struct) -> ControllerResult[Struct]:
         return features.update_features(self.latest, request, self._settings.node_id)
 
     def lost_contact(self, broker_id: BrokerId, now_ms: float) -> None:

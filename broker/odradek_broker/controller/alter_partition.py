@@ -19,7 +19,7 @@ from odradek_broker.controller.partition_changes import (
     Strategy,
     active_brokers,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import (
     NO_LEADER_CHANGE,
@@ -43,7 +43,7 @@ def alter_partition(
     *,
     unclean_default: bool,
     offline_dirs: OfflineDirs = NONE_OFFLINE,
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     """Raises KafkaError (STALE_BROKER_EPOCH) for the request as a whole."""
     check_epoch(image, request.broker_id, request.broker_epoch)
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
@@ -78,7 +78,7 @@ def alter_partition(
             records += [record] if record else []
             answers.append(_answer(index, before, record))
         topics.append(Struct(topic_id=asked_topic.topic_id, partitions=answers))
-    return Result(records, Struct(error_code=ErrorCode.none, topics=topics))
+    return ControllerResult(records, Struct(error_code=ErrorCode.none, topics=topics))
 
 
 def _proposed(asked: Struct) -> tuple[BrokerId, ...]:

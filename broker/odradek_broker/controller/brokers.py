@@ -18,7 +18,7 @@ from odradek_broker.controller.partition_changes import (
     is_lost,
     without,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.voters import forget_removal
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.features import (
@@ -88,7 +88,7 @@ def register_broker(
     rack: str | None,
     log_dirs: Sequence[UUID],
     clean_shutdown: bool,
-) -> Result[int]:
+) -> ControllerResult[int]:
     """Registers the only broker of a cluster, at once unfenced; the response is its epoch.
 
     After an unclean shutdown the tail of a log may be gone. Every partition that the broker
@@ -118,7 +118,7 @@ def register_broker(
             if registration.leader == broker_id
         ]
     records += elect_where_leaderless(registered, live, unclean_default=False)
-    return Result(records, next_offset)
+    return ControllerResult(records, next_offset)
 
 
 def endpoints(listeners: Sequence[Listener]) -> tuple[Endpoint, ...]:
@@ -141,7 +141,7 @@ def register(
     next_offset: Offset,
     is_alive: bool,
     unclean_default: bool,
-) -> Result[int]:
+) -> ControllerResult[int]:
     """BrokerRegistration; the response is the broker epoch. Raises KafkaError.
 
     `is_alive`: the incarnation that is registered has a session. A new incarnation takes its
@@ -189,7 +189,7 @@ def register(
             unclean_default=unclean_default,
         )
 
-    return Result([record], record.broker_epoch, end_the_last_one)
+    return ControllerResult([record], record.broker_epoch, end_the_last_one)
 
 
 def _check_directories(image: MetadataImage, request: Struct) -> None:
@@ -356,7 +356,7 @@ def start_controlled_shutdown(
 
 def unregister(
     image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     """UnregisterBroker: the broker is forgotten, until it registers again."""
     broker = image.brokers.get(broker_id)
     if broker is None:
@@ -375,7 +375,7 @@ def unregister(
     # A later broker with this id is another one, and may vote even if this one was not to.
     forgotten = forget_removal(image, broker_id).records
     records: list[MetadataRecord] = [*changes, unregistered, *forgotten]
-    return Result(records, Struct(error_code=ErrorCode.none, error_message=None))
+    return ControllerResult(records, Struct(error_code=ErrorCode.none, error_message=None))
 
 
 def _remove(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
 
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.topic_names import validate_topic_name
 from odradek_broker.metadata.image import ConfigResource, MetadataImage
 from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
@@ -89,17 +89,19 @@ def _config_entry(key: ConfigKey, value: str | None, source: ConfigSource) -> St
 
 def incremental_alter_configs(
     image: MetadataImage, request: Struct, settings: Settings
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     return _alter(image, request, settings, incremental=True)
 
 
-def alter_configs(image: MetadataImage, request: Struct, settings: Settings) -> Result[Struct]:
+def alter_configs(
+    image: MetadataImage, request: Struct, settings: Settings
+) -> ControllerResult[Struct]:
     return _alter(image, request, settings, incremental=False)
 
 
 def _alter(
     image: MetadataImage, request: Struct, settings: Settings, *, incremental: bool
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     times = Counter((r.resource_type, r.resource_name) for r in request.resources)
     records: list[MetadataRecord] = []
     answers = []
@@ -119,7 +121,7 @@ def _alter(
                 resource_name=resource.resource_name,
             )
         )
-    return Result([] if request.validate_only else records, Struct(responses=answers))
+    return ControllerResult([] if request.validate_only else records, Struct(responses=answers))
 
 
 def _alter_resource(

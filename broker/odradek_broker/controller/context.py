@@ -16,7 +16,7 @@ from odradek_broker.controller.partition_states import (
     partition_states,
 )
 from odradek_broker.controller.replica_states import (
-    ReplicaKey,
+    PartitionAndReplica,
     ReplicaState,
     ReplicaStates,
     replica_states,
@@ -66,7 +66,7 @@ class ControllerContext:
                 state = PartitionState.ONLINE if led else PartitionState.OFFLINE
                 self.partitions.adopt(PartitionKey(topic.id, index), state)
                 for replica in partition.replicas:
-                    key = ReplicaKey(topic.id, index, replica)
+                    key = PartitionAndReplica(topic.id, index, replica)
                     self.replicas.adopt(key, self._replica_state(partition, replica))
 
     # -- brokers -----------------------------------------------------------------------------
@@ -117,9 +117,9 @@ class ControllerContext:
                 self.partitions.move(key, PartitionState.OFFLINE)
             self.partitions.move(key, PartitionState.NON_EXISTENT)
             for replica in partition.replicas:
-                self._delete(ReplicaKey(topic.id, index, replica))
+                self._delete(PartitionAndReplica(topic.id, index, replica))
 
-    def _delete(self, key: ReplicaKey) -> None:
+    def _delete(self, key: PartitionAndReplica) -> None:
         broker = self.image.brokers.get(key.replica)
         live = broker is not None and not broker.fenced
         self.deletions.start(key, self.image.offset, live=live)
@@ -142,7 +142,7 @@ class ControllerContext:
         if was_live != is_live or not same_dirs:
             yield from self._move_all(broker_id, [key for key, _ in self.replicas])
 
-    def _move_all(self, broker_id: BrokerId, keys: Iterable[ReplicaKey]) -> Iterator[None]:
+    def _move_all(self, broker_id: BrokerId, keys: Iterable[PartitionAndReplica]) -> Iterator[None]:
         """To where they are now: online or offline, unless they are being deleted."""
         moved = 0
         for at, key in enumerate(keys, 1):
@@ -183,9 +183,9 @@ class ControllerContext:
         old = before.replicas if before is not None else ()
         for replica in old:
             if replica not in after.replicas:
-                self._delete(ReplicaKey(topic_id, index, replica))
+                self._delete(PartitionAndReplica(topic_id, index, replica))
         for replica in after.replicas:
-            replica_key = ReplicaKey(topic_id, index, replica)
+            replica_key = PartitionAndReplica(topic_id, index, replica)
             if replica not in old:
                 self.deletions.forget(replica_key)
                 self.replicas.move(replica_key, ReplicaState.NEW)

@@ -16,16 +16,20 @@ new controller does not wait for them, and nothing depends on it but what an ope
 
 from collections.abc import Iterator
 
-from odradek_broker.controller.replica_states import ReplicaKey, ReplicaState, ReplicaStates
+from odradek_broker.controller.replica_states import (
+    PartitionAndReplica,
+    ReplicaState,
+    ReplicaStates,
+)
 from odradek_protocol.ids import BrokerId, Offset, TopicId
 
 
 class Deletions:
     def __init__(self, states: ReplicaStates) -> None:
         self._states = states
-        self._pending: dict[BrokerId, dict[ReplicaKey, Offset]] = {}
+        self._pending: dict[BrokerId, dict[PartitionAndReplica, Offset]] = {}
 
-    def start(self, key: ReplicaKey, offset: Offset, *, live: bool) -> None:
+    def start(self, key: PartitionAndReplica, offset: Offset, *, live: bool) -> None:
         """`offset` is that of the record that took the replica away."""
         if not self._states.move(key, ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
             return
@@ -58,7 +62,7 @@ class Deletions:
         for key in list(self._pending.get(broker_id, ())):
             self._done(key)
 
-    def forget(self, key: ReplicaKey) -> bool:
+    def forget(self, key: PartitionAndReplica) -> bool:
         """The broker gets the replica again before it has said that the old one is gone. It
         does both in the order of the log. True if there was such a deletion."""
         if key not in self._pending.get(key.replica, ()):
@@ -68,7 +72,7 @@ class Deletions:
         self._done(key)
         return True
 
-    def _done(self, key: ReplicaKey) -> None:
+    def _done(self, key: PartitionAndReplica) -> None:
         path = (ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT)
         if self._states.move(key, *path):
             pending = self._pending[key.replica]
@@ -78,13 +82,13 @@ class Deletions:
 
     # -- for metrics and the admin API -----------------------------------------------------
 
-    def __iter__(self) -> Iterator[ReplicaKey]:
+    def __iter__(self) -> Iterator[PartitionAndReplica]:
         return (key for pending in self._pending.values() for key in pending)
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
 
-    def ineligible(self) -> list[ReplicaKey]:
+    def ineligible(self) -> list[PartitionAndReplica]:
         return [k for k in self if self._states.state(k) is ReplicaState.DELETION_INELIGIBLE]
 
     def topics(self) -> set[TopicId]:

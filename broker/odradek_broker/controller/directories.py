@@ -15,7 +15,7 @@ from odradek_broker.controller.partition_changes import (
     active_brokers,
     without,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from odradek_broker.metadata.records import (
     UNASSIGNED_DIRECTORY,
@@ -76,7 +76,7 @@ def directories_failed(
 
 def assign_replicas_to_dirs(
     image: MetadataImage, request: Struct, *, unclean_default: bool
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     """Raises KafkaError (STALE_BROKER_EPOCH) for the request as a whole."""
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
@@ -97,7 +97,7 @@ def assign_replicas_to_dirs(
             topics.append(Struct(topic_id=asked_topic.topic_id, partitions=answers))
         directories.append(Struct(id_=asked_dir.id_, topics=topics))
     response = Struct(error_code=ErrorCode.none, directories=directories)
-    return Result(list(records.values()), response)
+    return ControllerResult(list(records.values()), response)
 
 
 def _assign(

@@ -21,7 +21,7 @@ from odradek_broker.metadata.records import NO_LEADER
 from odradek_protocol.ids import BrokerId
 
 
-class Kind(Enum):
+class ElectionKind(Enum):
     CLEAN = "in sync"
     ELIGIBLE = "not in sync, but has all that is committed"
     UNCLEAN = "may lack what was committed"
@@ -29,7 +29,7 @@ class Kind(Enum):
 
 class Elected(NamedTuple):
     leader: BrokerId
-    kind: Kind = Kind.CLEAN
+    kind: ElectionKind = ElectionKind.CLEAN
 
 
 NOBODY = Elected(NO_LEADER)
@@ -47,9 +47,9 @@ def elect_for_offline_partition(
             return Elected(replica)
     for replica in live:
         if replica in eligible:
-            return Elected(replica, Kind.ELIGIBLE)
+            return Elected(replica, ElectionKind.ELIGIBLE)
     if unclean and live:
-        return Elected(live[0], Kind.UNCLEAN)
+        return Elected(live[0], ElectionKind.UNCLEAN)
     return NOBODY
 
 

@@ -7,7 +7,7 @@ The latter may go up and down: clients follow what ApiVersions says.
 from collections.abc import Sequence
 from enum import IntEnum
 
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import (
@@ -25,7 +25,9 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-def update_features(image: MetadataImage, request: Struct, node_id: int) -> Result[Struct]:
+def update_features(
+    image: MetadataImage, request: Struct, node_id: int
+) -> ControllerResult[Struct]:
     """All or nothing, as Kafka does it. `node_id` is that of this controller."""
     records: list[MetadataRecord] = []
     for update in request.feature_updates:
@@ -42,7 +44,7 @@ def update_features(image: MetadataImage, request: Struct, node_id: int) -> Resu
         if level != image.features.get(name, 0):
             records.append(FeatureLevelRecord(name, level))
     answer = Struct(error_code=ErrorCode.none, error_message=None)
-    return Result([] if request.validate_only else records, answer)
+    return ControllerResult([] if request.validate_only else records, answer)
 
 
 def _reason_against(

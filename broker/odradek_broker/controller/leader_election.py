@@ -14,7 +14,7 @@ from odradek_broker.controller.partition_changes import (
     Strategy,
     active_brokers,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -38,7 +38,7 @@ _NOT_AVAILABLE = {
 }
 
 
-def elect_leaders(image: MetadataImage, request: Struct) -> Result[Struct]:
+def elect_leaders(image: MetadataImage, request: Struct) -> ControllerResult[Struct]:
     """No partitions named means all; those where nothing is to be done are then left out."""
     try:
         election = ElectionType(request.election_type)
@@ -68,7 +68,7 @@ def elect_leaders(image: MetadataImage, request: Struct) -> Result[Struct]:
                 answers.append(answer)
         results.append(Struct(topic=name, partition_result=answers))
     response = Struct(error_code=ErrorCode.none, replica_election_results=results)
-    return Result(list(records.values()), response)
+    return ControllerResult(list(records.values()), response)
 
 
 def _elect(

@@ -27,7 +27,7 @@ from uuid import UUID
 from odradek_broker.controller.elections import (
     NOBODY,
     Elected,
-    Kind,
+    ElectionKind,
     elect_for_controlled_shutdown,
     elect_for_offline_partition,
     elect_for_reassignment,
@@ -220,9 +220,9 @@ class PartitionChanges:
         if elected is NOBODY and unclean:
             elected = self._elect_unclean(partition, target, live)
         target.leader = elected.leader
-        if elected.kind is not Kind.CLEAN:
+        if elected.kind is not ElectionKind.CLEAN:
             target.isr = (elected.leader,)
-            if elected.kind is Kind.UNCLEAN:
+            if elected.kind is ElectionKind.UNCLEAN:
                 target.recovery = RECOVERING
         elif elected.leader not in (current, NO_LEADER):
             # Members that stayed because nobody was there to go on without them.

@@ -5,7 +5,7 @@ when a broker stops is lost, which costs nothing of 2^63.
 """
 
 from odradek_broker.controller.brokers import check_epoch
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import ProducerIdsRecord
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -16,7 +16,9 @@ BLOCK_SIZE = 1000
 PRODUCER_ID_MAX = 2**63 - 1
 
 
-def allocate_block(image: MetadataImage, broker_id: BrokerId, broker_epoch: int) -> Result[range]:
+def allocate_block(
+    image: MetadataImage, broker_id: BrokerId, broker_epoch: int
+) -> ControllerResult[range]:
     block = range(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
     if block.stop > PRODUCER_ID_MAX:
         raise KafkaError(
@@ -24,10 +26,10 @@ def allocate_block(image: MetadataImage, broker_id: BrokerId, broker_epoch: int)
             "Exhausted all producerIds as the next block's end producerId has exceeded the int64 "
             "type limit",
         )
-    return Result([ProducerIdsRecord(broker_id, broker_epoch, block.stop)], block)
+    return ControllerResult([ProducerIdsRecord(broker_id, broker_epoch, block.stop)], block)
 
 
-def allocate_producer_ids(image: MetadataImage, request: Struct) -> Result[Struct]:
+def allocate_producer_ids(image: MetadataImage, request: Struct) -> ControllerResult[Struct]:
     """AllocateProducerIds. Raises KafkaError (STALE_BROKER_EPOCH)."""
     check_epoch(image, request.broker_id, request.broker_epoch)
     allocated = allocate_block(image, request.broker_id, request.broker_epoch)
@@ -35,4 +37,4 @@ def allocate_producer_ids(image: MetadataImage, request: Struct) -> Result[Struc
     response = Struct(
         error_code=ErrorCode.none, producer_id_start=block.start, producer_id_len=len(block)
     )
-    return Result(allocated.records, response)
+    return ControllerResult(allocated.records, response)

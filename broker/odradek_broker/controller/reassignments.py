@@ -20,7 +20,7 @@ from odradek_broker.controller.partition_changes import (
     TopicRules,
     active_brokers,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.topics import check_replicas
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from odradek_broker.metadata.records import PartitionChangeRecord
@@ -33,7 +33,7 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 
 def alter_partition_reassignments(
     image: MetadataImage, request: Struct, *, unclean_default: bool
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
     rules = TopicRules(image, unclean_default=unclean_default)
     may_change_factor = request.allow_replication_factor_change
@@ -80,7 +80,7 @@ def alter_partition_reassignments(
         allow_replication_factor_change=may_change_factor if responses else True,
         responses=responses,
     )
-    return Result(records, response)
+    return ControllerResult(records, response)
 
 
 def _find(image: MetadataImage, name: str, index: int) -> tuple[TopicImage, PartitionRegistration]:

@@ -48,7 +48,7 @@ TRANSITIONS: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
 }
 
 
-class ReplicaKey(NamedTuple):
+class PartitionAndReplica(NamedTuple):
     topic_id: TopicId
     partition: int
     replica: BrokerId
@@ -57,7 +57,7 @@ class ReplicaKey(NamedTuple):
         return f"replica {self.replica} of {self.topic_id}-{self.partition}"
 
 
-ReplicaStates = StateMachine[ReplicaKey, ReplicaState]
+ReplicaStates = StateMachine[PartitionAndReplica, ReplicaState]
 
 
 def replica_states(wall_ms: Callable[[], int] = lambda: 0) -> ReplicaStates:

@@ -14,7 +14,7 @@ Sweep = Callable[[], Sequence[MetadataRecord]]
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[T]):
+class ControllerResult(Generic[T]):
     """Nothing has changed yet. `response` holds as soon as `records` are in the log.
 
     Where there are many partitions, more records may follow from `sweep`, which takes long.

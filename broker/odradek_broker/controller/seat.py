@@ -13,7 +13,7 @@ from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.raft.messages import AddVoterRequest, RemoveVoterRequest
 from odradek_broker.raft.service import QuorumService
-from odradek_broker.raft.values import Endpoint
+from odradek_broker.raft.values import RaftEndpoint
 from odradek_broker.raft.voters import Voter
 from odradek_broker.runtime.clock import Clock
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -147,7 +147,7 @@ class ControllerSeat:
             if endpoint is None:
                 message = f"broker {change.key.id} has no listener {quorum.listener}"
                 raise KafkaError(ErrorCode.invalid_request, message)
-            where = (Endpoint(endpoint.name, endpoint.host, endpoint.port),)
+            where = (RaftEndpoint(endpoint.name, endpoint.host, endpoint.port),)
             request = AddVoterRequest(Voter(change.key, where), VOTER_CHANGE_TIMEOUT_MS)
         response = await quorum.change_voters(request)
         if response.error is not ErrorCode.none:

@@ -28,7 +28,7 @@ from odradek_broker.controller import voters as voters_rules
 from odradek_broker.controller.active import ActiveController, delta_of
 from odradek_broker.controller.context import ControllerContext
 from odradek_broker.controller.metadata_log import MetadataLog
-from odradek_broker.controller.result import Result, Sweep
+from odradek_broker.controller.result import ControllerResult, Sweep
 from odradek_broker.controller.topics import partitions_asked_for
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
@@ -56,9 +56,9 @@ RECORDS_PER_BATCH_MAX = 25_000
 LARGE_PARTITIONS = 200
 
 
-def with_sweep(result: Result[T]) -> Callable[[], Result[T]]:
+def with_sweep(result: ControllerResult[T]) -> Callable[[], ControllerResult[T]]:
     """The whole of a decision that is not worked out yet."""
-    return lambda: Result(result.all_records(), result.response)
+    return lambda: ControllerResult(result.all_records(), result.response)
 
 
 class ControllerService:
@@ -166,7 +166,7 @@ class ControllerService:
     def _sweep_in_background(self, active: ActiveController, sweep: Sweep) -> None:
         async def run() -> None:
             try:
-                await self._in_thread(active, lambda: Result(sweep(), None))
+                await self._in_thread(active, lambda: ControllerResult(sweep(), None))
             except KafkaError as error:
                 logger.info("periodic work of the controller stops: %s", error)
                 self._ticking = None
@@ -350,7 +350,7 @@ class ControllerService:
             raise KafkaError(ErrorCode.not_controller, "this broker is not the controller")
         return self._active
 
-    async def _commit(self, active: ActiveController, result: Result[T]) -> T:
+    async def _commit(self, active: ActiveController, result: ControllerResult[T]) -> T:
         """Makes a decision so. No other decision may come between it and the append, so
         callers decide and call this without an await in between."""
         if result.records:
@@ -363,7 +363,9 @@ class ControllerService:
             await asyncio.shield(self._last_append)
         return result.response
 
-    async def _in_thread(self, active: ActiveController, decide: Callable[[], Result[T]]) -> T:
+    async def _in_thread(
+        self, active: ActiveController, decide: Callable[[], ControllerResult[T]]
+    ) -> T:
         """A decision about thousands of partitions: made and encoded in a thread, which may,
         because it is pure. Other decisions wait until it is appended."""
         done = self._sweeping = asyncio.get_running_loop().create_future()
@@ -378,10 +380,10 @@ class ControllerService:
             if self._sweeping is done:
                 self._sweeping = None
             done.set_result(None)
-        return await self._commit(active, Result([], response))
+        return await self._commit(active, ControllerResult([], response))
 
     def _prepare(
-        self, image: MetadataImage, decide: Callable[[], Result[T]]
+        self, image: MetadataImage, decide: Callable[[], ControllerResult[T]]
     ) -> tuple[T, list[tuple[Sequence[MetadataRecord], bytes, MetadataDelta]]]:
         result = decide()
         batches = []

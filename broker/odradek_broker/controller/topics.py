@@ -16,7 +16,7 @@ from odradek_broker.controller.configs import (
     validate_topic_configs,
 )
 from odradek_broker.controller.partition_changes import default_dir
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.topic_names import collision_key, validate_topic_name
 from odradek_broker.metadata.image import MetadataImage, TopicImage
 from odradek_broker.metadata.records import (
@@ -45,7 +45,7 @@ Replicas = tuple[BrokerId, ...]
 
 def create_topics(
     image: MetadataImage, request: Struct, settings: Settings, rng: Random
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     times = Counter(topic.name for topic in request.topics)
     topics = [t for t in request.topics if times[t.name] == 1 and t.name != METADATA_TOPIC]
     too_many = partitions_asked_for(topics, settings) > PARTITIONS_PER_REQUEST_MAX
@@ -70,7 +70,7 @@ def create_topics(
     if times[METADATA_TOPIC] == 1:
         reason = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
         answers.append(_refused(METADATA_TOPIC, KafkaError(ErrorCode.invalid_request, reason)))
-    return Result([] if request.validate_only else records, Struct(topics=answers))
+    return ControllerResult([] if request.validate_only else records, Struct(topics=answers))
 
 
 def partitions_asked_for(topics: Sequence[Struct], settings: Settings) -> int:
@@ -314,12 +314,14 @@ def new_topic_id(rng: Random) -> TopicId:
 # -- DeleteTopics -----------------------------------------------------------------------------
 
 
-def delete_topics(image: MetadataImage, request: Struct, *, enabled: bool) -> Result[Struct]:
+def delete_topics(
+    image: MetadataImage, request: Struct, *, enabled: bool
+) -> ControllerResult[Struct]:
     """`request.topics` by name or id (v6); older versions have `topic_names`."""
     asked = [*request.topics, *(Struct(name=n, topic_id=None) for n in request.topic_names)]
     if not enabled:
         code = ErrorCode.topic_deletion_disabled
-        return Result(
+        return ControllerResult(
             [], Struct(responses=[_delete_answer(t.name, t.topic_id, code) for t in asked])
         )
     answers = []
@@ -349,7 +351,9 @@ def delete_topics(image: MetadataImage, request: Struct, *, enabled: bool) -> Re
     for name, times in names.items():
         answers += _doom_by_name(image, name, times, ids, doomed)
     answers += [_delete_answer(topic.name, topic.id, ErrorCode.none) for topic in doomed.values()]
-    return Result([RemoveTopicRecord(topic_id) for topic_id in doomed], Struct(responses=answers))
+    return ControllerResult(
+        [RemoveTopicRecord(topic_id) for topic_id in doomed], Struct(responses=answers)
+    )
 
 
 _INVALID = ErrorCode.invalid_request
@@ -387,7 +391,9 @@ def _delete_answer(
 # -- CreatePartitions -------------------------------------------------------------------------
 
 
-def create_partitions(image: MetadataImage, request: Struct, rng: Random) -> Result[Struct]:
+def create_partitions(
+    image: MetadataImage, request: Struct, rng: Random
+) -> ControllerResult[Struct]:
     times = Counter(topic.name for topic in request.topics)
     records: list[MetadataRecord] = []
     answers = []
@@ -408,7 +414,7 @@ def create_partitions(image: MetadataImage, request: Struct, rng: Random) -> Res
         for name, count in times.items()
         if count > 1
     ]
-    return Result([] if request.validate_only else records, Struct(results=answers))
+    return ControllerResult([] if request.validate_only else records, Struct(results=answers))
 
 
 def _create_partitions(image: MetadataImage, asked: Struct, rng: Random) -> list[PartitionRecord]:

@@ -22,7 +22,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import ConfigRecord, ResourceType
 from odradek_broker.raft.values import ReplicaKey
@@ -97,17 +97,21 @@ def may_join(image: MetadataImage, node_id: int) -> bool:
     return image.config(ResourceType.BROKER, str(node_id)).get(AUTO_JOIN, everybody) != "false"
 
 
-def remember_removal(image: MetadataImage, node_id: int) -> Result[None]:
+def remember_removal(image: MetadataImage, node_id: int) -> ControllerResult[None]:
     """An operator wants this node not to vote."""
     if not may_join(image, node_id):
-        return Result((), None)
-    return Result((ConfigRecord(ResourceType.BROKER, str(node_id), AUTO_JOIN, "false"),), None)
+        return ControllerResult((), None)
+    return ControllerResult(
+        (ConfigRecord(ResourceType.BROKER, str(node_id), AUTO_JOIN, "false"),), None
+    )
 
 
-def forget_removal(image: MetadataImage, node_id: int) -> Result[None]:
+def forget_removal(image: MetadataImage, node_id: int) -> ControllerResult[None]:
     if AUTO_JOIN not in image.config(ResourceType.BROKER, str(node_id)):
-        return Result((), None)
-    return Result((ConfigRecord(ResourceType.BROKER, str(node_id), AUTO_JOIN, None),), None)
+        return ControllerResult((), None)
+    return ControllerResult(
+        (ConfigRecord(ResourceType.BROKER, str(node_id), AUTO_JOIN, None),), None
+    )
 
 
 def _is_up(image: MetadataImage, node_id: int) -> bool:

@@ -13,7 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Producer, Result, Ticket
+from odradek_broker.coordinator.result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    DeferredResponse,
+    Moment,
+    Producer,
+)
 from odradek_broker.coordinator.shard import S
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import NO_PRODUCER_ID, Offset
@@ -46,7 +52,7 @@ class ReloadNeeded(Exception):  # noqa: N818  (not an error of anybody: the next
 
 class ShardHost(Generic[S]):
     """Invariants: `_waiting` ascends by offset, and all of it is at or past what is committed;
-    a ticket in `_parked` was given out by the shard and not answered yet."""
+    a DeferredResponse in `_parked` was given out by the shard and not answered yet."""
 
     def __init__(self, shard: S, log: AppendLog, *, codec: int = 0) -> None:
         self.shard = shard
@@ -55,7 +61,7 @@ class ShardHost(Generic[S]):
         self._log = log
         self._codec = codec
         self._waiting: deque[tuple[Offset, list[tuple[Reply, Any]]]] = deque()
-        self._parked: dict[Ticket, Reply] = {}
+        self._parked: dict[DeferredResponse, Reply] = {}
 
     @property
     def all_committed(self) -> bool:
@@ -63,7 +69,7 @@ class ShardHost(Generic[S]):
 
     def settle(
         self,
-        result: Result[T],
+        result: CoordinatorResult[T],
         reply: Reply | None,
         now: Moment,
         producer: Producer | None = None,
@@ -82,13 +88,13 @@ class ShardHost(Generic[S]):
                 raise
         answers: list[tuple[Reply, Any]] = []
         if reply is not None:
-            if isinstance(result.response, Ticket):
+            if isinstance(result.response, DeferredResponse):
                 # First: the decision that parks a request may answer it too (the last to join).
                 self._parked[result.response] = reply
             else:
                 answers.append((reply, result.response))
-        for ticket, answer in result.answers:
-            parked = self._parked.pop(ticket, None)
+        for deferred, answer in result.answers:
+            parked = self._parked.pop(deferred, None)
             if parked is not None:
                 answers.append((parked, answer))
         if not answers:
@@ -99,7 +105,7 @@ class ShardHost(Generic[S]):
         self._waiting.append((self.last_offset, answers))
         return True
 
-    def _append(self, result: Result[T], now: Moment, producer: Producer | None) -> None:
+    def _append(self, result: CoordinatorResult[T], now: Moment, producer: Producer | None) -> None:
         for records in self._batches(result):
             batch = build_batch(
                 [Record(n, now.wall_ms, key, value) for n, (key, value) in enumerate(records)],
@@ -117,7 +123,7 @@ class ShardHost(Generic[S]):
             for number, record in enumerate(records):
                 self.shard.replay(first + number, producer_id, record)
 
-    def _batches(self, result: Result[T]) -> Iterator[Sequence[CoordinatorRecord]]:
+    def _batches(self, result: CoordinatorResult[T]) -> Iterator[Sequence[CoordinatorRecord]]:
         if result.atomic:
             yield result.records
             return

@@ -31,17 +31,17 @@ class Producer(NamedTuple):
     epoch: int
 
 
-class Ticket:
+class DeferredResponse:
     """One request that waits for others; compared by identity."""
 
     __slots__ = ()
 
 
-Answer = tuple[Ticket, Any]  # the response, or a KafkaError
+Answer = tuple[DeferredResponse, Any]  # the response, or a KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[T]):
+class CoordinatorResult(Generic[T]):
     """Nothing that a record says has changed yet. All answers are given when `records` are
     committed, or at once if there are none and nothing else is uncommitted.
 
@@ -51,13 +51,13 @@ class Result(Generic[T]):
     """
 
     records: Sequence[CoordinatorRecord]
-    response: T | Ticket
+    response: T | DeferredResponse
     answers: Sequence[Answer] = ()
     volatile: bool = False
     atomic: bool = True
 
 
-NOTHING: Result[None] = Result((), None)
+NOTHING: CoordinatorResult[None] = CoordinatorResult((), None)
 
 
 def as_error(answer: object) -> KafkaError | None:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.host import ReloadNeeded, Reply, ShardHost
 from odradek_broker.coordinator.loading import batches_of, replay_batch
-from odradek_broker.coordinator.result import Moment, Producer, Result, as_error
+from odradek_broker.coordinator.result import CoordinatorResult, Moment, Producer, as_error
 from odradek_broker.coordinator.shard import S
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.metadata.delta import MetadataDelta
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Decide = Callable[[S, Moment], Result[T]]
+Decide = Callable[[S, Moment], CoordinatorResult[T]]
 
 # Replayed between two looks at the event loop: some 2,000 offsets, about 10 ms.
 LOAD_CHUNK_BYTES = 256 * 1024
@@ -181,7 +181,9 @@ class CoordinatorService(Generic[S]):
 
     async def read(self, partition: int, look: Callable[[S, Moment], T]) -> T:
         """What `look` sees, once all of it is committed."""
-        return await self.write(partition, lambda shard, now: Result((), look(shard, now)))
+        return await self.write(
+            partition, lambda shard, now: CoordinatorResult((), look(shard, now))
+        )
 
     async def write_marker(
         self,
@@ -219,7 +221,7 @@ class CoordinatorService(Generic[S]):
     def _settle(
         self,
         led: _Led[S],
-        result: Result[Any],
+        result: CoordinatorResult[Any],
         reply: Reply | None,
         now: Moment,
         producer: Producer | None = None,
@@ -287,7 +289,7 @@ class CoordinatorService(Generic[S]):
             self._periodic(led, shard.expire)
         self._set_timer(led)
 
-    def _periodic(self, led: _Led[S], decide: Callable[[Moment], Result[None]]) -> None:
+    def _periodic(self, led: _Led[S], decide: Callable[[Moment], CoordinatorResult[None]]) -> None:
         now = self._now()
         try:
             self._settle(led, decide(now), None, now)

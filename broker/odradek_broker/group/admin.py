@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from odradek_broker.coordinator.result import Moment, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.records import offset_tombstone
 from odradek_broker.group.shard import GroupShard
@@ -64,7 +64,7 @@ def list_groups(shard: GroupShard, states: Collection[str], types: Collection[st
     ]
 
 
-def delete(shard: GroupShard, now: Moment, group_id: str) -> Result[ErrorCode]:
+def delete(shard: GroupShard, now: Moment, group_id: str) -> CoordinatorResult[ErrorCode]:
     """The group and its offsets; KafkaError unless it exists and has no members."""
     group = shard.groups.get(group_id)
     if group is None:

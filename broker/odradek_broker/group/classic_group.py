@@ -175,12 +175,12 @@ class ClassicGroup:
         self.refuse(turn, member, ErrorCode.unknown_member_id)
 
     def refuse(self, turn: Turn, member: Member, error: ErrorCode) -> None:
-        if member.join_ticket is not None:
-            turn.answer(member.join_ticket, join_error(member.member_id, error))
-            member.join_ticket = None
-        if member.sync_ticket is not None:
-            turn.answer(member.sync_ticket, Struct(error_code=error))
-            member.sync_ticket = None
+        if member.deferred_join is not None:
+            turn.answer(member.deferred_join, join_error(member.member_id, error))
+            member.deferred_join = None
+        if member.deferred_sync is not None:
+            turn.answer(member.deferred_sync, Struct(error_code=error))
+            member.deferred_sync = None
 
     def replace_static(self, turn: Turn, old: Member, member_id: str) -> Member:
         """Another process with the same instance id: it takes the place; the old one is fenced."""
@@ -232,7 +232,7 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING_REBALANCE:
             for member in self.members.values():
                 member.assignment = b""
-                if member.sync_ticket is not None:
+                if member.deferred_sync is not None:
                     self.refuse(turn, member, ErrorCode.rebalance_in_progress)
         turn.timers.cancel(("sync", self.group_id))
         self.pending_sync.clear()
@@ -270,7 +270,7 @@ class ClassicGroup:
     def complete_join_if_all_joined(self, turn: Turn) -> None:
         if self.state is not GroupState.PREPARING_REBALANCE or self.in_initial_delay:
             return
-        joined = all(member.join_ticket is not None for member in self.members.values())
+        joined = all(member.deferred_join is not None for member in self.members.values())
         if joined and not self.pending:
             self.complete_join(turn)
 
@@ -278,9 +278,9 @@ class ClassicGroup:
         """A new generation of those who joined; static members may be late."""
         turn.timers.cancel(("join", self.group_id))
         for member in list(self.members.values()):
-            if member.join_ticket is None and member.group_instance_id is None:
+            if member.deferred_join is None and member.group_instance_id is None:
                 self.forget(turn, member)
-        joined = [m.member_id for m in self.members.values() if m.join_ticket is not None]
+        joined = [m.member_id for m in self.members.values() if m.deferred_join is not None]
         if self.members and not joined:
             # Only static members that did not come back yet: their sessions will end it.
             turn.set_timer(("join", self.group_id), self.rebalance_timeout_ms)
@@ -301,9 +301,9 @@ class ClassicGroup:
         self.pending_sync = set(joined)
         for member in self.members.values():
             member.assignment = b""
-            if member.join_ticket is not None:
-                turn.answer(member.join_ticket, self.join_response(member))
-                member.join_ticket = None
+            if member.deferred_join is not None:
+                turn.answer(member.deferred_join, self.join_response(member))
+                member.deferred_join = None
                 member.is_new = False
                 self.alive(turn, member)
         turn.set_timer(("sync", self.group_id), self.rebalance_timeout_ms)
@@ -327,7 +327,7 @@ class ClassicGroup:
         member = self.members.get(member_id)
         if member is None:
             return
-        if not member.is_new and (member.join_ticket or member.sync_ticket):
+        if not member.is_new and (member.deferred_join or member.deferred_sync):
             self.alive(turn, member)  # the wait is ours, not its
             return
         self.remove(turn, member)
@@ -405,7 +405,7 @@ class ClassicGroup:
                 known = Member.from_record(record, value.protocol)
             known.member_id = record.member_id
             known.assignment = record.assignment
-            known.sync_ticket = None
+            known.deferred_sync = None
             members[record.member_id] = known
         self.members = members
         self.static = {
@@ -433,9 +433,9 @@ class ClassicGroup:
         assert not self.pending & self.members.keys()
         assert self.pending_sync <= self.members.keys()
         for member in self.members.values():
-            if member.join_ticket is not None:
+            if member.deferred_join is not None:
                 assert self.state is GroupState.PREPARING_REBALANCE
-            if member.sync_ticket is not None:
+            if member.deferred_sync is not None:
                 assert self.state is GroupState.COMPLETING_REBALANCE
         if self.state in (GroupState.EMPTY, GroupState.DEAD):
             assert not self.members

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from odradek_broker.coordinator.result import Ticket
+from odradek_broker.coordinator.result import DeferredResponse
 from odradek_protocol.messages.struct import Struct
 
 
@@ -17,7 +17,7 @@ class Protocol(NamedTuple):
 
 @dataclass(slots=True)
 class Member:
-    """`join_ticket` and `sync_ticket` are requests of the member that wait; at most one is set."""
+    """`deferred_join` and `deferred_sync` are parked requests of the member; at most one is set."""
 
     member_id: str
     group_instance_id: str | None
@@ -28,8 +28,8 @@ class Member:
     protocols: Sequence[Protocol]
     assignment: bytes = b""
     is_new: bool = False  # joined, and has not heard of a generation yet
-    join_ticket: Ticket | None = None
-    sync_ticket: Ticket | None = None
+    deferred_join: DeferredResponse | None = None
+    deferred_sync: DeferredResponse | None = None
     join_version: int = field(default=0)  # of the request that waits
 
     def metadata(self, protocol: str | None) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from odradek_broker.coordinator.result import Moment, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment
 from odradek_broker.group import classic_sync
 from odradek_broker.group.classic_group import ClassicGroup, join_error
 from odradek_broker.group.classic_join import Join, join
@@ -13,12 +13,12 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
 
 
-def join_group(shard: GroupShard, now: Moment, request: Join) -> Result[Struct]:
+def join_group(shard: GroupShard, now: Moment, request: Join) -> CoordinatorResult[Struct]:
     """A new group is made by the first who joins without a member id."""
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.member_id:
-            return Result((), join_error(request.member_id, ErrorCode.unknown_member_id))
+            return CoordinatorResult((), join_error(request.member_id, ErrorCode.unknown_member_id))
         group = shard.groups[request.group_id] = ClassicGroup(request.group_id)
     if isinstance(group, ConsumerGroup):
         return consumer_requests.classic_join(shard, now, group, request)
@@ -29,7 +29,7 @@ def join_group(shard: GroupShard, now: Moment, request: Join) -> Result[Struct]:
     return turn.result(answer, volatile=True)
 
 
-def sync_group(shard: GroupShard, now: Moment, request: Struct) -> Result[Struct]:
+def sync_group(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorResult[Struct]:
     """Raises KafkaError if the member has no business here."""
     consumers = shard.groups.get(request.group_id)
     if isinstance(consumers, ConsumerGroup):
@@ -49,7 +49,7 @@ def sync_group(shard: GroupShard, now: Moment, request: Struct) -> Result[Struct
     return turn.result(answer, volatile=False)
 
 
-def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> Result[ErrorCode]:
+def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorResult[ErrorCode]:
     """Raises KafkaError if it is no member."""
     consumers = shard.groups.get(request.group_id)
     if isinstance(consumers, ConsumerGroup):
@@ -64,13 +64,13 @@ def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> Result[ErrorCo
 
 def leave_group(
     shard: GroupShard, now: Moment, group_id: str, members: Sequence[tuple[str, str | None]]
-) -> Result[list[ErrorCode]]:
+) -> CoordinatorResult[list[ErrorCode]]:
     """`members` are member ids and instance ids; a code for each."""
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return consumer_requests.classic_leave(shard, now, group, list(members))
     if not isinstance(group, ClassicGroup):
-        return Result((), [ErrorCode.unknown_member_id] * len(members))
+        return CoordinatorResult((), [ErrorCode.unknown_member_id] * len(members))
     turn = shard.turn(now)
     codes = [classic_sync.leave(group, turn, *member) for member in members]
     shard.forget_if_unused(group_id)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from odradek_broker.coordinator.result import Ticket
+from odradek_broker.coordinator.result import DeferredResponse
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.states import GroupState
 from odradek_broker.group.turn import Turn
@@ -19,8 +19,8 @@ def sync(
     protocol_type: str | None,
     protocol_name: str | None,
     assignments: Mapping[str, bytes],
-) -> Struct | Ticket:
-    """The member's assignment, or a ticket for it. Raises KafkaError.
+) -> Struct | DeferredResponse:
+    """The member's assignment, or a DeferredResponse for it. Raises KafkaError.
 
     What the leader brings is written; until it is, nothing has changed, so that an assignment
     that is too large for the log leaves the group as it was.
@@ -41,17 +41,17 @@ def sync(
         group.alive(turn, member)
         return sync_response(group, member.assignment)
     group.alive(turn, member)
-    if member.sync_ticket is not None:
-        turn.answer(member.sync_ticket, Struct(error_code=ErrorCode.unknown_member_id))
+    if member.deferred_sync is not None:
+        turn.answer(member.deferred_sync, Struct(error_code=ErrorCode.unknown_member_id))
     if member_id != group.leader:
-        member.sync_ticket = Ticket()
-        return member.sync_ticket
-    member.sync_ticket = None
+        member.deferred_sync = DeferredResponse()
+        return member.deferred_sync
+    member.deferred_sync = None
     turn.records.append(group.metadata_record(turn.now.wall_ms, assignments))
     for other in group.members.values():
-        if other.sync_ticket is not None:
+        if other.deferred_sync is not None:
             assignment = assignments.get(other.member_id, b"")
-            turn.answer(other.sync_ticket, sync_response(group, assignment))
+            turn.answer(other.deferred_sync, sync_response(group, assignment))
     return sync_response(group, assignments.get(member_id, b""))
 
 

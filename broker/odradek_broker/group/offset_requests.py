@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from odradek_broker.coordinator.result import Moment, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.records import (
     Key,
@@ -20,7 +20,7 @@ from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
-Decide = Callable[[GroupShard, Moment], Result[T]]
+Decide = Callable[[GroupShard, Moment], CoordinatorResult[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,9 @@ class CommitRequest:
     retention_ms: int = -1  # of old clients: -1 the broker's
 
 
-def commit(shard: GroupShard, now: Moment, request: CommitRequest) -> Result[list[ErrorCode]]:
+def commit(
+    shard: GroupShard, now: Moment, request: CommitRequest
+) -> CoordinatorResult[list[ErrorCode]]:
     """One code per offset. KafkaError if the member may not commit at all."""
     turn = shard.turn(now)
     group = shard.groups.get(request.group_id)
@@ -99,7 +101,7 @@ def fetch(
 
 def delete(
     shard: GroupShard, now: Moment, group_id: str, keys: Sequence[Key]
-) -> Result[list[ErrorCode]]:
+) -> CoordinatorResult[list[ErrorCode]]:
     """One code per offset: GROUP_SUBSCRIBED_TO_TOPIC for those in use."""
     turn = shard.turn(now)
     group = shard.groups.get(group_id)

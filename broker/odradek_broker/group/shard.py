@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 
 from odradek_broker.coordinator.record_schema import version_of
-from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, Moment, Result
+from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, CoordinatorResult, Moment
 from odradek_broker.coordinator.timers import Timers
 from odradek_broker.group import records
 from odradek_broker.group.classic_group import ClassicGroup
@@ -91,7 +91,12 @@ class GroupShard:
         for group_id in self.offsets.end_transaction(producer_id, committed=committed):
             self.keep_or_forget(group_id)
 
-    def loaded(self, leader_epoch: LeaderEpoch, image: MetadataImage, now: Moment) -> Result[None]:  # noqa: ARG002
+    def loaded(
+        self,
+        leader_epoch: LeaderEpoch,  # noqa: ARG002
+        image: MetadataImage,
+        now: Moment,
+    ) -> CoordinatorResult[None]:
         self.image = image
         turn = self.turn(now)
         turn.set_timer(EXPIRY_TIMER, turn.config.offsets_retention_check_ms)
@@ -102,7 +107,7 @@ class GroupShard:
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """Nothing here depends on it."""
 
-    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> Result[None]:
+    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> CoordinatorResult[None]:
         self.image = delta.after
         if not delta.deleted_topics:
             return NOTHING
@@ -114,7 +119,7 @@ class GroupShard:
     def next_deadline_ms(self) -> float:
         return self.timers.next_deadline_ms()
 
-    def expire(self, now: Moment) -> Result[None]:
+    def expire(self, now: Moment) -> CoordinatorResult[None]:
         turn = self.turn(now)
         while (key := self.timers.pop_due(now.monotonic_ms)) is not None:
             self.timers_due[key[0]](self, turn, key)

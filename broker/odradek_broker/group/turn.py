@@ -7,9 +7,9 @@ from uuid import UUID
 from odradek_broker.coordinator.result import (
     Answer,
     CoordinatorRecord,
+    CoordinatorResult,
+    DeferredResponse,
     Moment,
-    Result,
-    Ticket,
 )
 from odradek_broker.coordinator.timers import Timers
 from odradek_broker.group.config import GroupConfig
@@ -22,7 +22,7 @@ TimerKey = tuple[str, ...]
 
 
 class Turn:
-    """Collects records and answers; `result` makes the Result of them."""
+    """Collects records and answers; `result` makes the CoordinatorResult of them."""
 
     __slots__ = ("answers", "config", "metrics", "now", "records", "rng", "timers")
 
@@ -42,9 +42,9 @@ class Turn:
         self.records: list[CoordinatorRecord] = []
         self.answers: list[Answer] = []
 
-    def answer(self, ticket: Ticket, response: object) -> None:
+    def answer(self, deferred: DeferredResponse, response: object) -> None:
         """To a request that was parked."""
-        self.answers.append((ticket, response))
+        self.answers.append((deferred, response))
 
     def set_timer(self, key: TimerKey, delay_ms: float) -> None:
         """Never due at once: what is due sets timers, and would go on for ever."""
@@ -53,5 +53,9 @@ class Turn:
     def new_uuid(self) -> UUID:
         return UUID(int=self.rng.getrandbits(128), version=4)
 
-    def result(self, response: T | Ticket, *, volatile: bool, atomic: bool = True) -> Result[T]:
-        return Result(self.records, response, self.answers, volatile=volatile, atomic=atomic)
+    def result(
+        self, response: T | DeferredResponse, *, volatile: bool, atomic: bool = True
+    ) -> CoordinatorResult[T]:
+        return CoordinatorResult(
+            self.records, response, self.answers, volatile=volatile, atomic=atomic
+        )

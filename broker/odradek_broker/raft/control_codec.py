@@ -18,9 +18,9 @@ from uuid import UUID
 
 from odradek_broker.raft.values import (
     ControlRecord,
-    Endpoint,
     KRaftVersion,
     LeaderChange,
+    RaftEndpoint,
     ReplicaKey,
     Voters,
 )
@@ -145,7 +145,7 @@ def _read_voters(data: memoryview) -> VoterSet:
         for _ in range(endpoint_count - 1):
             listener, at = compact_text(data, at)
             host, at = compact_text(data, at)
-            endpoints.append(Endpoint(listener, host, _PORT.unpack_from(data, at)[0]))
+            endpoints.append(RaftEndpoint(listener, host, _PORT.unpack_from(data, at)[0]))
             at = skip_tagged_fields(data, at + 2)
         kraft_version_min, kraft_version_max = _FEATURE.unpack_from(data, at)
         at = skip_tagged_fields(data, skip_tagged_fields(data, at + 4))

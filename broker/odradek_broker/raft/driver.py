@@ -25,10 +25,10 @@ from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.log_files import LogFiles
 from odradek_broker.raft.messages import Response
 from odradek_broker.raft.quorum_state import QuorumState
-from odradek_broker.raft.sender import Sender
+from odradek_broker.raft.sender import RequestSender
 from odradek_broker.raft.snapshot_files import SnapshotError
 from odradek_broker.raft.types import (
-    Append,
+    AppendBatches,
     AppendRefused,
     BecameLeader,
     Commit,
@@ -48,7 +48,7 @@ from odradek_broker.raft.types import (
     SnapshotLoaded,
     Tick,
     TrimLog,
-    Truncate,
+    TruncateLog,
     VotersChanged,
     WriteSnapshotChunk,
 )
@@ -64,7 +64,7 @@ NEVER = quorum.NEVER
 
 Records = FileRange | bytes
 # Where the answer to a request goes: the message, and the bytes that belong to it.
-Ticket = Callable[[Response, Records | None], None]
+ReplyTo = Callable[[Response, Records | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Driver:
     def __init__(
         self,
         files: LogFiles,
-        sender: Sender,
+        sender: RequestSender,
         fetch_bytes_max: int,
         *,
         clock: Clock,
@@ -225,9 +225,9 @@ class Driver:
                 max_bytes = min(max_bytes, self._fetch_bytes_max)
                 data = files.read_snapshot_chunk(chunk.snapshot_id, chunk.position, max_bytes)
                 _answer(ticket, chunk, data)
-            case Append(batches):
+            case AppendBatches(batches):
                 files.append(batches, self._clock.now_ms())
-            case Truncate(end_offset):
+            case TruncateLog(end_offset):
                 files.truncate_to(end_offset)
             case Flush():
                 self._flush()

@@ -17,7 +17,7 @@ from odradek_broker.raft.messages import (
     FetchSnapshotResponse,
     VoterChangeResponse,
 )
-from odradek_broker.raft.quorum_state import Leadership, Progress, QuorumState, WaitingFetch
+from odradek_broker.raft.quorum_state import Leadership, ParkedFetch, Progress, QuorumState
 from odradek_broker.raft.types import (
     AppendRefused,
     ClientAppend,
@@ -75,7 +75,7 @@ def on_fetch(
         if older is not None:  # the replica gave it up, or it would not ask again
             out.append(Reply(older.ticket, _response(state)))
         deadline_ms = now_ms + min(request.max_wait_ms, state.config.fetch_max_wait_ms)
-        leadership.waiting[request.replica] = WaitingFetch(ticket, request, deadline_ms)
+        leadership.waiting[request.replica] = ParkedFetch(ticket, request, deadline_ms)
 
 
 def refuse(

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from odradek_broker.raft.values import (
     Batch,
-    Endpoint,
     LeaderAndEpoch,
     NodeId,
     OffsetAndEpoch,
+    RaftEndpoint,
     ReplicaKey,
 )
 from odradek_broker.raft.voters import Voter
@@ -51,7 +51,7 @@ class BeginQuorumEpochRequest:
     voter: ReplicaKey
     leader_id: NodeId
     epoch: LeaderEpoch
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RaftEndpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class EndQuorumEpochRequest:
     leader_id: NodeId
     epoch: LeaderEpoch
     preferred_candidates: tuple[ReplicaKey, ...]
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RaftEndpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ from odradek_broker.raft.types import (
     TrimLog,
     VotersChanged,
 )
-from odradek_broker.raft.values import Endpoint, NodeId, ReplicaKey
+from odradek_broker.raft.values import NodeId, RaftEndpoint, ReplicaKey
 from odradek_broker.raft.vote_state import VoteState
 
 NEVER = float("inf")
@@ -62,7 +62,7 @@ NEVER = float("inf")
 def start_quorum(
     key: ReplicaKey,
     *,
-    endpoints: tuple[Endpoint, ...],
+    endpoints: tuple[RaftEndpoint, ...],
     config: QuorumConfig,
     log: LogView,
     vote: VoteState | None,

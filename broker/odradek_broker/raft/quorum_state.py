@@ -13,10 +13,10 @@ from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import FetchRequest
 from odradek_broker.raft.states import FETCHERS, NOMINEES, Role
 from odradek_broker.raft.values import (
-    Endpoint,
     LeaderAndEpoch,
     NodeId,
     OffsetAndEpoch,
+    RaftEndpoint,
     ReplicaKey,
 )
 from odradek_broker.raft.vote_state import VoteState
@@ -112,7 +112,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class WaitingFetch:
+class ParkedFetch:
     """A fetch that found nothing new."""
 
     ticket: object
@@ -138,7 +138,7 @@ class Leadership:
     begin_epoch_at_ms: float
     progress: dict[ReplicaKey, Progress] = field(default_factory=dict)
     # Invariant: at most one per replica.
-    waiting: dict[ReplicaKey, WaitingFetch] = field(default_factory=dict)
+    waiting: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict)
     voter_change: PendingVoterChange | None = None
 
 
@@ -154,7 +154,7 @@ class Resignation:
 @dataclass(slots=True)
 class QuorumState:
     key: ReplicaKey
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RaftEndpoint, ...]
     config: QuorumConfig
     rng: Random
     bootstrap: tuple[NodeId, ...]  # whom to ask when the voter set does not help
@@ -162,7 +162,7 @@ class QuorumState:
 
     epoch: LeaderEpoch = 0  # never falls, not even across restarts
     leader_id: NodeId | None = None  # of this epoch; itself while Leader and while Resigned
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[RaftEndpoint, ...] = ()
     voted: ReplicaKey | None = None  # in this epoch
     persisted: VoteState = field(default_factory=VoteState)
 

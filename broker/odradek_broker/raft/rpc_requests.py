@@ -25,7 +25,7 @@ from odradek_broker.raft.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from odradek_broker.raft.values import Endpoint, OffsetAndEpoch, ReplicaKey
+from odradek_broker.raft.values import OffsetAndEpoch, RaftEndpoint, ReplicaKey
 from odradek_broker.raft.voters import Voter
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import METADATA_TOPIC, ZERO_UUID
@@ -59,7 +59,7 @@ def _topics(**partition: object) -> list[Struct]:
     return [Struct(topic_name=METADATA_TOPIC, partitions=partitions)]
 
 
-def endpoint_structs(endpoints: Sequence[Endpoint]) -> list[Struct]:
+def endpoint_structs(endpoints: Sequence[RaftEndpoint]) -> list[Struct]:
     return [Struct(name=name, host=host, port=port) for name, host, port in endpoints]
 
 
@@ -239,8 +239,8 @@ def decode_update_raft_voter(message: Struct) -> UpdateVoterRequest:
     )
 
 
-def _endpoints(listeners: Sequence[Struct]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(item.name, item.host, item.port) for item in listeners)
+def _endpoints(listeners: Sequence[Struct]) -> tuple[RaftEndpoint, ...]:
+    return tuple(RaftEndpoint(item.name, item.host, item.port) for item in listeners)
 
 
 def _only_partition(message: Struct) -> Any:

@@ -32,7 +32,7 @@ from odradek_broker.raft.messages import (
     VoteResponse,
 )
 from odradek_broker.raft.rpc_requests import METADATA_TOPIC_ID
-from odradek_broker.raft.values import Endpoint, LeaderAndEpoch, OffsetAndEpoch
+from odradek_broker.raft.values import LeaderAndEpoch, OffsetAndEpoch, RaftEndpoint
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import METADATA_TOPIC
 from odradek_protocol.messages.struct import Struct
@@ -59,7 +59,7 @@ def _leader(node_id: int, epoch: int, message: Struct, listener: str) -> LeaderA
     if node_id == _NOBODY:
         return LeaderAndEpoch(None, epoch)
     endpoints = tuple(
-        Endpoint(listener, node.host, node.port)
+        RaftEndpoint(listener, node.host, node.port)
         for node in message.node_endpoints
         if node.node_id == node_id
     )
@@ -184,7 +184,7 @@ def _decode_update(message: Struct, listener: str) -> VoterChangeResponse:
     current = message.current_leader
     leader = LeaderAndEpoch(None, max(current.leader_epoch, 0))
     if current.leader_id != _NOBODY:
-        endpoint = Endpoint(listener, current.host, current.port)
+        endpoint = RaftEndpoint(listener, current.host, current.port)
         leader = LeaderAndEpoch(current.leader_id, current.leader_epoch, (endpoint,))
     return VoterChangeResponse(ErrorCode(message.error_code), "", leader)
 
@@ -197,7 +197,7 @@ def _encode_change(response: VoterChangeResponse) -> Struct:
 
 def encode_update_voter(response: VoterChangeResponse) -> Struct:
     leader = response.leader
-    where = leader.endpoints[0] if leader.endpoints else Endpoint("", "", 0)
+    where = leader.endpoints[0] if leader.endpoints else RaftEndpoint("", "", 0)
     current = Struct(**leader_fields(leader), host=where.host, port=where.port)
     return Struct(error_code=response.error, current_leader=current)
 

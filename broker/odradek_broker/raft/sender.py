@@ -31,7 +31,7 @@ class WrongClusterError(Exception):
     """Another node says that it belongs to another cluster."""
 
 
-class Sender:
+class RequestSender:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

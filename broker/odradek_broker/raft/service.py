@@ -24,7 +24,7 @@ from odradek_broker.metadata.record_codec import encode_record
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.raft import quorum
 from odradek_broker.raft.applier import Applier, PendingAppend
-from odradek_broker.raft.driver import Driver, LogReplaced, News, Records, Ticket
+from odradek_broker.raft.driver import Driver, LogReplaced, News, Records, ReplyTo
 from odradek_broker.raft.formation import Formation
 from odradek_broker.raft.log_files import BATCH_BYTES_MAX, LogFiles
 from odradek_broker.raft.log_view import LogView
@@ -37,7 +37,7 @@ from odradek_broker.raft.messages import (
     VoterChangeResponse,
 )
 from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
-from odradek_broker.raft.sender import Sender, WrongClusterError
+from odradek_broker.raft.sender import RequestSender, WrongClusterError
 from odradek_broker.raft.snapshots import SnapshotPolicy, Snapshots
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import (
@@ -50,9 +50,9 @@ from odradek_broker.raft.types import (
     Resign,
 )
 from odradek_broker.raft.values import (
-    Endpoint,
     LeaderAndEpoch,
     NodeId,
+    RaftEndpoint,
     ReplicaKey,
     SnapshotInfo,
 )
@@ -65,12 +65,12 @@ from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import LeaderEpoch, Offset
 from odradek_protocol.records.records import Record, build_batch
 
-__all__ = ["Identity", "Leadership", "QuorumService", "Records", "Ticket"]
+__all__ = ["Identity", "LeadershipListener", "QuorumService", "Records", "ReplyTo"]
 
 logger = logging.getLogger(__name__)
 
 
-class Leadership(Protocol):
+class LeadershipListener(Protocol):
     """The controller, as the quorum sees it."""
 
     def became_leader(self, epoch: LeaderEpoch) -> None:
@@ -111,7 +111,7 @@ class QuorumService:
         self.key = identity.key
         self.cluster_id = identity.cluster_id
         self.listener = identity.listener
-        self.endpoints: tuple[Endpoint, ...] = ()
+        self.endpoints: tuple[RaftEndpoint, ...] = ()
         self.publisher = publisher
         self._files = files
         self._config = config
@@ -121,7 +121,7 @@ class QuorumService:
         self._loop = loop
         self._rng = rng
         self._on_failure = on_failure
-        self._sender = Sender(
+        self._sender = RequestSender(
             loop,
             identity.cluster_id,
             identity.listener,
@@ -145,17 +145,17 @@ class QuorumService:
         self._applier = Applier(files, publisher)
         self._slices = Slices(clock, loop)
         self._snapshots = Snapshots(files, snapshot_policy, threads, clock)
-        self._leadership: Leadership | None = None
+        self._leadership: LeadershipListener | None = None
         self._leader_watchers: list[Callable[[], None]] = []
         self._leading_from: Offset | None = None  # elected; active once this is committed
         self._active_epoch: LeaderEpoch | None = None
 
     # -- life ---------------------------------------------------------------------------------
 
-    def attach(self, leadership: Leadership) -> None:
+    def attach(self, leadership: LeadershipListener) -> None:
         self._leadership = leadership
 
-    async def start(self, endpoints: tuple[Endpoint, ...]) -> None:
+    async def start(self, endpoints: tuple[RaftEndpoint, ...]) -> None:
         """Takes part from now on, under these addresses."""
         self.endpoints = endpoints
         # What a crash left in the page cache must not be counted and then lost.
@@ -295,7 +295,7 @@ class QuorumService:
         assert state.leader_id is not None
         return self._sender.address_of(state, state.leader_id)
 
-    def request(self, request: Request, ticket: Ticket) -> None:
+    def request(self, request: Request, ticket: ReplyTo) -> None:
         """A request of another node; `ticket` is called with the answer, at once or later."""
         if self._driver.state is None:
             raise KafkaError(ErrorCode.broker_not_available, "this node is not in the quorum")

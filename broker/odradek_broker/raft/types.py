@@ -162,7 +162,7 @@ class ReplyWithSnapshotChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class AppendBatches:
     """Write; batches that this node made as leader have offset and epoch still to be set in
     their bytes, and its control batches have no bytes yet."""
 
@@ -178,7 +178,7 @@ class AppendRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class TruncateLog:
     """Remove everything at and above `end_offset` (always a batch boundary)."""
 
     end_offset: Offset
@@ -258,9 +258,9 @@ Instruction: TypeAlias = (
     | Reply
     | ReplyWithRecords
     | ReplyWithSnapshotChunk
-    | Append
+    | AppendBatches
     | AppendRefused
-    | Truncate
+    | TruncateLog
     | Flush
     | Commit
     | BecameLeader

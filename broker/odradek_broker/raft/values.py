@@ -41,7 +41,7 @@ class ReplicaKey(NamedTuple):
     directory_id: UUID
 
 
-class Endpoint(NamedTuple):
+class RaftEndpoint(NamedTuple):
     listener: str
     host: str
     port: int
@@ -52,7 +52,7 @@ class LeaderAndEpoch(NamedTuple):
 
     leader_id: NodeId | None
     epoch: LeaderEpoch
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[RaftEndpoint, ...] = ()
 
 
 class SnapshotInfo(NamedTuple):

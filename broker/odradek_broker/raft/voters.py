@@ -13,8 +13,8 @@ from typing import NamedTuple
 from odradek_broker.raft.values import (
     BEFORE_THE_LOG,
     KRAFT_VERSION,
-    Endpoint,
     NodeId,
+    RaftEndpoint,
     ReplicaKey,
 )
 from odradek_protocol.ids import Offset
@@ -23,7 +23,7 @@ from odradek_protocol.ids import Offset
 @dataclass(frozen=True, slots=True)
 class Voter:
     key: ReplicaKey
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[RaftEndpoint, ...] = ()
     kraft_version_min: int = 0
     kraft_version_max: int = KRAFT_VERSION
 
@@ -59,7 +59,7 @@ class VoterSet:
         voter = self._by_id.get(key.id)
         return voter is not None and voter.key == key
 
-    def endpoints_of(self, node_id: NodeId) -> tuple[Endpoint, ...]:
+    def endpoints_of(self, node_id: NodeId) -> tuple[RaftEndpoint, ...]:
         voter = self._by_id.get(node_id)
         return voter.endpoints if voter else ()
 

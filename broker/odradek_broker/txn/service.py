@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
-from odradek_broker.coordinator.result import NOTHING, Moment, Result
+from odradek_broker.coordinator.result import NOTHING, CoordinatorResult, Moment
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.metadata.features import TRANSACTION_VERSION
 from odradek_broker.partition.service import PartitionService
@@ -201,7 +201,7 @@ class TransactionCoordinator:
         index = self.shards.partition_of(transactional_id)
         after: TransactionMetadata | None = None
 
-        def decided(shard: TransactionShard, now: Moment) -> Result[Step]:
+        def decided(shard: TransactionShard, now: Moment) -> CoordinatorResult[Step]:
             nonlocal after
             step = decide(shard.get(transactional_id), now.wall_ms, fresh_id)
             after = step.after
@@ -279,11 +279,11 @@ class TransactionCoordinator:
             marker, decided.partitions, lambda: self._epoch(index, decided) == epoch
         )
 
-        def complete(shard: TransactionShard, now: Moment) -> Result[None]:
+        def complete(shard: TransactionShard, now: Moment) -> CoordinatorResult[None]:
             if shard.get(decided.transactional_id) != decided:
                 return NOTHING
             completed = transitions.complete(decided, now.wall_ms)
-            return Result(result_of(Step(completed)).records, None)
+            return CoordinatorResult(result_of(Step(completed)).records, None)
 
         try:
             await self.shards.write(index, complete)
@@ -343,7 +343,7 @@ class TransactionCoordinator:
                     await self._remove(index, one)
 
     async def _remove(self, index: int, expired: TransactionMetadata) -> None:
-        def decide(shard: TransactionShard, _: Moment) -> Result[None]:
+        def decide(shard: TransactionShard, _: Moment) -> CoordinatorResult[None]:
             if shard.get(expired.transactional_id) != expired:
                 return NOTHING
             next_state(expired.state, Event.EXPIRE)

@@ -7,7 +7,7 @@ are no timers here.
 import logging
 from collections.abc import Iterator
 
-from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, Moment, Result
+from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, CoordinatorResult, Moment
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.txn.log_records import decode_key, decode_value, encode_key, encode_value
@@ -48,20 +48,25 @@ class TransactionShard:
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         """Nobody writes in a transaction here."""
 
-    def loaded(self, leader_epoch: LeaderEpoch, image: MetadataImage, now: Moment) -> Result[None]:  # noqa: ARG002
+    def loaded(
+        self,
+        leader_epoch: LeaderEpoch,
+        image: MetadataImage,  # noqa: ARG002
+        now: Moment,  # noqa: ARG002
+    ) -> CoordinatorResult[None]:
         self.coordinator_epoch = leader_epoch
         return NOTHING
 
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
         self.coordinator_epoch = leader_epoch
 
-    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> Result[None]:  # noqa: ARG002
+    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> CoordinatorResult[None]:  # noqa: ARG002
         return NOTHING
 
     def next_deadline_ms(self) -> float:
         return float("inf")
 
-    def expire(self, now: Moment) -> Result[None]:  # noqa: ARG002
+    def expire(self, now: Moment) -> CoordinatorResult[None]:  # noqa: ARG002
         return NOTHING
 
     # --- looking and writing ----------------------------------------------------------------
@@ -74,13 +79,13 @@ class TransactionShard:
         return (one for one in self.transactions.values() if one.state in PREPARED)
 
 
-def result_of(step: Step) -> Result[Step]:
+def result_of(step: Step) -> CoordinatorResult[Step]:
     after = step.after
     if after is None:
-        return Result((), step)
+        return CoordinatorResult((), step)
     record = CoordinatorRecord(encode_key(after.transactional_id), encode_value(after))
-    return Result((record,), step)
+    return CoordinatorResult((record,), step)
 
 
-def tombstone(transactional_id: str) -> Result[None]:
-    return Result((CoordinatorRecord(encode_key(transactional_id), None),), None)
+def tombstone(transactional_id: str) -> CoordinatorResult[None]:
+    return CoordinatorResult((CoordinatorRecord(encode_key(transactional_id), None),), None)

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from broker_tests.group.consumer.support import image_of, topic_id
-from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Result, Ticket
+from odradek_broker.coordinator.result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    DeferredResponse,
+    Moment,
+)
 from odradek_broker.group import classic_sync
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.classic_join import Join, join
@@ -45,7 +50,7 @@ class Shard:
         self.config = config
         self.now_ms = 1_000_000.0
         self.log: list[CoordinatorRecord] = []
-        self.answers: dict[Ticket, Any] = {}
+        self.answers: dict[DeferredResponse, Any] = {}
         self.shard = GroupShard(lambda: config, Random(1))
         self.shard.loaded(0, image_of({"t": 4}), self.now)
 
@@ -53,7 +58,7 @@ class Shard:
     def now(self) -> Moment:
         return Moment(self.now_ms, int(self.now_ms))
 
-    def settle(self, result: Result[Any]) -> Any:
+    def settle(self, result: CoordinatorResult[Any]) -> Any:
         for record in result.records:
             self.log.append(record)
             self.shard.replay(len(self.log), -1, record)

@@ -5,7 +5,7 @@
 
 from dataclasses import replace
 
-from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Result
+from odradek_broker.coordinator.result import CoordinatorRecord, CoordinatorResult, Moment
 from odradek_broker.group.classic_group import ClassicGroup, join_error
 from odradek_broker.group.classic_join import Join
 from odradek_broker.group.consumer import classic, convert, heartbeat
@@ -71,7 +71,7 @@ def _consumer_group(shard: GroupShard, group_id: str) -> ConsumerGroup:
 
 def group_heartbeat(
     shard: GroupShard, now: Moment, request: Struct, version: int, client_id: str, host: str
-) -> Result[tuple[Struct, frozenset[str]]]:
+) -> CoordinatorResult[tuple[Struct, frozenset[str]]]:
     """The answer, and the expressions that are to be resolved."""
     turn = shard.turn(now)
     group_id = request.group_id
@@ -111,7 +111,7 @@ def group_heartbeat(
 
 def resolved(
     shard: GroupShard, now: Moment, group_id: str, matched: dict[str, tuple[str, ...]], at: Offset
-) -> Result[None]:
+) -> CoordinatorResult[None]:
     """A thread has matched expressions against the topics of the metadata at offset `at`."""
     group = shard.groups.get(group_id)
     turn = shard.turn(now)
@@ -153,19 +153,19 @@ def _remove(
 
 def classic_join(
     shard: GroupShard, now: Moment, group: ConsumerGroup, request: Join
-) -> Result[Struct]:
+) -> CoordinatorResult[Struct]:
     turn = shard.turn(now)
     try:
         decision = classic.join(group, request, context(shard, turn, group.group_id))
     except KafkaError as error:
-        return Result((), join_error(request.member_id, error.code))
+        return CoordinatorResult((), join_error(request.member_id, error.code))
     take_up(turn, group.group_id, decision)
     return turn.result(decision.response, volatile=False)
 
 
 def classic_sync(
     shard: GroupShard, now: Moment, group: ConsumerGroup, request: Struct
-) -> Result[Struct]:
+) -> CoordinatorResult[Struct]:
     turn = shard.turn(now)
     decision = classic.sync(
         group,
@@ -182,7 +182,7 @@ def classic_sync(
 
 def classic_heartbeat(
     shard: GroupShard, now: Moment, group: ConsumerGroup, request: Struct
-) -> Result[ErrorCode]:
+) -> CoordinatorResult[ErrorCode]:
     turn = shard.turn(now)
     decision = classic.heartbeat(
         group, request.member_id, request.group_instance_id, request.generation_id
@@ -193,7 +193,7 @@ def classic_heartbeat(
 
 def classic_leave(
     shard: GroupShard, now: Moment, group: ConsumerGroup, members: list[tuple[str, str | None]]
-) -> Result[list[ErrorCode]]:
+) -> CoordinatorResult[list[ErrorCode]]:
     turn = shard.turn(now)
     decision, codes = classic.leave(group, members, context(shard, turn, group.group_id))
     take_up(turn, group.group_id, decision)

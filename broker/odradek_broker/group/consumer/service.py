@@ -8,7 +8,7 @@ import asyncio
 import logging
 from typing import Any
 
-from odradek_broker.coordinator.result import Moment, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.consumer import regex, requests
@@ -32,7 +32,7 @@ class ConsumerGroupService:
     async def heartbeat(
         self, request: Struct, version: int, client_id: str, client_host: str
     ) -> Struct:
-        def decide(shard: GroupShard, now: Moment) -> Result[Any]:
+        def decide(shard: GroupShard, now: Moment) -> CoordinatorResult[Any]:
             result = requests.group_heartbeat(shard, now, request, version, client_id, client_host)
             assert isinstance(result.response, tuple)
             _, expressions = result.response
