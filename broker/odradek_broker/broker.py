@@ -117,7 +117,6 @@ class Broker:
             self._rng,
             self._quorum,
             self._metadata,
-            self._node_id,
             self._logs.cluster_id,
             self._clock,
             loop,

@@ -12,7 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from broker_tests.controller.support import create, new_topic
-from odradek_broker.controller.active import ActiveController
+from odradek_broker.controller.active import ActiveController, PeriodicTask, Term
 from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.features import SUPPORTED_FEATURES
@@ -55,14 +55,7 @@ class World:
             self.start(broker)
 
     def _activate(self, image: MetadataImage) -> ActiveController:
-        active = ActiveController(
-            1,
-            image,
-            settings=self.settings,
-            rng=self.rng,
-            cluster_id=CLUSTER_ID,
-            now_ms=self.now_ms,
-        )
+        active = ActiveController(Term(1, image, self.now_ms), self.settings, self.rng, CLUSTER_ID)
         self.active = active
         self.append(active.first_records())
         return active
@@ -183,8 +176,8 @@ class World:
 
     def tick(self, ms: float = 0) -> None:
         self.now_ms += ms
-        for decision in self.active.tick(self.now_ms):
-            self.append(decision() if callable(decision) else decision)
+        for task in PeriodicTask:
+            self.decide(self.active.decide_periodic(task, self.now_ms))
 
     def live(self) -> list[int]:
         return sorted(b.id for b in self.image.brokers.values() if not b.fenced)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek_broker.controller.active import ActiveController
+from odradek_broker.controller.active import ActiveController, PeriodicTask, Term
 from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.records import MetadataRecord
@@ -58,12 +58,10 @@ class SimController:
     def became_leader(self, epoch: LeaderEpoch) -> None:
         node = self._node
         self.active = ActiveController(
-            epoch,
-            node.metadata.image,
-            settings=node.settings,
-            rng=node.controller_rng,
-            cluster_id=CLUSTER_ID,
-            now_ms=node.clock.monotonic_ms(),
+            Term(epoch, node.metadata.image, node.clock.monotonic_ms()),
+            node.settings,
+            node.controller_rng,
+            CLUSTER_ID,
         )
         node.world.record(f"{node.node_id} is the controller in {epoch}")
         active = self.active
@@ -106,8 +104,9 @@ class SimController:
         if self.active is not active:
             return
         try:
-            for records in active.tick(node.clock.monotonic_ms()):
-                if records:
+            for task in PeriodicTask:
+                result = active.decide_periodic(task, node.clock.monotonic_ms())
+                if records := result.all_records():
                     self._append(active, records)
         except KafkaError:
             return  # the quorum has another leader, and will say so

@@ -14,6 +14,8 @@ the periodic work is next due. `now_ms` is monotonic.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from random import Random
 
@@ -63,21 +65,41 @@ def delta_of(image: MetadataImage, records: Sequence[MetadataRecord]) -> Metadat
     return delta
 
 
+class PeriodicTask(Enum):
+    """What the controller decides by itself, in this order. The records of one decision must be
+    appended and replayed before the next task is decided."""
+
+    FENCE_SILENT_BROKERS = "fence brokers whose session ended"
+    BALANCE_LEADERS = "move leadership back to preferred replicas"
+    ELECT_WHERE_LEADERLESS = "elect leaders of partitions that have none, uncleanly if allowed"
+
+
+NOTHING_DUE: ControllerResult[None] = ControllerResult([], None)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The time for which a node is the active controller."""
+
+    epoch: LeaderEpoch
+    image: MetadataImage  # all that was committed before
+    began_ms: float  # monotonic
+
+
 class ActiveController:
     def __init__(
         self,
-        epoch: LeaderEpoch,
-        image: MetadataImage,
-        *,
+        term: Term,
         settings: Settings,
         rng: Random,
         cluster_id: str,
-        now_ms: float,
+        *,
         wall_ms: Callable[[], int] = lambda: 0,
         in_slices: Callable[[Iterator[None]], None] = at_once,
     ) -> None:
-        """`in_slices` takes the steps of work that may be long and that no decision needs."""
-        self.epoch = epoch
+        """`in_slices` runs work that may take long and that no decision depends on."""
+        image, now_ms = term.image, term.began_ms
+        self.epoch = term.epoch
         self.latest = image  # all that was appended: decisions are made against it
         self._in_slices = in_slices
         self.context = ControllerContext(wall_ms=wall_ms)  # of all that is committed
@@ -250,46 +272,67 @@ class ActiveController:
 
     # -- periodic work -----------------------------------------------------------------------------
 
-    def tick(self, now_ms: float) -> Iterator[Sequence[MetadataRecord] | Sweep]:
-        """Decisions that are due, one after another: each must be appended and replayed before
-        the next is asked for. A sweep only where there are many partitions."""
+    def decide_periodic(self, task: PeriodicTask, now_ms: float) -> ControllerResult[None]:
+        """The decision of one task; without records and sweep if nothing is due."""
+        match task:
+            case PeriodicTask.FENCE_SILENT_BROKERS:
+                return self._fence_silent_brokers(now_ms)
+            case PeriodicTask.BALANCE_LEADERS:
+                return self._balance_leaders(now_ms)
+            case PeriodicTask.ELECT_WHERE_LEADERLESS:
+                return self._elect_where_leaderless(now_ms)
+
+    def next_periodic_ms(self) -> float:
+        """When a periodic task is due at the earliest."""
+        return min(
+            self.sessions.next_expiry_ms(self.latest), self._balance_at_ms, self._unclean_at_ms
+        )
+
+    def _fence_silent_brokers(self, now_ms: float) -> ControllerResult[None]:
         expired = self.sessions.expired(self.latest, now_ms)
-        if expired:
-            for broker_id in expired:
-                silent_ms = self.sessions.silent_ms(broker_id, now_ms)
-                logger.warning("broker %d is fenced: silent for %d ms", broker_id, silent_ms or 0)
-            # All at once: otherwise one that is dead would be elected after another.
-            fence = partial(brokers.fence, self.latest, expired, unclean_default=self._unclean)
-            yield fence if self.has_many_partitions else fence()
-        if now_ms >= self._balance_at_ms:
-            self._balance_at_ms = now_ms + self._balance_interval_ms
-            if self._settings.bool("auto.leader.rebalance.enable"):
-                yield from self._balance()
-        if now_ms >= self._unclean_at_ms:
-            interval_ms = self._settings.int("unclean.leader.election.interval.ms")
-            self._unclean_at_ms = now_ms + interval_ms
-            elect = partial(
+        if not expired:
+            return NOTHING_DUE
+        for broker_id in expired:
+            silent_ms = self.sessions.silent_ms(broker_id, now_ms)
+            logger.warning("broker %d is fenced: silent for %d ms", broker_id, silent_ms or 0)
+        # Fence them together, or one dead broker is elected after another.
+        return self._swept(
+            partial(brokers.fence, self.latest, expired, unclean_default=self._unclean)
+        )
+
+    def _balance_leaders(self, now_ms: float) -> ControllerResult[None]:
+        if now_ms < self._balance_at_ms:
+            return NOTHING_DUE
+        self._balance_at_ms = now_ms + self._balance_interval_ms
+        if not self._settings.bool("auto.leader.rebalance.enable"):
+            return NOTHING_DUE
+        percentage = self._settings.int("odradek.leader.imbalance.per.broker.percentage")
+        records = rebalance.balance_leaders(self.latest, percentage)
+        if records:
+            logger.info("%d partitions go back to their preferred leaders", len(records))
+        if len(records) >= rebalance.ELECTIONS_MAX:
+            self._balance_at_ms = 0.0  # there may be more: due again at once
+        return ControllerResult(records, None)
+
+    def _elect_where_leaderless(self, now_ms: float) -> ControllerResult[None]:
+        if now_ms < self._unclean_at_ms:
+            return NOTHING_DUE
+        interval_ms = self._settings.int("unclean.leader.election.interval.ms")
+        self._unclean_at_ms = now_ms + interval_ms
+        return self._swept(
+            partial(
                 brokers.elect_where_leaderless,
                 self.latest,
                 active_brokers(self.latest),
                 unclean_default=self._unclean,
             )
-            yield elect if self.has_many_partitions else elect()
-
-    def next_tick_ms(self) -> float:
-        """When `tick` has something to do at the earliest."""
-        return min(
-            self.sessions.next_expiry_ms(self.latest), self._balance_at_ms, self._unclean_at_ms
         )
 
-    def _balance(self) -> Iterator[Sequence[MetadataRecord]]:
-        percentage = self._settings.int("odradek.leader.imbalance.per.broker.percentage")
-        records = rebalance.balance_leaders(self.latest, percentage)
-        if records:
-            logger.info("%d partitions go back to their preferred leaders", len(records))
-            yield records
-        if len(records) >= rebalance.ELECTIONS_MAX:
-            self._balance_at_ms = 0.0  # there may be more
+    def _swept(self, sweep: Sweep) -> ControllerResult[None]:
+        """The sweep itself where there are many partitions, else what it finds."""
+        if self.has_many_partitions:
+            return ControllerResult([], None, sweep)
+        return ControllerResult(sweep(), None)
 
     @property
     def _balance_interval_ms(self) -> float:

@@ -16,6 +16,7 @@ from odradek_broker.controller.partition_changes import (
     RECOVERED,
     RECOVERING,
     PartitionChanges,
+    PartitionUpdate,
     Strategy,
     active_brokers,
 )
@@ -71,9 +72,8 @@ def alter_partition(
             record = changes.of(
                 topic,
                 index,
+                PartitionUpdate(isr=_proposed(asked), recovery=asked.leader_recovery_state),
                 Strategy.REASSIGNMENT,
-                isr=_proposed(asked),
-                recovery=asked.leader_recovery_state,
             )
             records += [record] if record else []
             answers.append(_answer(index, before, record))

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from odradek_broker.controller.partition_changes import (
     PartitionChanges,
+    PartitionUpdate,
     Strategy,
     active_brokers,
     default_dir,
@@ -26,7 +27,6 @@ from odradek_broker.metadata.features import (
     GROUP_VERSION_LEVEL,
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
-    SUPPORTED_FEATURES,
     TRANSACTION_VERSION,
     TRANSACTION_VERSION_LEVEL,
 )
@@ -43,7 +43,6 @@ from odradek_broker.metadata.records import (
     SupportedFeature,
     UnregisterBrokerRecord,
 )
-from odradek_broker.runtime.listeners import SECURITY_PROTOCOLS, Listener
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, Offset
 from odradek_protocol.messages.struct import Struct
@@ -76,61 +75,6 @@ def check_epoch(image: MetadataImage, broker_id: BrokerId, epoch: int) -> Broker
 
 
 # -- registration -----------------------------------------------------------------------------
-
-
-def register_broker(
-    image: MetadataImage,
-    broker_id: BrokerId,
-    *,
-    incarnation_id: UUID,
-    next_offset: Offset,
-    listeners: Sequence[Listener],
-    rack: str | None,
-    log_dirs: Sequence[UUID],
-    clean_shutdown: bool,
-) -> ControllerResult[int]:
-    """Registers the only broker of a cluster, at once unfenced; the response is its epoch.
-
-    After an unclean shutdown the tail of a log may be gone. Every partition that the broker
-    leads gets a new leader epoch then, so that clients notice (KIP-320) instead of reading
-    other records under the same epoch.
-    """
-    records: list[MetadataRecord] = [
-        RegisterBrokerRecord(
-            broker_id=broker_id,
-            incarnation_id=incarnation_id,
-            broker_epoch=next_offset,
-            end_points=endpoints(listeners),
-            features=SUPPORTED_FEATURES,
-            rack=rack,
-            fenced=False,
-            in_controlled_shutdown=False,
-            log_dirs=tuple(log_dirs),
-        )
-    ]
-    registered = _after(image, records)
-    live = active_brokers(registered)
-    if not clean_shutdown:
-        records += [
-            PartitionChangeRecord(partition, topic.id, leader=broker_id)
-            for topic in image.topics.values()
-            for partition, registration in topic.partitions.items()
-            if registration.leader == broker_id
-        ]
-    records += elect_where_leaderless(registered, live, unclean_default=False)
-    return ControllerResult(records, next_offset)
-
-
-def endpoints(listeners: Sequence[Listener]) -> tuple[Endpoint, ...]:
-    return tuple(
-        Endpoint(
-            listener.name,
-            listener.host,
-            listener.port,
-            SECURITY_PROTOCOLS.index(listener.security_protocol),
-        )
-        for listener in listeners
-    )
 
 
 def register(
@@ -267,8 +211,7 @@ def _end_incarnation(
                 change = changes.of(
                     topic,
                     index,
-                    isr=isr,
-                    directory=directory,
+                    PartitionUpdate(isr=isr, directory=directory),
                     unclean_stop=broker_id if unclean else None,
                 )
                 found += [change] if change else []
@@ -335,7 +278,7 @@ def replace_absent_leaders(image: MetadataImage, *, unclean_default: bool) -> li
         for index, partition in topic.partitions.items():
             if partition.leader != NO_LEADER and partition.leader not in present:
                 isr = tuple(r for r in partition.isr if r in present) or partition.isr
-                change = changes.of(topic, index, isr=isr)
+                change = changes.of(topic, index, PartitionUpdate(isr=isr))
                 records += [change] if change else []
     return records
 
@@ -392,7 +335,8 @@ def _remove(
     for topic in image.topics.values():
         for index, partition in topic.partitions.items():
             if not gone.isdisjoint(partition.isr):
-                change = changes.of(topic, index, strategy, isr=without(partition.isr, gone))
+                update = PartitionUpdate(isr=without(partition.isr, gone))
+                change = changes.of(topic, index, update, strategy)
                 if change is not None:
                     found.append(change)
     return found

@@ -12,6 +12,7 @@ from uuid import UUID
 from odradek_broker.controller.brokers import check_epoch, fence
 from odradek_broker.controller.partition_changes import (
     PartitionChanges,
+    PartitionUpdate,
     active_brokers,
     without,
 )
@@ -68,7 +69,8 @@ def directories_failed(
             directory = partition.directories[partition.replicas.index(broker.id)]
             if directory in gone:
                 isr = without(partition.isr, {broker.id})
-                change = changes.of(topic, index, isr=isr, unclean_stop=broker.id)
+                update = PartitionUpdate(isr=isr)
+                change = changes.of(topic, index, update, unclean_stop=broker.id)
                 records += [change] if change else []
     change_record = BrokerRegistrationChangeRecord(broker.id, broker.epoch, log_dirs=left)
     return [*records, change_record]
@@ -122,6 +124,5 @@ def _assign(
     isr = partition.isr
     if not broker.has_online_dir(directory):
         isr = without(isr, {broker.id})
-    return ErrorCode.none, changes.of(
-        topic, index, isr=isr, directory=(broker.id, directory), unclean=None
-    )
+    update = PartitionUpdate(isr=isr, directory=(broker.id, directory))
+    return ErrorCode.none, changes.of(topic, index, update)

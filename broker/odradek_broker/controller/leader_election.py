@@ -85,7 +85,7 @@ def _elect(
     if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
         raise KafkaError(ErrorCode.election_not_needed, _NOT_NEEDED_MESSAGE)
     strategy = Strategy.PREFERRED if preferred else Strategy.OFFLINE
-    record = changes.of(topic, index, strategy, unclean=not preferred)
+    record = changes.of(topic, index, strategy=strategy, unclean=not preferred)
     if record is None or record.leader == NO_LEADER_CHANGE:
         raise _NOT_AVAILABLE[election]
     return record

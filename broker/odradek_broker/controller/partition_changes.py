@@ -15,7 +15,7 @@ for a change here and says what it wants; this module knows what else must then 
   with an empty disk leads nothing until it has caught up and joined the ISR again
 
     change = PartitionChanges(image, active_brokers(image), unclean_default=False)
-    record = change.of(topic, 0, isr=(1, 2))         # None: nothing changes
+    record = change.of(topic, 0, PartitionUpdate(isr=(1, 2)))         # None: nothing changes
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -108,6 +108,21 @@ def is_lost(image: MetadataImage, partition: PartitionRegistration, replica: Bro
     return broker is None or not broker.has_online_dir(directory)
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionUpdate:
+    """What a decision changes about a partition; a field that is None stays as it is."""
+
+    isr: Replicas | None = None
+    replicas: Replicas | None = None
+    removing: Replicas | None = None
+    adding: Replicas | None = None
+    directory: tuple[BrokerId, UUID] | None = None  # of one replica
+    recovery: int | None = None
+
+
+NO_UPDATE = PartitionUpdate()
+
+
 @dataclass(slots=True)
 class _Target:
     """What a partition is to become."""
@@ -121,6 +136,26 @@ class _Target:
     eligible: Replicas
     last_known: Replicas
     leader: BrokerId = NO_LEADER
+
+
+def _target(partition: PartitionRegistration, update: PartitionUpdate) -> _Target:
+    """The partition with the update made, before anything follows from it."""
+    replicas, removing, adding = update.replicas, update.removing, update.adding
+    isr, recovery = update.isr, update.recovery
+    target = _Target(
+        replicas=partition.replicas if replicas is None else replicas,
+        isr=partition.isr if isr is None else isr,
+        removing=partition.removing_replicas if removing is None else removing,
+        adding=partition.adding_replicas if adding is None else adding,
+        directories=dict(zip(partition.replicas, partition.directories, strict=True)),
+        recovery=partition.leader_recovery_state if recovery is None else recovery,
+        eligible=partition.eligible_leader_replicas,
+        last_known=partition.last_known_elr,
+    )
+    if update.directory is not None:
+        replica, directory = update.directory
+        target.directories[replica] = directory
+    return target
 
 
 @dataclass(slots=True)
@@ -140,32 +175,19 @@ class PartitionChanges:
         self,
         topic: TopicImage,
         index: int,
+        update: PartitionUpdate = NO_UPDATE,
         strategy: Strategy = Strategy.OFFLINE,
         *,
-        isr: Replicas | None = None,
-        replicas: Replicas | None = None,
-        removing: Replicas | None = None,
-        adding: Replicas | None = None,
-        directory: tuple[BrokerId, UUID] | None = None,
-        recovery: int | None = None,
         unclean: bool | None = None,
         unclean_stop: BrokerId | None = None,
     ) -> PartitionChangeRecord | None:
-        """`unclean` None is what the topic's settings say. `unclean_stop` is a broker that is
-        known to have stopped without a word since its last registration."""
+        """The record, or None if nothing changes.
+
+        `unclean`: whether an unclean election is allowed; None means as the topic's settings say.
+        `unclean_stop`: a broker that stopped without a clean shutdown since its last registration.
+        """
         partition = topic.partitions[index]
-        target = _Target(
-            replicas=partition.replicas if replicas is None else replicas,
-            isr=partition.isr if isr is None else isr,
-            removing=partition.removing_replicas if removing is None else removing,
-            adding=partition.adding_replicas if adding is None else adding,
-            directories=dict(zip(partition.replicas, partition.directories, strict=True)),
-            recovery=partition.leader_recovery_state if recovery is None else recovery,
-            eligible=partition.eligible_leader_replicas,
-            last_known=partition.last_known_elr,
-        )
-        if directory is not None:
-            target.directories[directory[0]] = directory[1]
+        target = _target(partition, update)
         if target.adding or target.removing:
             _complete_reassignment(target)
         self._set_directories(partition, target)

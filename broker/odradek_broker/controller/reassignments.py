@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from odradek_broker.controller.partition_changes import (
     PartitionChanges,
+    PartitionUpdate,
     Replicas,
     Strategy,
     TopicRules,
@@ -123,11 +124,13 @@ def _reassign(
     return changes.of(
         topic,
         index,
+        PartitionUpdate(
+            isr=isr,
+            replicas=target + removing,
+            removing=removing,
+            adding=tuple(sorted(set(target) - original)),
+        ),
         Strategy.REASSIGNMENT,
-        isr=isr,
-        replicas=target + removing,
-        removing=removing,
-        adding=tuple(sorted(set(target) - original)),
         unclean=False,
     )
 
@@ -157,11 +160,8 @@ def _cancel(
     return changes.of(
         topic,
         index,
+        PartitionUpdate(isr=isr, replicas=replicas, removing=(), adding=()),
         Strategy.REASSIGNMENT,
-        isr=isr,
-        replicas=replicas,
-        removing=(),
-        adding=(),
         unclean=unclean,
     )
 

@@ -52,7 +52,7 @@ def balance_leaders(
             first = partition.replicas[0]
             if partition.leader == first or first not in brokers or first not in partition.isr:
                 continue
-            record = changes.of(topic, index, Strategy.PREFERRED, unclean=False)
+            record = changes.of(topic, index, strategy=Strategy.PREFERRED, unclean=False)
             if record is not None:
                 records.append(record)
             if len(records) >= ELECTIONS_MAX:

@@ -17,16 +17,16 @@ loses its epoch, whatever was appended and not committed is of unknown outcome: 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from random import Random
 from typing import TypeVar
-from uuid import UUID
 
-from odradek_broker.controller import brokers, producer_ids, topics
+from odradek_broker.controller import topics
 from odradek_broker.controller import voters as voters_rules
-from odradek_broker.controller.active import ActiveController, delta_of
-from odradek_broker.controller.context import ControllerContext
+from odradek_broker.controller.active import ActiveController, PeriodicTask, Term, delta_of
+from odradek_broker.controller.context import ControllerContext, at_once
 from odradek_broker.controller.metadata_log import MetadataLog
 from odradek_broker.controller.result import ControllerResult, Sweep
 from odradek_broker.controller.topics import partitions_asked_for
@@ -36,12 +36,11 @@ from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.runtime.clock import Clock, SystemClock
-from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.slices import Slices
 from odradek_broker.runtime.tasks import Scheduler
 from odradek_protocol.error_codes import ErrorCode, KafkaError
-from odradek_protocol.ids import BrokerId, LeaderEpoch, ProducerId
+from odradek_protocol.ids import BrokerId, LeaderEpoch
 from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
@@ -68,13 +67,12 @@ class ControllerService:
         rng: Random,
         log: MetadataLog,
         metadata: MetadataPublisher,
-        node_id: BrokerId,
         cluster_id: str,
         clock: Clock | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
         """Without a scheduler nothing is done in slices."""
-        self.node_id = node_id
+        self.node_id = BrokerId(settings.node_id)
         self.cluster_id = cluster_id
         self._settings = settings
         self._rng = rng
@@ -88,10 +86,9 @@ class ControllerService:
         self._last_append: asyncio.Future[None] | None = None
         # While a thread works on a decision, nobody else decides: done when it is appended.
         self._sweeping: asyncio.Future[None] | None = None
-        self._ticking: Iterator[Sequence[MetadataRecord] | Sweep] | None = None
+        # Periodic tasks that are still to be decided in this round; empty between rounds.
+        self._tasks_left: deque[PeriodicTask] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._producer_ids = iter(range(0))
-        self._producer_ids_lock = asyncio.Lock()
         metadata.subscribe(self._committed)
 
     @property
@@ -117,14 +114,12 @@ class ControllerService:
     def become_active(self, epoch: LeaderEpoch, image: MetadataImage) -> None:
         """This node leads the quorum; `image` has all that its predecessors committed."""
         self._active = ActiveController(
-            epoch,
-            image,
-            settings=self._settings,
-            rng=self._rng,
-            cluster_id=self.cluster_id,
-            now_ms=self._clock.monotonic_ms(),
+            Term(epoch, image, self._clock.monotonic_ms()),
+            self._settings,
+            self._rng,
+            self.cluster_id,
             wall_ms=self._clock.now_ms,
-            **({"in_slices": self._slices.add} if self._slices else {}),
+            in_slices=self._slices.add if self._slices else at_once,
         )
         records = self._active.first_records()
         if records:
@@ -136,7 +131,7 @@ class ControllerService:
     def resign(self) -> None:
         """Another node leads, or nobody does."""
         self._active = None
-        self._ticking = None
+        self._tasks_left.clear()
         self._sweeping = None
 
     def _committed(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
@@ -150,18 +145,20 @@ class ControllerService:
         active = self._active
         if active is None or self._sweeping is not None:
             return
-        if self._ticking is None:
-            self._ticking = active.tick(self._clock.monotonic_ms())
+        if not self._tasks_left:
+            self._tasks_left.extend(PeriodicTask)
         try:
-            for decision in self._ticking:
-                if callable(decision):
-                    self._sweep_in_background(active, decision)
-                    return
-                if decision:
-                    self._append(active, decision)
-        except KafkaError as error:  # the quorum has another leader, and will say so
+            while self._tasks_left:
+                task = self._tasks_left.popleft()
+                result = active.decide_periodic(task, self._clock.monotonic_ms())
+                if result.sweep is not None:
+                    self._sweep_in_background(active, result.sweep)
+                    return  # the rest of the round follows when it is appended
+                if result.records:
+                    self._append(active, result.records)
+        except KafkaError as error:  # deposed: LostLeadership follows
             logger.info("periodic work of the controller stops: %s", error)
-        self._ticking = None
+            self._tasks_left.clear()
 
     def _sweep_in_background(self, active: ActiveController, sweep: Sweep) -> None:
         async def run() -> None:
@@ -169,7 +166,7 @@ class ControllerService:
                 await self._in_thread(active, lambda: ControllerResult(sweep(), None))
             except KafkaError as error:
                 logger.info("periodic work of the controller stops: %s", error)
-                self._ticking = None
+                self._tasks_left.clear()
             self.on_due_earlier()
 
         task = asyncio.get_running_loop().create_task(run())
@@ -191,7 +188,7 @@ class ControllerService:
         """When `tick` has something to do, in monotonic time; never while this is not active."""
         if self._active is None or self._sweeping is not None:
             return float("inf")
-        return 0.0 if self._ticking is not None else self._active.next_tick_ms()
+        return 0.0 if self._tasks_left else self._active.next_periodic_ms()
 
     def voter_change(
         self, voters: Collection[ReplicaKey], observers: Collection[ReplicaKey]
@@ -210,43 +207,6 @@ class ControllerService:
     async def forget_voter_removal(self, node_id: int) -> None:
         active = await self._turn()
         await self._commit(active, voters_rules.forget_removal(active.latest, node_id))
-
-    # -- this broker --------------------------------------------------------------------------
-
-    async def register_broker(
-        self, listeners: Sequence[Listener], log_dirs: Sequence[UUID], *, clean_shutdown: bool
-    ) -> int:
-        """This node becomes a live broker with these advertised listeners; its broker epoch."""
-        active = await self._turn()
-        return await self._commit(
-            active,
-            brokers.register_broker(
-                active.latest,
-                self.node_id,
-                incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
-                next_offset=self._log.next_offset,
-                listeners=listeners,
-                rack=self._settings.optional_str("broker.rack"),
-                log_dirs=log_dirs,
-                clean_shutdown=clean_shutdown,
-            ),
-        )
-
-    async def next_producer_id(self) -> ProducerId:
-        """An id that no producer of this cluster ever had."""
-        async with self._producer_ids_lock:
-            producer_id = next(self._producer_ids, None)
-            if producer_id is None:
-                self._producer_ids = iter(await self._allocate_producer_ids())
-                producer_id = next(self._producer_ids)
-        return producer_id
-
-    async def _allocate_producer_ids(self) -> range:
-        active = await self._turn()
-        broker = active.latest.brokers.get(self.node_id)
-        epoch = broker.epoch if broker else -1
-        block = producer_ids.allocate_block(active.latest, self.node_id, epoch)
-        return await self._commit(active, block)
 
     # -- requests of brokers: decoded in, response out ------------------------------------------
 
