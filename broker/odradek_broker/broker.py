@@ -45,8 +45,8 @@ from odradek_broker.network.server import Server
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
-from odradek_broker.raft.service import Identity, QuorumService
-from odradek_broker.raft.values import RaftEndpoint, ReplicaKey
+from odradek_broker.raft.service import QuorumService
+from odradek_broker.raft.values import NodeIdentity, RaftEndpoint, ReplicaKey
 from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.collector import ShortPauses
@@ -57,6 +57,7 @@ from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.loop_lag import LoopLag
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.peer import Peer
+from odradek_broker.runtime.ports import RuntimePorts
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import LoopThreads
 from odradek_broker.storage import StorageFailedError, StorageWatch, metadata_log_failed
@@ -154,16 +155,13 @@ class Broker:
             settings,
             metadata_log,
             self._metadata,
-            Identity(
+            NodeIdentity(
                 ReplicaKey(self._node_id, _metadata_directory_id(settings, self._disk, cluster_id)),
                 cluster_id,
                 settings.listeners.inter_broker_name,
             ),
-            clock=self._clock,
-            loop=self._loop,
-            threads=self._threads,
-            rng=self._rng,
-            on_failure=self._metadata_log_failed,
+            RuntimePorts(self._clock, self._loop, self._threads, self._rng),
+            self._metadata_log_failed,
         )
 
     def _build_lifecycle(self) -> BrokerLifecycle:

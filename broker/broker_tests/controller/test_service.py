@@ -26,9 +26,9 @@ from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
-from odradek_broker.raft.service import Identity
-from odradek_broker.raft.values import RaftEndpoint, ReplicaKey
+from odradek_broker.raft.values import NodeIdentity, RaftEndpoint, ReplicaKey
 from odradek_broker.runtime.clock import ManualClock
+from odradek_broker.runtime.ports import RuntimePorts
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId
@@ -215,11 +215,8 @@ async def on_disk(power: Power) -> ControllerService:
         settings,
         open_metadata_log(DIR, power.disk, settings, clock.now_ms()),
         publisher,
-        Identity(ReplicaKey(1, DIRECTORY), "c", "PLAINTEXT"),
-        clock=clock,
-        loop=asyncio.get_running_loop(),
-        threads=power,
-        rng=Random(1),
+        NodeIdentity(ReplicaKey(1, DIRECTORY), "c", "PLAINTEXT"),
+        RuntimePorts(clock, asyncio.get_running_loop(), power, Random(1)),
         on_failure=lambda _: None,
     )
     controller = ControllerService(settings, Random(1), quorum, publisher, "c")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -26,18 +27,18 @@ from odradek_broker.handlers.registry import build_handlers
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
 from odradek_broker.network.server import Server
-from odradek_broker.raft.formation import Formation
+from odradek_broker.raft.config import QuorumConfig, SnapshotPolicy
+from odradek_broker.raft.formation import Bootstrap, Formation
 from odradek_broker.raft.log_files import open_metadata_log
-from odradek_broker.raft.quorum_state import QuorumConfig
-from odradek_broker.raft.service import Identity, QuorumService
-from odradek_broker.raft.snapshots import SnapshotPolicy
-from odradek_broker.raft.values import RaftEndpoint, ReplicaKey
+from odradek_broker.raft.service import QuorumService
+from odradek_broker.raft.values import NodeIdentity, RaftEndpoint, ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.ports import RuntimePorts
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.ids import BrokerId
@@ -112,17 +113,11 @@ class Node:
         self.quorum = QuorumService(
             self.files,
             self.publisher,
-            Identity(self.key, self.cluster_id, LISTENER),
-            self.config,
-            bootstrap=others,
-            formation=Formation(self.node_id, frozenset(others)) if formation else None,
-            snapshot_policy=self.policy,
-            fetch_bytes_max=1 << 20,
-            clock=clock,
-            loop=loop,
-            threads=self,
-            rng=Random(),
-            on_failure=self.failures.append,
+            NodeIdentity(self.key, self.cluster_id, LISTENER),
+            replace(self.config, snapshots=self.policy),
+            Bootstrap(others, Formation(self.node_id, frozenset(others)) if formation else None),
+            RuntimePorts(clock, loop, self, Random()),
+            self.failures.append,
         )
         self.quorum.attach(self)
         self.publisher.subscribe(

@@ -9,10 +9,10 @@ import pytest
 
 from broker_tests.raft.support import CONFIG, Cluster, Node, make_voter, run_story, until
 from odradek_broker.log.dir_identity import LogDirConfigError
+from odradek_broker.raft.config import SnapshotPolicy
 from odradek_broker.raft.log_files import VOTER_MARK
 from odradek_broker.raft.messages import RemoveVoterRequest
 from odradek_broker.raft.sender import WrongClusterError
-from odradek_broker.raft.snapshots import SnapshotPolicy
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_testkit.proxy import Proxy
 

@@ -19,9 +19,10 @@ from broker_tests.sim.faults import Injector
 from broker_tests.sim.raft_disk import RaftDisk, StoredSnapshot
 from broker_tests.sim.world import Address, World
 from odradek_broker.raft import quorum
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import Request, Response, VoteRequest, VoteResponse
-from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
+from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import (
     AdvanceLogStart,
@@ -133,8 +134,7 @@ class RaftNode:
             self.disk.key,
             endpoints=(RaftEndpoint("CONTROLLER", f"host-{self.node_id}", self.port),),
             config=self.config,
-            log=LogView.load(log, self.disk.formatted_with),
-            vote=self.disk.vote,
+            persisted=quorum.Persisted(LogView.load(log, self.disk.formatted_with), self.disk.vote),
             bootstrap=self.peers,
             rng=rng,
             now_ms=self._now_ms(),

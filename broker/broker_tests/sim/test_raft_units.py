@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.describe import describe
 from odradek_broker.raft.errors import CommittedDataError, IllegalTransitionError
 from odradek_broker.raft.leader import find_divergence
@@ -26,8 +27,8 @@ from odradek_broker.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from odradek_broker.raft.quorum import next_deadline_ms, start_quorum, step
-from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
+from odradek_broker.raft.quorum import Persisted, next_deadline_ms, start_quorum, step
+from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.states import TRANSITIONS, Cause, Role, next_role
 from odradek_broker.raft.types import (
     AdvanceLogStart,
@@ -96,8 +97,7 @@ def node(
         KEYS[node_id],
         endpoints=_endpoints(node_id),
         config=CONFIG,
-        log=log,
-        vote=vote,
+        persisted=Persisted(log, vote),
         bootstrap=(),
         rng=Random(1),
         now_ms=0.0,

@@ -11,7 +11,6 @@ must hold, ends the driver for good: a node that guesses is worse than one that 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -54,8 +53,8 @@ from odradek_broker.raft.types import (
 )
 from odradek_broker.raft.values import SnapshotInfo
 from odradek_broker.raft.voters import VoterSet
-from odradek_broker.runtime.clock import Clock
-from odradek_broker.runtime.tasks import Cancellable, Threads
+from odradek_broker.runtime.ports import RuntimePorts
+from odradek_broker.runtime.tasks import Cancellable
 from odradek_protocol.error_codes import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -83,10 +82,8 @@ class Driver:
         files: LogFiles,
         sender: RequestSender,
         fetch_bytes_max: int,
+        ports: RuntimePorts,
         *,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        threads: Threads,
         on_news: Callable[[News], None],
         on_idle: Callable[[], float],
         on_failure: Callable[[Exception], None],
@@ -96,9 +93,9 @@ class Driver:
         self._files = files
         self._sender = sender
         self._fetch_bytes_max = fetch_bytes_max
-        self._clock = clock
-        self._loop = loop
-        self._threads = threads
+        self._clock = ports.clock
+        self._loop = ports.loop
+        self._threads = ports.threads
         self._on_news = on_news
         self._on_idle = on_idle
         self._on_failure = on_failure

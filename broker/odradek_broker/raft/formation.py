@@ -11,9 +11,11 @@ list have to be up once, the first time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from odradek_broker.raft.values import LeaderAndEpoch, NodeId
+from odradek_broker.runtime.quorum_addresses import Address
 
 
 @dataclass(slots=True)
@@ -44,3 +46,11 @@ class Formation:
         if self.others and self.node_id > min(self.others):
             return f"node {min(self.others)} has not formed the cluster yet"
         return f"the cluster forms when all voters are up, missing: {missing}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """How a node that knows no voters yet finds its cluster."""
+
+    addresses: Mapping[NodeId, Address]  # of the nodes to ask; without the node itself
+    formation: Formation | None  # None: it joins a cluster that exists already

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from odradek_broker.raft import election, follower, leader, transitions, voter_changes
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import (
     AddVoterRequest,
@@ -30,7 +31,6 @@ from odradek_broker.raft.messages import (
 )
 from odradek_broker.raft.quorum_state import (
     Following,
-    QuorumConfig,
     QuorumState,
     Resignation,
 )
@@ -59,19 +59,26 @@ from odradek_broker.raft.vote_state import VoteState
 NEVER = float("inf")
 
 
+class Persisted(NamedTuple):
+    """What a node finds on its disk when it starts."""
+
+    log: LogView
+    vote: VoteState | None  # None: it has never voted, and has seen no epoch
+
+
 def start_quorum(
     key: ReplicaKey,
     *,
     endpoints: tuple[RaftEndpoint, ...],
     config: QuorumConfig,
-    log: LogView,
-    vote: VoteState | None,
+    persisted: Persisted,
     bootstrap: tuple[NodeId, ...],
     rng: Random,
     now_ms: float,
 ) -> QuorumState:
-    """The state of a node that has just started, from what its disk remembers."""
-    remembered = vote or VoteState()
+    """The state of a node that has just started, from what is on its disk."""
+    log = persisted.log
+    remembered = persisted.vote or VoteState()
     if remembered.epoch < log.last_epoch:
         remembered = VoteState(log.last_epoch)
     state = QuorumState(

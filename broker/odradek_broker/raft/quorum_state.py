@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import FetchRequest
 from odradek_broker.raft.states import FETCHERS, NOMINEES, Role
@@ -22,33 +23,6 @@ from odradek_broker.raft.values import (
 from odradek_broker.raft.vote_state import VoteState
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_protocol.ids import LeaderEpoch, Offset
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumConfig:
-    """Timeouts in ms; the first four are Kafka's controller.quorum.* with its defaults."""
-
-    election_timeout_ms: int = 1000
-    election_backoff_max_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    request_timeout_ms: int = 2000
-    retry_backoff_ms: int = 50
-    fetch_max_wait_ms: int = 500
-    snapshot_chunk_bytes: int = 1 << 20
-
-    @property
-    def check_quorum_ms(self) -> float:
-        """Without fetches of a majority for this long a leader resigns.
-
-        Longer than the fetch timeout, so that a follower gives up first only if the leader is
-        really out of reach.
-        """
-        return self.fetch_timeout_ms * 1.5
-
-    @property
-    def begin_epoch_ms(self) -> float:
-        """How often a leader calls voters that do not fetch: twice per their patience."""
-        return self.fetch_timeout_ms / 2
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from odradek_broker.raft import rpc_requests, rpc_responses
 from odradek_broker.raft.messages import FetchRequest, FetchSnapshotRequest
 from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.types import Event, ReceivedResponse, RequestFailed, Send
-from odradek_broker.raft.values import LeaderAndEpoch, NodeId
+from odradek_broker.raft.values import LeaderAndEpoch, NodeId, NodeIdentity
 from odradek_broker.runtime.peer import Peer, PeerRefused, PeerUnavailable
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -35,21 +35,19 @@ class RequestSender:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        cluster_id: str,
-        listener: str,
+        identity: NodeIdentity,
         bootstrap: Mapping[NodeId, Address],
         fetch_bytes_max: int,
         *,
-        client_id: str,
         on_leader_heard: Callable[[NodeId, LeaderAndEpoch], None],
         on_wrong_cluster: Callable[[WrongClusterError], None],
     ) -> None:
         self._loop = loop
-        self._cluster_id = cluster_id
-        self._listener = listener
+        self._cluster_id = identity.cluster_id
+        self._listener = identity.listener
         self._bootstrap = bootstrap
         self._fetch_bytes_max = fetch_bytes_max
-        self._client_id = client_id
+        self._client_id = f"broker-{identity.key.id}-quorum"
         self._on_leader_heard = on_leader_heard
         self._on_wrong_cluster = on_wrong_cluster
         self._peers: dict[tuple[Address, bool], Peer] = {}

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from odradek_broker.metadata.delta import MetadataDelta
@@ -24,8 +22,9 @@ from odradek_broker.metadata.record_codec import encode_record
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.raft import quorum
 from odradek_broker.raft.applier import Applier, PendingAppend
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.driver import Driver, LogReplaced, News, Records, ReplyTo
-from odradek_broker.raft.formation import Formation
+from odradek_broker.raft.formation import Bootstrap
 from odradek_broker.raft.log_files import BATCH_BYTES_MAX, LogFiles
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import (
@@ -36,9 +35,9 @@ from odradek_broker.raft.messages import (
     UpdateVoterRequest,
     VoterChangeResponse,
 )
-from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
+from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.sender import RequestSender, WrongClusterError
-from odradek_broker.raft.snapshots import SnapshotPolicy, Snapshots
+from odradek_broker.raft.snapshots import Snapshots
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import (
     BecameLeader,
@@ -52,20 +51,20 @@ from odradek_broker.raft.types import (
 from odradek_broker.raft.values import (
     LeaderAndEpoch,
     NodeId,
+    NodeIdentity,
     RaftEndpoint,
     ReplicaKey,
     SnapshotInfo,
 )
 from odradek_broker.raft.voters import Voter, VoterSet
-from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.ports import RuntimePorts
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.slices import SLICE_MS, Slices
-from odradek_broker.runtime.tasks import Threads
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import LeaderEpoch, Offset
 from odradek_protocol.records.records import Record, build_batch
 
-__all__ = ["Identity", "LeadershipListener", "QuorumService", "Records", "ReplyTo"]
+__all__ = ["LeadershipListener", "QuorumService", "Records", "ReplyTo"]
 
 logger = logging.getLogger(__name__)
 
@@ -80,13 +79,6 @@ class LeadershipListener(Protocol):
         """Of what was appended and not committed nobody knows the outcome."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    key: ReplicaKey
-    cluster_id: str
-    listener: str  # the name of the one that brokers reach each other on
-
-
 class QuorumService:
     """Invariant: an active leader never waits for its vote file: the vote changes only when
     leadership does. So `append` takes effect at once and `next_offset` is exact."""
@@ -95,17 +87,10 @@ class QuorumService:
         self,
         files: LogFiles,
         publisher: MetadataPublisher,
-        identity: Identity,
+        identity: NodeIdentity,
         config: QuorumConfig,
-        *,
-        bootstrap: Mapping[NodeId, Address],
-        formation: Formation | None,
-        snapshot_policy: SnapshotPolicy,
-        fetch_bytes_max: int,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        threads: Threads,
-        rng: Random,
+        bootstrap: Bootstrap,
+        ports: RuntimePorts,
         on_failure: Callable[[Exception], None],
     ) -> None:
         self.key = identity.key
@@ -115,36 +100,32 @@ class QuorumService:
         self.publisher = publisher
         self._files = files
         self._config = config
-        self._bootstrap = bootstrap
-        self._formation = formation
-        self._clock = clock
-        self._loop = loop
-        self._rng = rng
+        self._bootstrap = tuple(bootstrap.addresses)
+        self._formation = bootstrap.formation
+        self._clock = ports.clock
+        self._loop = ports.loop
+        self._rng = ports.rng
         self._on_failure = on_failure
         self._sender = RequestSender(
-            loop,
-            identity.cluster_id,
-            identity.listener,
-            bootstrap,
-            fetch_bytes_max,
-            client_id=f"broker-{identity.key.id}-quorum",
+            ports.loop,
+            identity,
+            bootstrap.addresses,
+            config.fetch_bytes_max,
             on_leader_heard=self._heard,
             on_wrong_cluster=self._wrong_cluster,
         )
         self._driver = Driver(
             files,
             self._sender,
-            fetch_bytes_max,
-            clock=clock,
-            loop=loop,
-            threads=threads,
+            config.fetch_bytes_max,
+            ports,
             on_news=self._on_news,
             on_idle=self._on_idle,
             on_failure=self._failed,
         )
         self._applier = Applier(files, publisher)
-        self._slices = Slices(clock, loop)
-        self._snapshots = Snapshots(files, snapshot_policy, threads, clock)
+        self._slices = Slices(ports.clock, ports.loop)
+        self._snapshots = Snapshots(files, config.snapshots, ports.threads, ports.clock)
         self._leadership: LeadershipListener | None = None
         self._leader_watchers: list[Callable[[], None]] = []
         self._leading_from: Offset | None = None  # elected; active once this is committed
@@ -181,9 +162,8 @@ class QuorumService:
                 self.key,
                 endpoints=self.endpoints,
                 config=self._config,
-                log=log,
-                vote=self._files.read_vote(),
-                bootstrap=tuple(self._bootstrap),
+                persisted=quorum.Persisted(log, self._files.read_vote()),
+                bootstrap=self._bootstrap,
                 rng=self._rng,
                 now_ms=self._clock.monotonic_ms(),
             )

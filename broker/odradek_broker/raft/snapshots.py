@@ -11,11 +11,11 @@ behind finds the records it needs and does not have to fetch a snapshot.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.image_records import records_of
 from odradek_broker.metadata.record_codec import encode_record
+from odradek_broker.raft.config import SnapshotPolicy
 from odradek_broker.raft.driver import Driver
 from odradek_broker.raft.log_files import LogFiles
 from odradek_broker.raft.log_view import LogView
@@ -30,12 +30,6 @@ from odradek_protocol.ids import Offset
 logger = logging.getLogger(__name__)
 
 NEVER = float("inf")
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotPolicy:
-    record_bytes_max: int = 20 * 1024 * 1024
-    interval_ms: int = 3_600_000  # 0: only by bytes
 
 
 class Snapshots:

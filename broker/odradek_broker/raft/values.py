@@ -41,6 +41,14 @@ class ReplicaKey(NamedTuple):
     directory_id: UUID
 
 
+class NodeIdentity(NamedTuple):
+    """This node, as the other nodes of the quorum know it."""
+
+    key: ReplicaKey
+    cluster_id: str
+    listener: str  # the name of the listener on which brokers reach each other
+
+
 class RaftEndpoint(NamedTuple):
     listener: str
     host: str
