@@ -18,16 +18,21 @@ from odradek_broker.admin_front import AdminFront, StartError
 from odradek_broker.controller.seat import ControllerSeat
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.controller_client.channel import ControllerChannel
-from odradek_broker.controller_client.lifecycle import BrokerLifecycle, RegistrationError
+from odradek_broker.controller_client.lifecycle import (
+    BrokerLifecycle,
+    Incarnation,
+    LogDirectories,
+    RegistrationError,
+)
 from odradek_broker.controller_client.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
-from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.coordinator.service import CoordinatorService, CoordinatorTopic
 from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.consumer.service import ConsumerGroupService
+from odradek_broker.group.kinds import new_shard
 from odradek_broker.group.lag import LogEnds
 from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
-from odradek_broker.group.shard import GroupShard
 from odradek_broker.handlers import add_partitions_to_txn, write_txn_markers
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.fetch_session import FetchSessions
@@ -167,15 +172,13 @@ class Broker:
     def _build_lifecycle(self) -> BrokerLifecycle:
         logs = self._logs
         return BrokerLifecycle(
-            self._node_id,
-            logs.cluster_id,
+            Incarnation(self._node_id, logs.cluster_id, uuid4(), logs.previous_broker_epoch),
             self._settings,
             self._channel("lifecycle"),
             self._metadata,
-            incarnation_id=uuid4(),
-            previous_broker_epoch=logs.previous_broker_epoch,
-            directory_ids=lambda: logs.directory_ids,
-            offline_directory_ids=lambda: [d.directory_id for d in logs.offline_dirs],
+            LogDirectories(
+                lambda: logs.directory_ids, lambda: [d.directory_id for d in logs.offline_dirs]
+            ),
             applied_offset=lambda: self._quorum.applied_offset,
             on_failure=self._failed,
         )
@@ -237,14 +240,16 @@ class Broker:
     def _build_groups(self) -> GroupService:
         settings, metrics = self._settings, GroupMetrics()
         coordinator = CoordinatorService(
-            OFFSETS_TOPIC,
-            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._rng, metrics),
+            CoordinatorTopic(
+                OFFSETS_TOPIC,
+                default_partitions=settings.int("offsets.topic.num.partitions"),
+                write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
+                codec=settings.int("offsets.topic.compression.codec"),
+            ),
+            lambda _: new_shard(lambda: GroupConfig.of(settings), self._rng, metrics),
             self._partitions,
             self._clock,
             self._loop,
-            default_partitions=settings.int("offsets.topic.num.partitions"),
-            write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
-            codec=settings.int("offsets.topic.compression.codec"),
         )
         return GroupService(coordinator, settings, metrics)
 

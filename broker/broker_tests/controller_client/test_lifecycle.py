@@ -5,7 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from odradek_broker.controller_client.lifecycle import BrokerLifecycle, RegistrationError
+from odradek_broker.controller_client.lifecycle import (
+    BrokerLifecycle,
+    Incarnation,
+    LogDirectories,
+    RegistrationError,
+)
 from odradek_broker.controller_client.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import (
@@ -90,15 +95,11 @@ class Bench:
         self.controller = Controller(self.metadata)
         self.failures: list[Exception] = []
         self.lifecycle = BrokerLifecycle(
-            ME,
-            "cluster",
+            Incarnation(ME, "cluster", UUID(int=5), previous_broker_epoch=4),
             settings,
             self.controller,
             self.metadata,
-            incarnation_id=UUID(int=5),
-            previous_broker_epoch=4,
-            directory_ids=lambda: [DIRECTORY],
-            offline_directory_ids=list,
+            LogDirectories(ids=lambda: [DIRECTORY], offline_ids=list),
             applied_offset=lambda: self.metadata.image.offset + 1,
             on_failure=self.failures.append,
         )

@@ -13,6 +13,7 @@ from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.classic_join import Join
 from odradek_broker.group.classic_member import Protocol
 from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.kinds import new_shard
 from odradek_broker.group.offset_requests import CommitRequest
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.log.control import build_marker
@@ -38,7 +39,7 @@ class Bench:
         self.host = self._host()
 
     def _host(self) -> ShardHost[GroupShard]:
-        shard = GroupShard(lambda: self.config, self.rng)
+        shard = new_shard(lambda: self.config, self.rng)
         return ShardHost(shard, self.log)
 
     @property

@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from uuid import UUID
 
 from odradek_broker.controller_client.channel import ControllerCalls
@@ -51,32 +52,43 @@ class RegistrationError(Exception):
     """The controller will not have this broker; the text is one line for the user."""
 
 
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One start of the process of a broker."""
+
+    node_id: BrokerId
+    cluster_id: str
+    id: UUID
+    previous_broker_epoch: int  # of the last clean shutdown; -1 if the last stop was not clean
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectories:
+    """The ids of this broker's log directories; which of them are offline changes over time."""
+
+    ids: Callable[[], Sequence[UUID]]
+    offline_ids: Callable[[], Sequence[UUID]]
+
+
 class BrokerLifecycle:
     def __init__(
         self,
-        node_id: BrokerId,
-        cluster_id: str,
+        incarnation: Incarnation,
         settings: Settings,
         controller: ControllerCalls,
         metadata: MetadataPublisher,
+        directories: LogDirectories,
         *,
-        incarnation_id: UUID,
-        previous_broker_epoch: int,
-        directory_ids: Callable[[], Sequence[UUID]],
-        offline_directory_ids: Callable[[], Sequence[UUID]],
         applied_offset: Callable[[], Offset],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self.node_id = node_id
+        self.node_id = incarnation.node_id
         self.broker_epoch = -1
-        self._cluster_id = cluster_id
+        self._incarnation = incarnation
         self._settings = settings
         self._controller = controller
         self._metadata = metadata
-        self._incarnation_id = incarnation_id
-        self._previous_broker_epoch = previous_broker_epoch  # of a clean shutdown, or -1
-        self._directory_ids = directory_ids
-        self._offline_directory_ids = offline_directory_ids
+        self._directories = directories
         self._applied_offset = applied_offset
         self._on_failure = on_failure
         self._listeners: Sequence[Listener] = ()
@@ -185,8 +197,8 @@ class BrokerLifecycle:
     def _registration(self) -> Struct:
         return Struct(
             broker_id=self.node_id,
-            cluster_id=self._cluster_id,
-            incarnation_id=self._incarnation_id,
+            cluster_id=self._incarnation.cluster_id,
+            incarnation_id=self._incarnation.id,
             listeners=[
                 Struct(
                     name=listener.name,
@@ -206,8 +218,8 @@ class BrokerLifecycle:
             ],
             rack=self._settings.optional_str("broker.rack"),
             is_migrating_zk_broker=False,
-            log_dirs=list(self._directory_ids()),
-            previous_broker_epoch=self._previous_broker_epoch,
+            log_dirs=list(self._directories.ids()),
+            previous_broker_epoch=self._incarnation.previous_broker_epoch,
         )
 
     # -- heartbeats -------------------------------------------------------------------------------
@@ -231,7 +243,7 @@ class BrokerLifecycle:
             current_metadata_offset=self._applied_offset() - 1,
             want_fence=not self._ready or self._aside,
             want_shut_down=self._wants_shut_down,
-            offline_log_dirs=list(self._offline_directory_ids()),
+            offline_log_dirs=list(self._directories.offline_ids()),
         )
         # Well within a session, so that there is time for another try.
         timeout_ms = self._settings.int("broker.session.timeout.ms") / 3

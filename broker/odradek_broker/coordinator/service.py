@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.host import ReloadNeeded, Reply, ShardHost
@@ -95,28 +95,34 @@ class _Led(Generic[S]):
             self.host.refuse_waiting(translated(KafkaError(error)))
 
 
+class CoordinatorTopic(NamedTuple):
+    """The internal topic of a coordinator, and how it writes to it."""
+
+    name: str
+    default_partitions: int  # while the topic does not exist
+    write_timeout_ms: float
+    codec: int = 0  # compression of the batches, as in the attributes of a batch
+
+
 class CoordinatorService(Generic[S]):
     def __init__(
         self,
-        topic: str,
+        topic: CoordinatorTopic,
         new_shard: Callable[[int], S],
         partitions: PartitionService,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         *,
-        default_partitions: int,
-        write_timeout_ms: float,
-        codec: int = 0,
         on_active: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self.topic = topic
+        self.topic = topic.name
         self._new_shard = new_shard
         self._partitions = partitions
         self._clock = clock
         self._loop = loop
-        self._default_partitions = default_partitions
-        self._write_timeout_ms = write_timeout_ms
-        self._codec = codec
+        self._default_partitions = topic.default_partitions
+        self._write_timeout_ms = topic.write_timeout_ms
+        self._codec = topic.codec
         self._on_active = on_active  # a shard was loaded, or leads in a newer epoch
         self._led: dict[int, _Led[S]] = {}
         self._closed = False

@@ -36,9 +36,7 @@ def sync_group(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorRe
         return consumer_requests.classic_sync(shard, now, consumers, request)
     group = shard.classic(request.group_id, unknown=ErrorCode.unknown_member_id)
     turn = shard.turn(now)
-    answer = classic_sync.sync(
-        group,
-        turn,
+    sync = classic_sync.Sync(
         request.member_id,
         request.group_instance_id,
         request.generation_id,
@@ -46,7 +44,7 @@ def sync_group(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorRe
         request.protocol_name,
         {one.member_id: one.assignment for one in request.assignments},
     )
-    return turn.result(answer, volatile=False)
+    return turn.result(classic_sync.sync(group, turn, sync), volatile=False)
 
 
 def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorResult[ErrorCode]:

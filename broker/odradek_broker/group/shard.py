@@ -1,11 +1,11 @@
-"""All groups and offsets of one partition of `__consumer_offsets`. Pure.
+"""All groups and offsets of one partition of `__consumer_offsets`. Does no I/O.
 
-`replayers` maps the type of a record's key to what replays it, and `timers_due` the first part of
-a timer's key to what is then done: a new kind of group adds its own to both.
+What a shard has to know of a kind of group is a `GroupKind`; kinds.py lists them all.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 
 from odradek_broker.coordinator.record_schema import version_of
@@ -34,6 +34,14 @@ Replayer = Callable[["GroupShard", Offset, ProducerId, CoordinatorRecord], None]
 Due = Callable[["GroupShard", Turn, TimerKey], None]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """How a shard replays the records and runs the timers of one kind of group."""
+
+    replayers: Mapping[int, Replayer]  # by the type of a record's key
+    timers: Mapping[str, Due]  # by the first part of a timer's key
+
+
 class GroupShard:
     """Invariant: every group that has a committed offset is in `groups`."""
 
@@ -41,11 +49,14 @@ class GroupShard:
         self,
         config: Callable[[], GroupConfig],
         rng: Random,
-        metrics: GroupMetrics | None = None,
+        metrics: GroupMetrics,
+        kinds: Sequence[GroupKind],
     ) -> None:
         self._config = config
         self._rng = rng
-        self._metrics = metrics or GroupMetrics()
+        self._metrics = metrics
+        self._replayers = {k: v for kind in kinds for k, v in kind.replayers.items()}
+        self._timers_due = {k: v for kind in kinds for k, v in kind.timers.items()}
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self.timers: Timers[TimerKey] = Timers()
@@ -79,7 +90,7 @@ class GroupShard:
 
     def replay(self, offset: Offset, producer_id: ProducerId, record: CoordinatorRecord) -> None:
         try:
-            replayer = self.replayers.get(version_of(record.key))
+            replayer = self._replayers.get(version_of(record.key))
             if replayer is None:
                 logger.warning("record at offset %d of an unknown type is skipped", offset)
                 return
@@ -122,7 +133,7 @@ class GroupShard:
     def expire(self, now: Moment) -> CoordinatorResult[None]:
         turn = self.turn(now)
         while (key := self.timers.pop_due(now.monotonic_ms)) is not None:
-            self.timers_due[key[0]](self, turn, key)
+            self._timers_due[key[0]](self, turn, key)
         return turn.result(None, volatile=True, atomic=False)
 
     def validate(self) -> None:
@@ -135,7 +146,7 @@ class GroupShard:
 
     # --- replaying --------------------------------------------------------------------------------
 
-    def _replay_offset(
+    def replay_offset(
         self, offset: Offset, producer_id: ProducerId, record: CoordinatorRecord
     ) -> None:
         key = records.OFFSET_COMMIT_KEY.read(record.key)
@@ -150,7 +161,7 @@ class GroupShard:
             # Somebody keeps offsets here without being a member.
             self.groups[group_id] = ClassicGroup(group_id)
 
-    def _replay_group_metadata(
+    def replay_group_metadata(
         self,
         _offset: Offset,
         _producer_id: ProducerId,
@@ -171,7 +182,7 @@ class GroupShard:
 
     # --- timers -----------------------------------------------------------------------------------
 
-    def _group_due(self, turn: Turn, key: TimerKey) -> None:
+    def group_due(self, turn: Turn, key: TimerKey) -> None:
         """("session", group, member), ("join", group) or ("sync", group)."""
         group = self.groups.get(key[1])
         if not isinstance(group, ClassicGroup):
@@ -185,18 +196,21 @@ class GroupShard:
             case _:
                 group.sync_due(turn)
 
-    def _expiry_due(self, turn: Turn, key: TimerKey) -> None:  # noqa: ARG002
+    def expiry_due(self, turn: Turn, key: TimerKey) -> None:  # noqa: ARG002
         turn.set_timer(EXPIRY_TIMER, turn.config.offsets_retention_check_ms)
         expire_offsets(self, turn)
 
-    replayers: dict[int, Replayer] = {  # noqa: RUF012  (filled by new kinds of groups)
-        records.LEGACY_OFFSET_COMMIT_TYPE: _replay_offset,
-        records.OFFSET_COMMIT_TYPE: _replay_offset,
-        records.GROUP_METADATA_TYPE: _replay_group_metadata,
-    }
-    timers_due: dict[str, Due] = {  # noqa: RUF012
-        "session": _group_due,
-        "join": _group_due,
-        "sync": _group_due,
-        EXPIRY_TIMER[0]: _expiry_due,
-    }
+
+CLASSIC = GroupKind(
+    replayers={
+        records.LEGACY_OFFSET_COMMIT_TYPE: GroupShard.replay_offset,
+        records.OFFSET_COMMIT_TYPE: GroupShard.replay_offset,
+        records.GROUP_METADATA_TYPE: GroupShard.replay_group_metadata,
+    },
+    timers={
+        "session": GroupShard.group_due,
+        "join": GroupShard.group_due,
+        "sync": GroupShard.group_due,
+        EXPIRY_TIMER[0]: GroupShard.expiry_due,
+    },
+)

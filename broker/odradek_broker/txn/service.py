@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
 from odradek_broker.coordinator.result import NOTHING, CoordinatorResult, Moment
-from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.coordinator.service import CoordinatorService, CoordinatorTopic
 from odradek_broker.metadata.features import TRANSACTION_VERSION
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import Clock
@@ -60,13 +60,15 @@ class TransactionCoordinator:
         # By transactional id: what is being ended, and who waits for that.
         self._marking: dict[str, tuple[TransactionMetadata, asyncio.Event]] = {}
         self.shards = CoordinatorService(
-            TRANSACTION_TOPIC,
+            CoordinatorTopic(
+                TRANSACTION_TOPIC,
+                default_partitions=settings.int("transaction.state.log.num.partitions"),
+                write_timeout_ms=float(settings.int("request.timeout.ms")),
+            ),
             lambda _: TransactionShard(),
             partitions,
             clock,
             loop,
-            default_partitions=settings.int("transaction.state.log.num.partitions"),
-            write_timeout_ms=float(settings.int("request.timeout.ms")),
             on_active=self._on_active,
         )
 

@@ -1,6 +1,6 @@
-"""Consumer groups in the group shard: its requests, its records, its timers. Pure.
+"""Consumer groups in the group shard: their requests, records and timers. Does no I/O.
 
-`plug_in` gives a shard what it needs for this kind of group.
+`CONSUMER` is what a shard needs to know of this kind of group (see group/kinds.py).
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.consumer.member import LEAVE_GROUP_MEMBER_EPOCH, MemberState
 from odradek_broker.group.consumer.subscription import regexes_resolved
 from odradek_broker.group.consumer.target import maybe_assign
-from odradek_broker.group.shard import GroupShard
+from odradek_broker.group.shard import GroupKind, GroupShard
 from odradek_broker.group.turn import TimerKey, Turn
 from odradek_broker.metadata.records import ResourceType
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -248,8 +248,7 @@ def due(shard: GroupShard, turn: Turn, key: TimerKey) -> None:
     _remove(turn, group, [member.member_id], decision, ctx)
 
 
-def plug_in() -> None:
-    for number in rec.TYPES:
-        GroupShard.replayers[number] = replay
-    for name in (*TIMER_NAMES.values(), DOWNGRADED_TIMER):
-        GroupShard.timers_due[name] = due
+CONSUMER = GroupKind(
+    replayers=dict.fromkeys(rec.TYPES, replay),
+    timers=dict.fromkeys((*TIMER_NAMES.values(), DOWNGRADED_TIMER), due),
+)

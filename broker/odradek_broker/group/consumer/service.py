@@ -20,8 +20,6 @@ from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 
-requests.plug_in()
-
 
 class ConsumerGroupService:
     def __init__(self, coordinator: CoordinatorService[GroupShard], settings: Settings) -> None:
