@@ -315,7 +315,7 @@ class TestMembership:
                 await until(lambda: forgetful.files.marked_voter)
                 await forgetful.kill()
                 remove(forgetful.directory / "__cluster_metadata-0" / deleted)
-                with pytest.raises(LogDirConfigError, match="its votes are gone"):
+                with pytest.raises(LogDirConfigError, match="its vote is missing"):
                     await cluster.start(forgetful)
                 await forgetful.kill()
 

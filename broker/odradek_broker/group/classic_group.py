@@ -9,12 +9,11 @@ last generation, gives every member a new session, and the next heartbeat goes o
     sync …      (classic_sync)      the leader's assignment is written; replay makes it Stable
 """
 
-from collections import Counter
 from collections.abc import Mapping
 
 from odradek_broker.coordinator.result import CoordinatorRecord
 from odradek_broker.group import subscription
-from odradek_broker.group.classic_member import Member
+from odradek_broker.group.classic_member import Member, common_protocols, most_voted_protocol
 from odradek_broker.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from odradek_broker.group.records import (
     Key,
@@ -207,23 +206,11 @@ class ClassicGroup:
 
     # --- protocols ----------------------------------------------------------------------------
 
-    def candidates(self) -> set[str]:
-        """The protocols that every member supports."""
-        counted = Counter(
-            name for member in self.members.values() for name in {p.name for p in member.protocols}
-        )
-        return {name for name, count in counted.items() if count == len(self.members)}
-
     def supports_protocols(self, protocol_type: str, names: set[str]) -> bool:
         if self.is_empty:
             return bool(protocol_type) and bool(names)
-        return self.protocol_type == protocol_type and bool(self.candidates() & names)
-
-    def select_protocol(self) -> str:
-        """The one with the most votes."""
-        candidates = self.candidates()
-        votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        common = common_protocols(self.members.values())
+        return self.protocol_type == protocol_type and bool(common & names)
 
     # --- the steps of a rebalance -------------------------------------------------------------
 
@@ -297,7 +284,7 @@ class ClassicGroup:
         self.generation += 1
         turn.metrics.completed_rebalances += 1
         self.state = next_state(self.state, GroupEvent.ALL_JOINED)
-        self.protocol = self.select_protocol()
+        self.protocol = most_voted_protocol(self.members.values())
         self.pending_sync = set(joined)
         for member in self.members.values():
             member.assignment = b""

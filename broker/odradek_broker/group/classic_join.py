@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from odradek_broker.coordinator.result import DeferredResponse
 from odradek_broker.group.classic_group import ClassicGroup, join_error
-from odradek_broker.group.classic_member import Member, Protocol
+from odradek_broker.group.classic_member import Member, Protocol, most_voted_protocol
 from odradek_broker.group.states import GroupState
 from odradek_broker.group.turn import Turn
 from odradek_protocol.error_codes import ErrorCode
@@ -163,7 +163,7 @@ def _take_place(
     leader_before, was_leader = group.leader, group.leader == old.member_id
     member = group.replace_static(turn, old, member_id)
     member.protocols = request.protocols
-    if group.select_protocol() != group.protocol:
+    if most_voted_protocol(group.members.values()) != group.protocol:
         return _update(group, turn, request, member)
     member.client_id, member.client_host = request.client_id, request.client_host
     member.rebalance_timeout_ms = request.rebalance_timeout_ms

@@ -1,6 +1,7 @@
 """A member of a classic group: what it said when it joined, and what it waits for."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -71,3 +72,16 @@ class Member:
             protocols=(Protocol(protocol or "", record.subscription),),
             assignment=record.assignment,
         )
+
+
+def common_protocols(members: Collection[Member]) -> set[str]:
+    """The protocols that every member supports."""
+    counted = Counter(name for member in members for name in {p.name for p in member.protocols})
+    return {name for name, count in counted.items() if count == len(members)}
+
+
+def most_voted_protocol(members: Collection[Member]) -> str:
+    """Of those that every member supports, the one that most members prefer."""
+    candidates = common_protocols(members)
+    votes = Counter(member.vote(candidates) for member in members)
+    return votes.most_common(1)[0][0]

@@ -6,7 +6,7 @@
 
 Example, leader 1 elected by voter 1 alone: key 00000002, value 0000 00000001 02 00000001 00
 02 00000001 00 00 (version; leader; one voter, no tags; one granting voter, no tags; no tags).
-Called when batches are written, and when fetched or stored ones are looked at.
+Called when batches are written, and when fetched or stored batches are parsed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SnapshotHeader(NamedTuple):
 
 
 class SnapshotFooter(NamedTuple):
-    """The last record of a snapshot file; one without it is not whole."""
+    """The last record of a snapshot file; a file without it is incomplete."""
 
 
 AnyControlRecord = ControlRecord | SnapshotHeader | SnapshotFooter
@@ -122,7 +122,7 @@ def _decode_value(control_type: int, data: memoryview) -> AnyControlRecord:
         return SnapshotHeader(_INT64.unpack_from(data, 2)[0])
     if control_type == types.SNAPSHOT_FOOTER:
         return SnapshotFooter()
-    raise DecodeError("not one of the metadata log")
+    raise DecodeError("not a control record of the metadata log")
 
 
 def _read_ids(data: memoryview, at: int) -> tuple[tuple[int, ...], int]:

@@ -1,4 +1,4 @@
-"""Changes of the log: the view at once, the files by the instruction."""
+"""Changes of the log: the view changes at once, the files when the instruction is carried out."""
 
 from __future__ import annotations
 

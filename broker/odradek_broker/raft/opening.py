@@ -1,9 +1,9 @@
-"""Puts a node's quorum service together from its settings. Called by broker.py.
+"""Builds a node's quorum service from its settings. Called by broker.py.
 
-Which of three ways a node with an empty disk goes is decided here:
+Decides how a node with an empty disk starts:
 
-    controller.quorum.voters names it          it forms the cluster together with the others
-    an address to ask is configured            it joins a cluster that exists
+    controller.quorum.voters names it          it forms the cluster together with the other voters
+    a bootstrap server is configured           it joins an existing cluster
     neither                                    it is a cluster of its own
 """
 
@@ -21,7 +21,7 @@ from odradek_broker.runtime.ports import RuntimePorts
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.settings import Settings
 
-# Addresses whose node ids are not known get numbers from here downwards.
+# Bootstrap servers, whose node ids are unknown, get numbers from here downwards.
 FIRST_UNKNOWN_NODE: NodeId = -2
 
 

@@ -1,11 +1,11 @@
-"""Requests of the quorum as Kafka's messages: out to other nodes, and in from them.
+"""Requests of the quorum as Kafka's messages: encoded for other nodes, decoded from them.
 
     api_key, version, struct = encode(VoteRequest(…), cluster_id, fetch_bytes_max)
-    decode_vote(struct) -> VoteRequest          what a handler gives to the quorum
+    decode_vote(struct) -> VoteRequest          what a handler passes to the quorum
 
 Kafka's messages have room for many partitions; the quorum has one, and a request that does not
-name exactly `__cluster_metadata-0` is INVALID_REQUEST. Only the newest version of each API is
-spoken: quorum members are brokers of one release and its neighbours.
+name exactly `__cluster_metadata-0` gets INVALID_REQUEST. Only the newest version of each API is
+implemented: the members of a quorum run the same release or an adjacent one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ METADATA_TOPIC_ID = UUID(int=1)
 
 
 def encode(request: Request, cluster_id: str, max_bytes: int) -> tuple[int, int, Struct]:
-    """(API key, version, message). `max_bytes` bounds the records that a fetch may bring."""
+    """(API key, version, message). `max_bytes` limits the records in a fetch response."""
     api_key, fields = _ENCODERS[type(request)](request, max_bytes)
     return api_key, VERSIONS[api_key], Struct(cluster_id=cluster_id, **fields)
 

@@ -1,7 +1,7 @@
-"""Carries the quorum's requests to other nodes, and their answers back as events.
+"""Sends the quorum's requests to other nodes, and passes responses back as events.
 
-Two connections per address: fetches may wait at the leader for half a second, and a vote must
-not queue behind one.
+Two connections per address: a fetch may be parked at the leader for half a second, and a vote
+must not queue behind it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from odradek_protocol.errors import DecodeError
 
 logger = logging.getLogger(__name__)
 
-# Addresses that are not used any more (nodes that moved) are forgotten beyond this many.
+# Beyond this many, connections to the oldest addresses (nodes that moved) are closed.
 PEERS_MAX = 64
 
 
 class WrongClusterError(Exception):
-    """Another node says that it belongs to another cluster."""
+    """A node belongs to another cluster."""
 
 
 class RequestSender:
@@ -54,7 +54,7 @@ class RequestSender:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, state: QuorumState, send: Send, give: Callable[[Event], None]) -> None:
-        """`give` gets the answer or the failure, later."""
+        """`give` is called later, with the response or the failure."""
         address = self.address_of(state, send.to)
         if address is None:
             logger.warning("no address is known for node %d", send.to)
@@ -64,7 +64,7 @@ class RequestSender:
         self._start(self._call(address, send, timeout_ms, give))
 
     def address_of(self, state: QuorumState, node_id: NodeId) -> Address | None:
-        """By what the leader said of itself, by the voter set, by the settings; in this order."""
+        """From the leader's own endpoints, the voter set, the settings; in this order."""
         endpoints = state.leader_endpoints if node_id == state.leader_id else ()
         for endpoint in (*endpoints, *state.voters.endpoints_of(node_id)):
             if endpoint.listener == self._listener:

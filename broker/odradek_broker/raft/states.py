@@ -1,16 +1,16 @@
 """The roles of a node in the quorum, and every change between them, as one table.
 
 An observer (a node outside the voter set) is not a role: the newest voter set in the log says
-so. An observer is only ever Unattached, Voted or Follower; it can vote, because a voter set that
-it has not fetched yet may count on it.
+so. An observer is only ever Unattached, Voted or Follower; it may vote, because it may be a voter
+in a set that it has not fetched yet.
 
-    Unattached    knows the epoch, knows no leader
-    Voted         Unattached, and has given its vote of this epoch away
+    Unattached    knows the epoch but no leader
+    Voted         Unattached, and has voted for another node in this epoch
     Prospective   asks the voters whether it would win (pre-vote); the epoch stays as it is
-    ProspectiveVoted   Prospective, and has given its vote of this epoch away
+    ProspectiveVoted   Prospective, and has voted for another node in this epoch
     Candidate     raised the epoch, voted for itself, asks for votes
     Leader        the only one of its epoch
-    Resigned      was leader of this epoch and tells the others that it is over
+    Resigned      was the leader of this epoch, and sends EndQuorumEpoch to the others
     Follower      fetches from the leader of this epoch
 """
 
@@ -93,7 +93,7 @@ FETCHERS = (_R.UNATTACHED, _R.VOTED, _R.FOLLOWER)
 
 
 def next_role(role: Role, cause: Cause, *, may_stand: bool) -> Role:
-    """The role after `cause`; IllegalTransitionError if the table has none."""
+    """The role after `cause`; IllegalTransitionError if the table has no entry."""
     target = TRANSITIONS.get((role, cause))
     if target is None:
         raise IllegalTransitionError(f"{role.value} cannot change because it {cause.value}")
