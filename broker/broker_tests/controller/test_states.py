@@ -84,7 +84,7 @@ def test_an_illegal_step_is_counted_and_not_taken(targets: list[ReplicaState]):
 def test_an_illegal_step_is_logged(caplog: pytest.LogCaptureFixture):
     states = partition_states.partition_states()
     assert not states.move(PartitionKey(UUID(int=1), 7), PartitionState.ONLINE)
-    assert "-7: illegal state change NonExistentPartition → OnlinePartition" in caplog.text
+    assert "-7: illegal transition NonExistentPartition → OnlinePartition" in caplog.text
 
 
 class TestDeletion:

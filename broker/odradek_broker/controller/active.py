@@ -1,15 +1,15 @@
-"""The active controller without its log: what it knows, and every decision it can make. Pure.
+"""The active controller without its log: its state, and every decision it can make. Does no I/O.
 
-`service.py` drives it over the quorum; the simulation drives it over its own. Each method takes
-a request and returns a `ControllerResult` and changes nothing of the metadata; its caller
-appends the records and calls `replay` before the next decision:
+`service.py` drives it over the quorum, the simulation over a simulated one. A method takes a
+request and returns a `ControllerResult`; it does not change the metadata. The caller appends the
+records and calls `replay` before the next decision:
 
     result = active.alter_partition(request)
     log.append(result.records)
     active.replay(result.records, last_offset)
 
-Besides the image it holds what is not in the log: when each broker was last heard of, and when
-the periodic work is next due. `now_ms` is monotonic.
+Besides the image it holds state that is not in the log: when each broker last sent a heartbeat,
+and when the periodic tasks are next due. `now_ms` is monotonic.
 """
 
 import logging
@@ -51,14 +51,14 @@ from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 
-# A broker whose connection broke should be heard of at once; one heartbeat may get lost.
+# A live broker whose connection broke reconnects at once; one heartbeat may get lost.
 HEARTBEATS_OF_GRACE = 2
-# A decision about each of more partitions than this takes longer than 20 ms.
+# A decision that looks at more partitions than this takes longer than 20 ms.
 SWEEP_MAX = 1000
 
 
 def delta_of(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataDelta:
-    """What the records change, not finished yet."""
+    """The delta of the records, not finished yet."""
     delta = MetadataDelta(image)
     for record in records:
         delta.replay(record)
@@ -66,8 +66,8 @@ def delta_of(image: MetadataImage, records: Sequence[MetadataRecord]) -> Metadat
 
 
 class PeriodicTask(Enum):
-    """What the controller decides by itself, in this order. The records of one decision must be
-    appended and replayed before the next task is decided."""
+    """The decisions that the controller makes without a request, in this order. The records of one
+    task must be appended and replayed before the next task is decided."""
 
     FENCE_SILENT_BROKERS = "fence brokers whose session ended"
     BALANCE_LEADERS = "move leadership back to preferred replicas"
@@ -82,7 +82,7 @@ class Term:
     """The time for which a node is the active controller."""
 
     epoch: LeaderEpoch
-    image: MetadataImage  # all that was committed before
+    image: MetadataImage  # everything committed before
     began_ms: float  # monotonic
 
 
@@ -100,9 +100,9 @@ class ActiveController:
         """`in_slices` runs work that may take long and that no decision depends on."""
         image, now_ms = term.image, term.began_ms
         self.epoch = term.epoch
-        self.latest = image  # all that was appended: decisions are made against it
+        self.latest = image  # everything appended: decisions are made against it
         self._in_slices = in_slices
-        self.context = ControllerContext(wall_ms=wall_ms)  # of all that is committed
+        self.context = ControllerContext(wall_ms=wall_ms)  # of everything committed
         in_slices(self.context.load(image))
         timeout_ms = settings.int("broker.session.timeout.ms")
         self.sessions = BrokerSessions(image, now_ms, timeout_ms)
@@ -113,14 +113,14 @@ class ActiveController:
         self._unclean_at_ms = now_ms + settings.int("unclean.leader.election.interval.ms")
 
     def first_records(self) -> Sequence[MetadataRecord]:
-        """What a new controller has to write: the beginning of a new cluster, or what the last
-        one was about to do."""
+        """What a new controller has to write: the first records of a new cluster, or the rest of
+        what its predecessor began."""
         if not self.latest.features:
             return brokers.bootstrap()
         return brokers.replace_absent_leaders(self.latest, unclean_default=self._unclean)
 
     def replay(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
-        """They were appended; `last_offset` is that of the last of them."""
+        """Applies records that were appended; `last_offset` is the offset of the last one."""
         self.latest = delta_of(self.latest, records).finish(last_offset).after
 
     def committed(self, delta: MetadataDelta) -> None:
@@ -131,7 +131,7 @@ class ActiveController:
     def register_broker(
         self, request: Struct, next_offset: Offset, now_ms: float
     ) -> ControllerResult[Struct]:
-        """BrokerRegistration. `next_offset` is that which the first record will have."""
+        """BrokerRegistration. `next_offset` is the offset that its first record will get."""
         existing = self.latest.brokers.get(request.broker_id)
         result = brokers.register(
             self.latest,
@@ -150,7 +150,7 @@ class ActiveController:
     def heartbeat(
         self, request: Struct, next_offset: Offset, now_ms: float
     ) -> ControllerResult[Struct]:
-        """BrokerHeartbeat. `next_offset` is that which the first record will have."""
+        """BrokerHeartbeat. `next_offset` is the offset that its first record will get."""
         image = self.latest
         broker = brokers.check_epoch(image, request.broker_id, request.broker_epoch)
         offset = request.current_metadata_offset
@@ -182,7 +182,7 @@ class ActiveController:
                 brokers.start_controlled_shutdown, image, broker.id, unclean_default=unclean
             )
         elif directories.has_failed(broker, failed):
-            # After all else: with the next heartbeat is soon enough.
+            # Last, because the next heartbeat reports it again.
             sweep = partial(
                 directories.directories_failed, image, broker, failed, unclean_default=unclean
             )
@@ -201,7 +201,7 @@ class ActiveController:
 
     @property
     def has_many_partitions(self) -> bool:
-        """Whether to look at each of them would keep the loop."""
+        """Whether a decision that looks at each of them would block the loop for too long."""
         return sum(len(topic.partitions) for topic in self.latest.topics.values()) > SWEEP_MAX
 
     def unregister_broker(self, request: Struct) -> ControllerResult[Struct]:
@@ -259,15 +259,19 @@ class ActiveController:
         return features.update_features(self.latest, request, self._settings.node_id)
 
     def lost_contact(self, broker_id: BrokerId, now_ms: float) -> None:
-        """The broker's connection broke. A live one comes back with its next heartbeat."""
+        """The broker's connection broke. A live broker returns with its next heartbeat."""
         broker = self.latest.brokers.get(broker_id)
         if broker is not None and not broker.fenced:
             grace_ms = HEARTBEATS_OF_GRACE * self._settings.int("broker.heartbeat.interval.ms")
-            logger.info("broker %d closed its connection: %d ms to come back", broker_id, grace_ms)
+            logger.info(
+                "broker %d closed its connection; it is fenced unless it returns within %d ms",
+                broker_id,
+                grace_ms,
+            )
             self.sessions.suspect(broker_id, now_ms + grace_ms)
 
     def was_away(self, pause_ms: float, now_ms: float) -> None:
-        """The controller's own loop stood still: no broker is fenced for that."""
+        """The controller's own loop was blocked: that time does not count against any session."""
         self.sessions.grant(pause_ms, now_ms)
 
     # -- periodic work -----------------------------------------------------------------------------
@@ -309,7 +313,7 @@ class ActiveController:
         percentage = self._settings.int("odradek.leader.imbalance.per.broker.percentage")
         records = rebalance.balance_leaders(self.latest, percentage)
         if records:
-            logger.info("%d partitions go back to their preferred leaders", len(records))
+            logger.info("moving %d partitions back to their preferred leaders", len(records))
         if len(records) >= rebalance.ELECTIONS_MAX:
             self._balance_at_ms = 0.0  # there may be more: due again at once
         return ControllerResult(records, None)
@@ -329,7 +333,7 @@ class ActiveController:
         )
 
     def _swept(self, sweep: Sweep) -> ControllerResult[None]:
-        """The sweep itself where there are many partitions, else what it finds."""
+        """With many partitions the sweep itself, else its records."""
         if self.has_many_partitions:
             return ControllerResult([], None, sweep)
         return ControllerResult(sweep(), None)

@@ -2,8 +2,8 @@
 
 A broker registers when it starts, and gets a broker epoch: the offset of its registration's
 record. It is fenced until its metadata has reached that offset, and again when it is silent for
-too long or stops. What a fenced broker led is led by others; it is in no ISR in which others
-are. Checks and words are Apache Kafka's.
+too long or stops. A fenced broker leads nothing and leaves every ISR that has other members.
+Checks and error messages are Apache Kafka's.
 """
 
 import logging
@@ -60,7 +60,7 @@ def bootstrap() -> Sequence[MetadataRecord]:
 
 
 def check_epoch(image: MetadataImage, broker_id: BrokerId, epoch: int) -> BrokerRegistration:
-    """The broker, if `epoch` is that of its registration; else STALE_BROKER_EPOCH."""
+    """The broker; STALE_BROKER_EPOCH unless `epoch` is the epoch of its registration."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(
@@ -88,10 +88,10 @@ def register(
 ) -> ControllerResult[int]:
     """BrokerRegistration; the response is the broker epoch. Raises KafkaError.
 
-    `is_alive`: the incarnation that is registered has a session. A new incarnation takes its
-    place nevertheless if it holds one of the same directories, because a directory is locked by
-    the process that uses it: then the old one is dead, and nobody has to wait for its session
-    to end. What the old one led is led by others from here on.
+    `is_alive`: the registered incarnation has a session. A new incarnation replaces it
+    nevertheless if it holds one of the same directories: a directory is locked by the process
+    that uses it, so the old process is dead and its session need not end first. Other brokers
+    take over what the old incarnation led.
     """
     if request.cluster_id != cluster_id:
         raise KafkaError(
@@ -155,7 +155,7 @@ def _check_directories(image: MetadataImage, request: Struct) -> None:
 
 
 def _checked_features(image: MetadataImage, request: Struct) -> tuple[SupportedFeature, ...]:
-    """Every feature that is on must be one that the broker supports."""
+    """The broker's features; it must support every finalized feature level."""
     supported = {
         feature.name: SupportedFeature(
             feature.name, feature.min_supported_version, feature.max_supported_version
@@ -183,13 +183,14 @@ def _end_incarnation(
     one_disk: bool,
     unclean_default: bool,
 ) -> list[PartitionChangeRecord]:
-    """The old incarnation leads nothing any more, and is in sync only where it is alone.
+    """The old incarnation leads nothing any more, and stays in an ISR only as its last member.
 
-    Not even there if it stopped uncleanly and others are eligible: it may have lost what is
-    committed, they have not. They take its place, also if none of them is back yet.
+    Not even there if it stopped uncleanly and other replicas are eligible: it may have lost
+    committed records, they have not. They replace it, even if none of them is back yet.
 
-    `image` has what comes after it, a new registration or none, so that a replica whose
-    directory is gone counts as lost. `one_disk`: it had and has no more than one directory.
+    `image` is the one after the old incarnation (with a new registration, or none), so that a
+    replica whose directory is gone counts as lost. `one_disk`: the broker had and has at most one
+    directory.
     """
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
     found = []
@@ -200,8 +201,12 @@ def _end_incarnation(
             lost = is_lost(image, partition, broker_id)
             directory = None
             if lost and one_disk and len(partition.replicas) == 1:
-                # Nobody else ever had it, and the disk was replaced: it begins anew.
-                logger.warning("%s-%d was on a disk that is gone, and is empty", topic.name, index)
+                # The only replica, and its disk was replaced: the partition starts empty.
+                logger.warning(
+                    "%s-%d starts empty: the disk of its only replica was replaced",
+                    topic.name,
+                    index,
+                )
                 directory = (broker_id, default_dir(image, broker_id))
             if directory is not None or _is_concerned(partition, broker_id):
                 isr = without(partition.isr, {broker_id})
@@ -232,7 +237,7 @@ def _is_concerned(partition: PartitionRegistration, broker_id: BrokerId) -> bool
 def fence(
     image: MetadataImage, brokers: Collection[BrokerId], *, unclean_default: bool
 ) -> list[MetadataRecord]:
-    """They lead nothing any more and leave every ISR in which others are."""
+    """The brokers lead nothing any more and leave every ISR that has other members."""
     live = active_brokers(image)
     for broker_id in brokers:
         live.pop(broker_id, None)
@@ -246,7 +251,7 @@ def fence(
 def unfence(
     image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
 ) -> list[MetadataRecord]:
-    """The broker serves, and leads what nobody else could lead."""
+    """The broker serves clients again, and leads partitions that had no leader without it."""
     broker = image.brokers[broker_id]
     live: dict[BrokerId, Collection[UUID]] = active_brokers(image)
     live[broker_id] = broker.log_dirs
@@ -270,7 +275,8 @@ def elect_where_leaderless(
 
 
 def replace_absent_leaders(image: MetadataImage, *, unclean_default: bool) -> list[MetadataRecord]:
-    """Partitions led by a broker that is fenced or not there: its fencing was cut short."""
+    """Elects leaders for partitions of a fenced or unregistered broker, whose fencing was
+    interrupted by a change of the controller."""
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
     present = {broker.id for broker in image.brokers.values() if not broker.fenced}
     records: list[MetadataRecord] = []
@@ -286,7 +292,7 @@ def replace_absent_leaders(image: MetadataImage, *, unclean_default: bool) -> li
 def start_controlled_shutdown(
     image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
 ) -> list[MetadataRecord]:
-    """The broker goes on serving, but what it led is led by others."""
+    """The broker goes on serving while its leadership moves to others."""
     live = active_brokers(image)
     live.pop(broker_id, None)
     epoch = image.brokers[broker_id].epoch
@@ -300,14 +306,14 @@ def start_controlled_shutdown(
 def unregister(
     image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
 ) -> ControllerResult[Struct]:
-    """UnregisterBroker: the broker is forgotten, until it registers again."""
+    """UnregisterBroker: removes the registration; the broker may register again."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(
             ErrorCode.broker_id_not_registered, f"Broker ID {broker_id} is not currently registered"
         )
     unregistered = UnregisterBrokerRecord(broker_id, broker.epoch)
-    # Against the image without it, so that its replicas count as lost.
+    # Decided against the image without the broker, so that its replicas count as lost.
     changes = _end_incarnation(
         _after(image, [unregistered]),
         broker_id,
@@ -315,7 +321,7 @@ def unregister(
         one_disk=False,
         unclean_default=unclean_default,
     )
-    # A later broker with this id is another one, and may vote even if this one was not to.
+    # A later broker with this id is another one: it may vote even if this one was excluded.
     forgotten = forget_removal(image, broker_id).records
     records: list[MetadataRecord] = [*changes, unregistered, *forgotten]
     return ControllerResult(records, Struct(error_code=ErrorCode.none, error_message=None))
@@ -328,7 +334,7 @@ def _remove(
     unclean_default: bool,
     strategy: Strategy = Strategy.OFFLINE,
 ) -> list[PartitionChangeRecord]:
-    """Takes brokers out of every ISR and leadership."""
+    """Removes brokers from every ISR and leadership."""
     gone = frozenset(brokers)
     changes = PartitionChanges(image, live, unclean_default, shutting_down=gone)
     found = []

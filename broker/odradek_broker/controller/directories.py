@@ -1,9 +1,9 @@
-"""Directories of a broker: in which one a replica is, and those that failed.
+"""Log directories of brokers: which replica is in which directory, and failed directories.
 
-A broker with several directories says where it put a replica (AssignReplicasToDirs), and which
-directories failed (in each heartbeat). A replica in a failed directory is gone although its
-broker is there: it leaves the ISR, and others lead; it does not come back while the directory is
-offline (`alter_partition.py`). A broker without any directory left is fenced.
+A broker with several directories reports where it put a replica (AssignReplicasToDirs), and which
+directories failed (in each heartbeat). A replica in a failed directory is offline although its
+broker is online: it leaves the ISR and its leadership, and cannot rejoin while the directory is
+offline (`alter_partition.py`). A broker with no working directory is fenced.
 """
 
 from collections.abc import Collection
@@ -30,12 +30,12 @@ from odradek_protocol.messages.struct import Struct
 
 
 def has_none_left(broker: BrokerRegistration, failed: Collection[UUID]) -> bool:
-    """Whether all directories of the broker failed: then it can serve nothing."""
+    """Whether all directories of the broker failed, so that it cannot serve anything."""
     return bool(failed) and all(directory in failed for directory in broker.log_dirs)
 
 
 def has_failed(broker: BrokerRegistration, failed: Collection[UUID]) -> bool:
-    """Whether some of its directories failed, and not all."""
+    """Whether some, but not all, of its directories failed."""
     return any(d in failed for d in broker.log_dirs) and any(
         d not in failed for d in broker.log_dirs
     )
@@ -48,10 +48,10 @@ def directories_failed(
     *,
     unclean_default: bool,
 ) -> list[MetadataRecord]:
-    """Nothing if they are known to have failed."""
+    """Empty if the failures are recorded already."""
     if has_none_left(broker, failed):
-        # It keeps its directories in the metadata: when it comes back with them, its replicas
-        # are there again.
+        # Its directories stay in the metadata: when it returns with them, its replicas are online
+        # again.
         return [] if broker.fenced else fence(image, [broker.id], unclean_default=unclean_default)
     gone = [directory for directory in broker.log_dirs if directory in failed]
     left = tuple(directory for directory in broker.log_dirs if directory not in failed)
@@ -118,8 +118,8 @@ def _assign(
         return ErrorCode.not_leader_or_follower, None
     before = partition.directories[partition.replicas.index(broker.id)]
     if not broker.has_online_dir(before):
-        # It is a new replica in place of one that is lost. Until it has caught up and joined
-        # the ISR (which gives it its directory), it must not be taken for the old one.
+        # A new replica in place of a lost one. Until it has caught up and joined the ISR (which
+        # records its directory), it must not be mistaken for the old one.
         return ErrorCode.none, None
     isr = partition.isr
     if not broker.has_online_dir(directory):

@@ -1,15 +1,15 @@
-"""Who leads a partition: four strategies, each a pure function (MISSION C8).
+"""Leader election: four strategies, each a pure function (MISSION C8).
 
-All choose the first replica, in the order of the assignment, that is there and in sync. They
-differ in whom they leave out, and in what happens when there is nobody:
+All choose the first replica, in the order of the assignment, that is live and in sync. They
+differ in the replicas that they exclude, and in what they do when none is left:
 
-offline partition     the leader is gone. Nobody in sync is left: one that is *eligible* (KIP-966,
-                      it has all that is committed), and where `unclean` is allowed, anybody
+offline partition     the leader is gone. If no replica is in sync: an *eligible* one (KIP-966, it
+                      has every committed record), and where `unclean` is allowed, any replica
 reassignment          only replicas of the new assignment
 preferred replica     only the first of the assignment
-controlled shutdown   nobody who is about to stop
+controlled shutdown   no replica on a broker that is shutting down
 
-`live` are the replicas whose broker and directory are there, in the order of the assignment.
+`live` are the replicas whose broker and directory are online, in the order of the assignment.
 Called by `partition_changes.py`, once per partition: ten thousand take a few milliseconds.
 """
 
@@ -23,8 +23,8 @@ from odradek_protocol.ids import BrokerId
 
 class ElectionKind(Enum):
     CLEAN = "in sync"
-    ELIGIBLE = "not in sync, but has all that is committed"
-    UNCLEAN = "may lack what was committed"
+    ELIGIBLE = "not in sync, but has every committed record"
+    UNCLEAN = "may lack committed records"
 
 
 class Elected(NamedTuple):

@@ -1,8 +1,8 @@
-"""Eligible leader replicas when min.insync.replicas falls.
+"""Eligible leader replicas when min.insync.replicas is lowered.
 
-They have all that is committed because a leader below min.insync.replicas commits nothing. When
-the setting falls, a leader that was below it may commit alone from then on, so in the same batch
-of the log its partition's eligible replicas cease to be.
+They have every committed record because a leader below min.insync.replicas commits nothing. When
+the setting is lowered, such a leader may commit alone from then on. So the partition's eligible
+replicas are dropped in the same batch of the log.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ T = TypeVar("T")
 def drop_where_min_isr_fell(
     image: MetadataImage, result: ControllerResult[T]
 ) -> ControllerResult[T]:
-    """The result of a change of settings, with the changes of partitions that it calls for."""
+    """The result of a change of settings, with the partition changes that follow from it."""
     changes = [record for record in result.records if isinstance(record, ConfigRecord)]
     if not any(record.name == MIN_ISR for record in changes):
         return result

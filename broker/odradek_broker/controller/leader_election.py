@@ -1,10 +1,10 @@
 """ElectLeaders: an operator asks for elections; preferred ones, or unclean ones.
 
-preferred   the first replica of the assignment shall lead
-unclean     a partition without a leader shall have one, even if it lacks what was committed
+preferred   elects the first replica of the assignment
+unclean     elects a leader for a partition without one, even if it lacks committed records
 
-Per partition, with Apache Kafka's codes: ELECTION_NOT_NEEDED when it is so already,
-PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE when it cannot be done.
+Per partition, with Apache Kafka's codes: ELECTION_NOT_NEEDED if nothing would change,
+PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE if it is impossible.
 """
 
 from enum import IntEnum
@@ -39,7 +39,7 @@ _NOT_AVAILABLE = {
 
 
 def elect_leaders(image: MetadataImage, request: Struct) -> ControllerResult[Struct]:
-    """No partitions named means all; those where nothing is to be done are then left out."""
+    """No partitions named means all; partitions that need no election are then left out."""
     try:
         election = ElectionType(request.election_type)
     except ValueError:

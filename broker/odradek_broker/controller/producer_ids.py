@@ -1,7 +1,7 @@
-"""Producer ids: a broker gets a block of 1000 and gives out single ones from it.
+"""Producer ids: the controller allocates blocks of 1000 ids to brokers.
 
-A block is a record, so ids are unique over all brokers and restarts; what is left of a block
-when a broker stops is lost, which costs nothing of 2^63.
+A block is a record, so ids are unique across brokers and restarts. The unused ids of a block are
+lost when a broker stops; with 2^63 ids that does not matter.
 """
 
 from odradek_broker.controller.brokers import check_epoch

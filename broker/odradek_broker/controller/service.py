@@ -1,18 +1,16 @@
-"""The controller: decide → append → replay → answer.
+"""The controller: decide → append → replay → respond.
 
-Every change goes one way. A pure function decides against the latest image, its records are
-appended to the metadata log as one batch and replayed into the next image at once, and when
-they are committed, the image becomes the published one, subscribers hear of the delta and the
-request is answered. So two requests that overlap decide in order, and nobody ever sees what
-could still be lost:
+A pure function decides against the latest image. Its records are appended to the metadata log as
+one batch and replayed into the next image at once. When they are committed, that image is
+published, subscribers get the delta and the response is sent. So concurrent requests are decided
+in order, and no client sees anything that could still be lost:
 
-    latest     all that was appended: decisions are made against it
-    image      all that is committed: requests are answered from it
+    latest     everything appended: decisions are made against it
+    image      everything committed: requests are answered from it
 
-There is one on every broker; only that of the quorum's leader is active and decides (`active.py`
-holds what it knows then). When it
-loses its epoch, whatever was appended and not committed is of unknown outcome: it forgets
-`latest`, and the next one begins from what is committed.
+Every broker has a controller; only that of the quorum's leader is active (`active.py` has its
+state). When it loses leadership, the outcome of uncommitted appends is unknown: it drops
+`latest`, and the next controller starts from the committed records.
 """
 
 import asyncio
@@ -47,16 +45,16 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What follows from a broker's end may be more than a batch of the log bears. It need not be one:
-# what is still to do is found by the next controller. Requests stay far below (10,000 partitions).
+# The end of a broker may cause more records than fit into one batch. They need not be atomic: the
+# next controller finds what is left to do. Requests stay far below this (10,000 partitions).
 RECORDS_PER_BATCH_MAX = 25_000
-# A request for more partitions than this is decided in a thread: it would keep the loop for longer
-# than 50 ms.
+# A request about more partitions than this is decided in a thread: it would block the loop for
+# longer than 50 ms.
 LARGE_PARTITIONS = 200
 
 
 def with_sweep(result: ControllerResult[T]) -> Callable[[], ControllerResult[T]]:
-    """The whole of a decision that is not worked out yet."""
+    """The complete decision, including its sweep."""
     return lambda: ControllerResult(result.all_records(), result.response)
 
 
@@ -71,7 +69,7 @@ class ControllerService:
         clock: Clock | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """Without a scheduler nothing is done in slices."""
+        """Without a scheduler, long work is not divided into slices."""
         self.node_id = BrokerId(settings.node_id)
         self.cluster_id = cluster_id
         self._settings = settings
@@ -81,10 +79,11 @@ class ControllerService:
         self._clock = clock or SystemClock()
         self._slices = Slices(self._clock, scheduler) if scheduler else None
         self._active: ActiveController | None = None
-        # Set by whoever calls `tick`: it has to be called earlier than was said.
+        # Set by the caller of `tick`: called when `next_tick_ms` has become earlier.
         self.on_due_earlier: Callable[[], None] = lambda: None
         self._last_append: asyncio.Future[None] | None = None
-        # While a thread works on a decision, nobody else decides: done when it is appended.
+        # Set while a thread works on a decision, so that no other decision is made; done when its
+        # records are appended.
         self._sweeping: asyncio.Future[None] | None = None
         # Periodic tasks that are still to be decided in this round; empty between rounds.
         self._tasks_left: deque[PeriodicTask] = deque()
@@ -93,7 +92,7 @@ class ControllerService:
 
     @property
     def image(self) -> MetadataImage:
-        """All that is committed, as far as this broker knows."""
+        """Everything committed, as far as this broker knows."""
         return self._metadata.image
 
     @property
@@ -108,11 +107,11 @@ class ControllerService:
 
     @property
     def context(self) -> ControllerContext | None:
-        """The states of replicas and partitions, to look at; None where this is not active."""
+        """The states of replicas and partitions, read-only; None while not active."""
         return self._active.context if self._active else None
 
     def become_active(self, epoch: LeaderEpoch, image: MetadataImage) -> None:
-        """This node leads the quorum; `image` has all that its predecessors committed."""
+        """This node leads the quorum; `image` has everything committed by its predecessors."""
         self._active = ActiveController(
             Term(epoch, image, self._clock.monotonic_ms()),
             self._settings,
@@ -125,11 +124,11 @@ class ControllerService:
         if records:
             try:
                 self._append(self._active, records)
-            except KafkaError as error:  # elected and stopped for long: it will be told
-                logger.info("the controller of epoch %d begins nothing: %s", epoch, error)
+            except KafkaError as error:  # deposed while paused; LostLeadership follows
+                logger.info("the controller of epoch %d was deposed at once: %s", epoch, error)
 
     def resign(self) -> None:
-        """Another node leads, or nobody does."""
+        """This node does not lead any more."""
         self._active = None
         self._tasks_left.clear()
         self._sweeping = None
@@ -141,7 +140,7 @@ class ControllerService:
     # -- periodic work ----------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Sessions that ended, leaders to move back, …; at least every `next_tick_ms`."""
+        """Runs the periodic tasks that are due; call it no later than `next_tick_ms`."""
         active = self._active
         if active is None or self._sweeping is not None:
             return
@@ -174,7 +173,7 @@ class ControllerService:
         task.add_done_callback(self._tasks.discard)
 
     def was_away(self, pause_ms: float) -> None:
-        """This process read no requests for so long: nobody is to be fenced for that."""
+        """This process read no requests for `pause_ms`: it does not count against any session."""
         if self._active is not None:
             self._active.was_away(pause_ms, self._clock.monotonic_ms())
 
@@ -185,7 +184,7 @@ class ControllerService:
             self.on_due_earlier()
 
     def next_tick_ms(self) -> float:
-        """When `tick` has something to do, in monotonic time; never while this is not active."""
+        """When `tick` is due, in monotonic time; infinity while not active."""
         if self._active is None or self._sweeping is not None:
             return float("inf")
         return 0.0 if self._tasks_left else self._active.next_periodic_ms()
@@ -193,14 +192,14 @@ class ControllerService:
     def voter_change(
         self, voters: Collection[ReplicaKey], observers: Collection[ReplicaKey]
     ) -> voters_rules.VoterChange:
-        """What the quorum should change about its voters; see voters.py."""
+        """The next change of the voters, if one is due; see voters.py."""
         if self._active is None:
             return None
         listed = self._settings.quorum_voters
         return voters_rules.voter_change(self.image, voters, observers, self.node_id, listed)
 
     async def remember_voter_removal(self, node_id: int) -> None:
-        """Before an operator's RemoveRaftVoter: the node is not to be taken in again."""
+        """Before an operator's RemoveRaftVoter: the node is not made a voter again by itself."""
         active = await self._turn()
         await self._commit(active, voters_rules.remember_removal(active.latest, node_id))
 
@@ -227,8 +226,8 @@ class ControllerService:
         if result.sweep is not None:
             return await self._in_thread(active, with_sweep(result))
         if not result.records and not result.response.should_shut_down:
-            # Nothing depends on it but that the broker knows that it was heard: a heartbeat must
-            # not wait until ten thousand new partitions are committed.
+            # The response promises nothing that needs a commit: a heartbeat must not wait until ten
+            # thousand new partitions are committed.
             return result.response
         return await self._commit(active, result)
 
@@ -297,10 +296,10 @@ class ControllerService:
         active = await self._turn()
         return await self._commit(active, active.update_features(request))
 
-    # -- append, replay, answer ----------------------------------------------------------------
+    # -- append, replay, respond ---------------------------------------------------------------
 
     async def _turn(self) -> ActiveController:
-        """The active controller, as soon as nobody else is about to decide."""
+        """The active controller, as soon as no other decision is in progress."""
         while self._sweeping is not None:
             await asyncio.shield(self._sweeping)
         return self._decider()
@@ -311,23 +310,23 @@ class ControllerService:
         return self._active
 
     async def _commit(self, active: ActiveController, result: ControllerResult[T]) -> T:
-        """Makes a decision so. No other decision may come between it and the append, so
-        callers decide and call this without an await in between."""
+        """Appends the records of a decision and waits for their commit. No other decision may be
+        made between decision and append, so callers do not await in between."""
         if result.records:
             await self._append(active, result.records)
             if active.latest.offset == self.image.offset:
-                active.latest = self.image  # equal: one of them is enough
+                active.latest = self.image  # equal: keep one of them
         elif self._last_append is not None and not self._last_append.done():
-            # Decided by what may never be committed. Told too early, a leader whose ISR was
-            # "changed already" would wait for ever for the change to arrive.
+            # The decision depends on records that may never be committed. If the response came too
+            # early, a leader whose ISR "is changed already" could wait for the change for ever.
             await asyncio.shield(self._last_append)
         return result.response
 
     async def _in_thread(
         self, active: ActiveController, decide: Callable[[], ControllerResult[T]]
     ) -> T:
-        """A decision about thousands of partitions: made and encoded in a thread, which may,
-        because it is pure. Other decisions wait until it is appended."""
+        """A decision about thousands of partitions: made and encoded in a thread, because it is a
+        pure function. Other decisions wait until it is appended."""
         done = self._sweeping = asyncio.get_running_loop().create_future()
         try:
             response, batches = await asyncio.to_thread(self._prepare, active.latest, decide)
@@ -357,7 +356,7 @@ class ControllerService:
     def _append(
         self, active: ActiveController, records: Sequence[MetadataRecord]
     ) -> asyncio.Future[None]:
-        """The future is done when all are committed and published."""
+        """Appends records; the future is done when all are committed and published."""
         if self._log.epoch != active.epoch:
             raise KafkaError(ErrorCode.not_controller, "another controller was elected")
         for at in range(0, len(records), RECORDS_PER_BATCH_MAX):
@@ -372,7 +371,7 @@ class ControllerService:
         data: bytes | None,
         delta: MetadataDelta,
     ) -> asyncio.Future[None]:
-        """`delta` is what the records change in `active.latest`, not finished yet."""
+        """`delta` is the delta of the records on `active.latest`, not finished yet."""
         delta.finish(self._log.next_offset + len(records) - 1)
         committed = self._log.append(records, data, delta)
         active.latest = delta.after

@@ -1,4 +1,4 @@
-"""What a topic may be called, in Kafka's words."""
+"""Valid topic names, with Kafka's error messages."""
 
 import re
 

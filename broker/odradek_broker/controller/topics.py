@@ -1,7 +1,7 @@
-"""Decisions about topics: create, delete, add partitions. Checks and words are Apache Kafka's.
+"""Decisions about topics: create, delete, add partitions. Checks and messages are Apache Kafka's.
 
 Each function takes the image and the decoded request (fields by kio's names) and returns the
-records and the response; one bad topic does not spoil the others of a request.
+records and the response; an invalid topic does not affect the others of a request.
 """
 
 from collections import Counter
@@ -33,8 +33,8 @@ from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import METADATA_TOPIC, BrokerId, TopicId
 from odradek_protocol.messages.struct import Struct
 
-# One request becomes one batch of the metadata log, which must stay of bearable size (8 MB; a
-# partition with three replicas takes 125 bytes). Apache Kafka refuses more than 10,000.
+# One request becomes one batch of the metadata log, whose size is limited (8 MB; a partition
+# with three replicas takes 125 bytes). Apache Kafka refuses more than 10,000.
 PARTITIONS_PER_REQUEST_MAX = 20_000
 
 Replicas = tuple[BrokerId, ...]
@@ -251,7 +251,7 @@ def place_replicas(
     rng: Random,
     existing: Sequence[Replicas] = (),
 ) -> list[Replicas]:
-    """On live brokers if there are enough of them, else on any that are registered."""
+    """On live brokers if there are enough of them, else on any registered brokers."""
     live = {broker.id: broker.rack for broker in image.usable_brokers()}
     everyone = {broker.id: broker.rack for broker in image.brokers.values()}
     try:
@@ -275,7 +275,7 @@ def place_replicas(
 
 
 def _in_sync(image: MetadataImage, replicas: Replicas) -> Replicas:
-    """A new partition's replicas that can hold it at once; the first is its leader."""
+    """The replicas of a new partition that are live; the first is its leader."""
     return tuple(replica for replica in replicas if image.brokers[replica].active)
 
 
@@ -304,7 +304,7 @@ def _partition_records(
 
 
 def new_topic_id(rng: Random) -> TopicId:
-    """Random, and never one that begins with "-" when written in base64 (a flag to tools)."""
+    """A random id whose base64 form does not begin with "-" (tools would take it for a flag)."""
     while True:
         topic_id = UUID(int=rng.getrandbits(128), version=4)
         if topic_id.bytes[0] >> 2 != 62:
@@ -366,7 +366,7 @@ def _doom_by_name(
     ids: Counter[TopicId],
     doomed: dict[TopicId, TopicImage],
 ) -> list[Struct]:
-    """Adds to `doomed`, or answers why not."""
+    """Adds a topic to `doomed`, or an error to the response."""
     topic = image.topics.get(name)
     if times > 1:
         return [_delete_answer(name, None, _INVALID, "Duplicate topic name.")]

@@ -1,20 +1,20 @@
-"""Who should vote about the metadata log: up to three brokers, spread over racks.
+"""Selects the voters of the metadata quorum: up to three brokers, spread over racks.
 
-A cluster that grows from one broker to three gets three voters by itself; one that has lost a
-voter for good (it was unregistered) gets another in its place. One change at a time, because
-that is what Raft can do safely; the next is decided when the last is committed. With two
-brokers there is one voter: two would be stopped by either's death.
+A cluster that grows from one broker to three gets three voters automatically; if a voter is lost
+for good (unregistered), another replaces it. Voters are changed one at a time, as Raft requires;
+the next change is decided when the last is committed. With two brokers there is one voter: with
+two voters the loss of either would stop the quorum.
 
-What an operator said goes before that:
+What an operator configured takes precedence:
 
-    controller.quorum.voters=1@…,2@…,3@…    these vote, as in Kafka. Another is taken in only for
-                                            a voter that was unregistered
-    RemoveRaftVoter, AddRaftVoter           a voter removed by hand is not taken in again until it
-                                            is added by hand
+    controller.quorum.voters=1@…,2@…,3@…    these nodes are the voters, as in Kafka. Another one is
+                                            added only to replace an unregistered voter
+    RemoveRaftVoter, AddRaftVoter           a voter that was removed by hand is not added again
+                                            until it is added by hand
 
-The second is remembered as the broker's setting `odradek.quorum.auto.join.enable=false`: it is
-in the metadata log, so the next controller knows it, `kafka-configs --describe` shows it, and
-deleting it takes the removal back. Set for all brokers, the voters are left to the operator.
+The second is stored as the broker's setting `odradek.quorum.auto.join.enable=false`: it is in the
+metadata log, so the next controller knows it, `kafka-configs --describe` shows it, and deleting it
+reverts the removal. If it is set for all brokers, the operator manages the voters.
 """
 
 from collections import Counter
@@ -56,21 +56,21 @@ def voter_change(
 ) -> VoterChange:
     """The next change of the voter set, if one is due.
 
-    `observers` are those that fetch the metadata log, are caught up, and do not vote. `leader`
-    is the node id of this controller, which is never removed. `listed` are the nodes of
-    `controller.quorum.voters`. Only brokers that are registered and neither fenced nor about to
-    stop are taken in.
+    `observers` fetch the metadata log, are caught up, and are not voters. `leader` is the node id
+    of this controller, which is never removed. `listed` are the nodes of
+    `controller.quorum.voters`. Only brokers that are registered, unfenced and not shutting down
+    are added.
     """
     ids = {voter.id for voter in voters}
     for voter in sorted(voters):
-        # The same node with an empty disk: it voted for what it does not remember.
+        # The same node with an empty disk: its votes and its log are lost.
         if any(o.id == voter.id and o.directory_id != voter.directory_id for o in observers):
             return Remove(voter, f"node {voter.id} has lost the disk with which it voted")
     ready = [o for o in observers if o.id not in ids and _is_up(image, o.id)]
     ready = [o for o in ready if may_join(image, o.id)]
     gone = [v for v in sorted(voters) if v.id not in image.brokers and v.id != leader]
     if gone and ready and len(voters) <= VOTERS_MAX:
-        # The successor comes first, so that there are never fewer voters than before.
+        # The successor is added first, so that there are never fewer voters than before.
         return Add(
             _best(image, voters, ready, listed), f"for voter {gone[0].id}, who is not registered"
         )
@@ -78,7 +78,7 @@ def voter_change(
         return Remove(gone[0], f"broker {gone[0].id} is not registered")
     most = VOTERS_MAX
     if listed:
-        most = len(listed) - (len(listed) + 1) % 2  # an even number could spare no more
+        most = len(listed) - (len(listed) + 1) % 2  # an even number tolerates no more failures
         ready = [o for o in ready if o.id in listed]
     wanted = most if len(ids) + len(ready) >= most else 1
     if len(voters) < wanted and ready:
@@ -92,13 +92,13 @@ def voter_change(
 
 
 def may_join(image: MetadataImage, node_id: int) -> bool:
-    """Whether the controller may make a voter of this node by itself."""
+    """Whether the controller may make this node a voter automatically."""
     everybody = image.config(ResourceType.BROKER, "").get(AUTO_JOIN, "true")
     return image.config(ResourceType.BROKER, str(node_id)).get(AUTO_JOIN, everybody) != "false"
 
 
 def remember_removal(image: MetadataImage, node_id: int) -> ControllerResult[None]:
-    """An operator wants this node not to vote."""
+    """Records that an operator removed this voter."""
     if not may_join(image, node_id):
         return ControllerResult((), None)
     return ControllerResult(
@@ -125,7 +125,7 @@ def _best(
     ready: Collection[ReplicaKey],
     listed: Collection[int],
 ) -> ReplicaKey:
-    """A listed one, if there is; in the rack with the fewest voters; with the lowest id."""
+    """Prefers listed nodes, then the rack with the fewest voters, then the lowest id."""
     racks = Counter(_rack(image, voter.id) for voter in voters)
     return min(ready, key=lambda key: (key.id not in listed, racks[_rack(image, key.id)], key.id))
 
