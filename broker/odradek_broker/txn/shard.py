@@ -1,7 +1,6 @@
-"""The transactional ids of one partition of `__transaction_state`. Pure; see coordinator/.
+"""The transactional ids of one partition of `__transaction_state`. Does no I/O.
 
-Timeouts and expiry are decided by `service.py`, which asks now and then who is due; so there
-are no timers here.
+`service.py` checks for timeouts and expiry periodically, so there are no timers here.
 """
 
 import logging
@@ -31,7 +30,9 @@ class TransactionShard:
         try:
             transactional_id = decode_key(record.key)
             if transactional_id is None:
-                logger.warning("a record of an unknown kind at offset %d is skipped", offset)
+                logger.warning(
+                    "the record at offset %d is of an unknown kind and is skipped", offset
+                )
                 return
             if record.value is None:
                 self.transactions.pop(transactional_id, None)
@@ -46,7 +47,7 @@ class TransactionShard:
             self.transactions[transactional_id] = metadata
 
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
-        """Nobody writes in a transaction here."""
+        """No record of this topic is part of a transaction."""
 
     def loaded(
         self,
@@ -69,13 +70,13 @@ class TransactionShard:
     def expire(self, now: Moment) -> CoordinatorResult[None]:  # noqa: ARG002
         return NOTHING
 
-    # --- looking and writing ----------------------------------------------------------------
+    # --- queries and records ----------------------------------------------------------------
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         return self.transactions.get(transactional_id)
 
     def prepared(self) -> Iterator[TransactionMetadata]:
-        """Those whose markers have to be written, by whoever coordinates them now."""
+        """Decided transactions, whose markers have to be written."""
         return (one for one in self.transactions.values() if one.state in PREPARED)
 
 
