@@ -1,4 +1,4 @@
-"""JoinGroup of a classic group. Pure."""
+"""JoinGroup of a classic group. Does no I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from odradek_broker.group.turn import Turn
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
 
-# From this version on a dynamic member gets its id first, and joins with it (KIP-394): else a
-# client that gives up and comes back would leave a member behind each time.
+# From this version on a dynamic member first gets its id, and joins with it (KIP-394): otherwise a
+# client that times out and retries would leave a member behind each time.
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A JoinGroup request, with who sent it."""
+    """A JoinGroup request, with its client."""
 
     group_id: str
     member_id: str
@@ -38,7 +38,7 @@ class Join:
 
 
 def join(group: ClassicGroup, turn: Turn, request: Join) -> Struct | DeferredResponse:
-    """The answer, or a DeferredResponse for it."""
+    """The response, or a DeferredResponse for it."""
     if not _accepts(group, turn, request.member_id):
         group.pending.discard(request.member_id)
         return join_error("", ErrorCode.group_max_size_reached)
@@ -119,7 +119,7 @@ def _join_again(group: ClassicGroup, turn: Turn, request: Join) -> Struct | Defe
         return join_error(member_id, ErrorCode.unknown_member_id)
     unchanged = tuple(member.protocols) == tuple(request.protocols)
     if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
-        # It did not get the answer to its join: the generation stands.
+        # The response to its join was lost: the generation stays.
         group.alive(turn, member)
         return group.join_response(member)
     if group.state is GroupState.STABLE and unchanged and member_id != group.leader:
@@ -129,7 +129,7 @@ def _join_again(group: ClassicGroup, turn: Turn, request: Join) -> Struct | Defe
 
 
 def _update(group: ClassicGroup, turn: Turn, request: Join, member: Member) -> DeferredResponse:
-    """It joins (again); the leader does to ask for a rebalance."""
+    """The member joins (again); the leader does so to request a rebalance."""
     deferred = _wait(group, turn, request, member)
     if group.state is GroupState.PREPARING_REBALANCE:
         group.complete_join_if_all_joined(turn)
@@ -141,7 +141,7 @@ def _update(group: ClassicGroup, turn: Turn, request: Join, member: Member) -> D
 def _wait(group: ClassicGroup, turn: Turn, request: Join, member: Member) -> DeferredResponse:
     deferred = DeferredResponse()
     if member.deferred_join is not None:
-        # The client gave the old request up, or there are two with the same id.
+        # The client gave up the old request, or two clients use the same id.
         group.refuse(turn, member, ErrorCode.unknown_member_id)
     member.protocols = request.protocols
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -156,7 +156,7 @@ def _wait(group: ClassicGroup, turn: Turn, request: Join, member: Member) -> Def
 def _take_place(
     group: ClassicGroup, turn: Turn, request: Join, old: Member, member_id: str
 ) -> Struct | DeferredResponse:
-    """A static member came back as a new process (KIP-345)."""
+    """A static member returned as a new process (KIP-345)."""
     if group.state is not GroupState.STABLE:
         member = group.replace_static(turn, old, member_id)
         return _update(group, turn, request, member)
@@ -168,14 +168,14 @@ def _take_place(
     member.client_id, member.client_host = request.client_id, request.client_host
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
-    # No rebalance: it goes on with the assignment of the process before it.
+    # No rebalance: it continues with the assignment of the previous process.
     assignments = {name: one.assignment for name, one in group.members.items()}
     turn.records.append(group.metadata_record(turn.now.wall_ms, assignments))
     response = group.join_response(member)
     if was_leader and request.version >= SKIP_ASSIGNMENT_SINCE:
         response.skip_assignment = True
     elif was_leader:
-        # An old client that believed itself the leader would assign anew.
+        # An old client that takes itself for the leader would compute a new assignment.
         response.leader = leader_before
         response.members = []
     return response

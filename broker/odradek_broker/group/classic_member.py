@@ -1,4 +1,4 @@
-"""A member of a classic group: what it said when it joined, and what it waits for."""
+"""A member of a classic group: the content of its JoinGroup, and its parked requests."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -10,7 +10,7 @@ from odradek_protocol.messages.struct import Struct
 
 
 class Protocol(NamedTuple):
-    """A way to assign partitions that a member supports, and what it wants to say in it."""
+    """An assignment protocol that a member supports, with its metadata for it."""
 
     name: str
     metadata: bytes
@@ -28,13 +28,13 @@ class Member:
     session_timeout_ms: int
     protocols: Sequence[Protocol]
     assignment: bytes = b""
-    is_new: bool = False  # joined, and has not heard of a generation yet
+    is_new: bool = False  # joined for the first time, and its join is still parked
     deferred_join: DeferredResponse | None = None
     deferred_sync: DeferredResponse | None = None
-    join_version: int = field(default=0)  # of the request that waits
+    join_version: int = field(default=0)  # of the parked request
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says in this protocol; empty if it does not support it."""
+        """The metadata for this protocol; empty if the member does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -44,7 +44,7 @@ class Member:
         return any(name == protocol for name, _ in self.protocols)
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate that it likes best: the first in its own order."""
+        """The candidate that the member prefers: the first in its own order."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def as_record(self, protocol: str | None, assignment: bytes) -> Struct:

@@ -1,4 +1,4 @@
-"""Requests of the members of classic groups as decisions on a shard. Pure."""
+"""Requests of the members of classic groups as decisions on a shard. Does no I/O."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from odradek_protocol.messages.struct import Struct
 
 
 def join_group(shard: GroupShard, now: Moment, request: Join) -> CoordinatorResult[Struct]:
-    """A new group is made by the first who joins without a member id."""
+    """The first member that joins without a member id creates the group."""
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.member_id:
@@ -30,7 +30,7 @@ def join_group(shard: GroupShard, now: Moment, request: Join) -> CoordinatorResu
 
 
 def sync_group(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorResult[Struct]:
-    """Raises KafkaError if the member has no business here."""
+    """Raises KafkaError if the member may not sync."""
     consumers = shard.groups.get(request.group_id)
     if isinstance(consumers, ConsumerGroup):
         return consumer_requests.classic_sync(shard, now, consumers, request)
@@ -48,7 +48,7 @@ def sync_group(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorRe
 
 
 def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorResult[ErrorCode]:
-    """Raises KafkaError if it is no member."""
+    """Raises KafkaError if it is not a member."""
     consumers = shard.groups.get(request.group_id)
     if isinstance(consumers, ConsumerGroup):
         return consumer_requests.classic_heartbeat(shard, now, consumers, request)
@@ -63,7 +63,7 @@ def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorRes
 def leave_group(
     shard: GroupShard, now: Moment, group_id: str, members: Sequence[tuple[str, str | None]]
 ) -> CoordinatorResult[list[ErrorCode]]:
-    """`members` are member ids and instance ids; a code for each."""
+    """`members` are member ids and instance ids; an error code for each."""
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return consumer_requests.classic_leave(shard, now, group, list(members))

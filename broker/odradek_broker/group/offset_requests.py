@@ -1,6 +1,6 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: requests and answers. Pure.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete as decisions. Does no I/O.
 
-Topics are those of the request, already known to exist (the handler has looked).
+The handlers have checked that the topics of a request exist.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,13 +31,13 @@ class CommitRequest:
     generation: int
     offsets: Sequence[tuple[Key, int, int, str | None]]  # key, offset, leader epoch, metadata
     transactional: bool = False
-    retention_ms: int = -1  # of old clients: -1 the broker's
+    retention_ms: int = -1  # from old clients; -1: the broker's setting
 
 
 def commit(
     shard: GroupShard, now: Moment, request: CommitRequest
 ) -> CoordinatorResult[list[ErrorCode]]:
-    """One code per offset. KafkaError if the member may not commit at all."""
+    """An error code per offset. KafkaError if the member may not commit at all."""
     turn = shard.turn(now)
     group = shard.groups.get(request.group_id)
     check = None
@@ -83,11 +83,11 @@ def fetch(
     member_epoch: int = -1,
     require_stable: bool = False,
 ) -> list[FetchedOffset]:
-    """Offsets of these partitions, or of all that the group has any for (`keys` is None)."""
+    """The offsets of these partitions, or all offsets of the group (`keys` is None)."""
     group = shard.groups.get(group_id)
     if group is not None:
         group.validate_offset_fetch(member_id, member_epoch)
-    offsets = shard.offsets  # a group that is not there has none, whoever asks
+    offsets = shard.offsets  # an unknown group has no offsets; that is not an error
     if keys is None:
         keys = list(offsets.of_group(group_id))
     found = []
@@ -102,13 +102,13 @@ def fetch(
 def delete(
     shard: GroupShard, now: Moment, group_id: str, keys: Sequence[Key]
 ) -> CoordinatorResult[list[ErrorCode]]:
-    """One code per offset: GROUP_SUBSCRIBED_TO_TOPIC for those in use."""
+    """An error code per offset: GROUP_SUBSCRIBED_TO_TOPIC for those in use."""
     turn = shard.turn(now)
     group = shard.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.group_id_not_found)
     if isinstance(group, ClassicGroup) and not group.is_empty and group.protocol_type != "consumer":
-        # Nobody can say what its members read.
+        # It is unknown which topics its members subscribe to.
         raise KafkaError(ErrorCode.non_empty_group)
     codes = []
     for key in keys:

@@ -1,6 +1,6 @@
 """All groups and offsets of one partition of `__consumer_offsets`. Does no I/O.
 
-What a shard has to know of a kind of group is a `GroupKind`; kinds.py lists them all.
+A `GroupKind` is what a shard needs to know about one kind of group; kinds.py lists them.
 """
 
 import logging
@@ -75,7 +75,7 @@ class GroupShard:
         return group
 
     def forget_if_unused(self, group_id: str) -> None:
-        """A group of which no record is left, and nobody is about to join."""
+        """Drops a group without records, members and members that are about to join."""
         group = self.groups.get(group_id)
         if (
             isinstance(group, ClassicGroup)
@@ -92,11 +92,13 @@ class GroupShard:
         try:
             replayer = self._replayers.get(version_of(record.key))
             if replayer is None:
-                logger.warning("record at offset %d of an unknown type is skipped", offset)
+                logger.warning(
+                    "the record at offset %d is of an unknown type and is skipped", offset
+                )
                 return
             replayer(self, offset, producer_id, record)
         except DecodeError as error:
-            logger.error("record at offset %d is skipped: %s", offset, error)
+            logger.error("the record at offset %d is skipped: %s", offset, error)
 
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         for group_id in self.offsets.end_transaction(producer_id, committed=committed):
@@ -124,7 +126,7 @@ class GroupShard:
             return NOTHING
         turn = self.turn(now)
         for topic in delta.deleted_topics.values():
-            topic_deleted(self, turn, topic.name)  # also if there is a new one of that name
+            topic_deleted(self, turn, topic.name)  # even if a new topic has the same name
         return turn.result(None, volatile=False, atomic=False)
 
     def next_deadline_ms(self) -> float:
@@ -158,7 +160,7 @@ class GroupShard:
         if group_id in self.groups:
             self.forget_if_unused(group_id)
         elif self.offsets.of_group(group_id):
-            # Somebody keeps offsets here without being a member.
+            # A client without membership stores its offsets here.
             self.groups[group_id] = ClassicGroup(group_id)
 
     def replay_group_metadata(

@@ -48,7 +48,7 @@ def context(shard: GroupShard, turn: Turn, group_id: str) -> Context:
 
 
 def take_up(turn: Turn, group_id: str, decision: Decision) -> None:
-    """What was decided becomes part of the turn: records to write, timers to set."""
+    """Adds the records and timers of a decision to the turn."""
     turn.records.extend(CoordinatorRecord(*rec.encode(record)) for record in decision.records)
     for timer in decision.timers:
         key: TimerKey = (TIMER_NAMES[timer.kind], group_id, timer.member_id)
@@ -72,7 +72,7 @@ def _consumer_group(shard: GroupShard, group_id: str) -> ConsumerGroup:
 def group_heartbeat(
     shard: GroupShard, now: Moment, request: Struct, version: int, client_id: str, host: str
 ) -> CoordinatorResult[tuple[Struct, frozenset[str]]]:
-    """The answer, and the expressions that are to be resolved."""
+    """The response, and the expressions to resolve."""
     turn = shard.turn(now)
     group_id = request.group_id
     ctx = context(shard, turn, group_id)
@@ -133,7 +133,7 @@ def describe(shard: GroupShard, group_id: str, default_assignor: str) -> Struct:
 def _remove(
     turn: Turn, group: ConsumerGroup, leaving: list[str], decision: Decision, ctx: Context
 ) -> None:
-    """`decision` fences them; if only classic members are left, the group becomes a classic one."""
+    """`decision` fences the members; if only classic members are left, downgrades the group."""
     if not convert.may_downgrade(group, leaving, ctx):
         take_up(turn, group.group_id, decision)
         return
@@ -144,11 +144,11 @@ def _remove(
     turn.timers.cancel((TIMER_NAMES[TimerKind.ASSIGNMENT], group.group_id, ""))
     turn.records.extend(CoordinatorRecord(*rec.encode(record)) for record in tombstones)
     turn.records.append(classic_group)
-    # When the record is replayed the classic group is there, and can begin its rebalance.
+    # Due after the record is replayed: the classic group exists then, and can rebalance.
     turn.set_timer((DOWNGRADED_TIMER, group.group_id), 1)
 
 
-# --- members that speak the classic protocol --------------------------------------------------
+# --- members that use the classic protocol ----------------------------------------------------
 
 
 def classic_join(
@@ -215,7 +215,7 @@ def replay(
         return
     if not isinstance(group, ConsumerGroup):
         if read.value is None:
-            return  # the end of something that compaction has taken already
+            return  # a tombstone of records that compaction has removed already
         group = shard.groups[read.group_id] = ConsumerGroup(read.group_id)
     group.replay(read)
 

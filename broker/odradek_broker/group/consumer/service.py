@@ -1,7 +1,7 @@
-"""Requests of the consumer protocol, brought to the shard that has the group.
+"""Routes requests of the consumer protocol to the shard of the group.
 
-Called by the handlers ConsumerGroupHeartbeat and ConsumerGroupDescribe. Expressions are
-matched against the topics in a thread; what they match is then written like anything else.
+Called by the handlers ConsumerGroupHeartbeat and ConsumerGroupDescribe. Regular expressions are
+matched against the topics in a thread; the result is then written as a record.
 """
 
 import asyncio
@@ -74,8 +74,12 @@ class ConsumerGroupService:
                 lambda shard, now: requests.resolved(shard, now, group_id, matched, image.offset),
             )
         except KafkaError as error:
-            # The next heartbeat of any member asks again.
-            logger.warning("group %s: matched topics were not written: %s", group_id, error)
+            # The next heartbeat of any member retries.
+            logger.warning(
+                "group %s: the topics that match its expressions were not written: %s",
+                group_id,
+                error,
+            )
             group = shard.groups.get(group_id)
             if isinstance(group, ConsumerGroup):
                 group.resolving -= expressions
