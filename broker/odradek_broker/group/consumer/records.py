@@ -1,8 +1,8 @@
 """Kafka's records of consumer groups in `__consumer_offsets`, as objects and as bytes.
 
 A key is an int16, the type of the record, and the key's fields in the protocol's old encoding. A
-value is an int16, the version of its layout, and the fields in the flexible encoding. A tombstone has no value. Example: the epoch 7 of group "g" is
-key `0003 0001 67`, value `0000 00000007 00`.
+value is an int16, the version of its layout, and the fields in the flexible encoding. A tombstone
+has no value. Example: the epoch 7 of group "g" is key `0003 0001 67`, value `0000 00000007 00`.
 
 Trap: a member of the consumer protocol has *no* classic metadata, and that is written (tag 0,
 length 1, null): a value without the tag means empty classic metadata.
