@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker_tests.controller.active_support import World, directory, set_config
 from odradek_broker.controller import brokers
 from odradek_broker.controller.elections import (
-    NOBODY,
+    NO_CANDIDATE,
     ElectionKind,
     elect_for_controlled_shutdown,
     elect_for_offline_partition,
@@ -32,10 +32,10 @@ class TestStrategies:
         assert elect_for_controlled_shutdown([2, 3], {2, 3}, {2}).leader == 3
 
     def test_nobody(self):
-        assert elect_for_offline_partition([4], {1, 2}) is NOBODY
-        assert elect_for_reassignment([1], {1}, [2]) is NOBODY
-        assert elect_preferred_replica([2, 3], {2, 3}, [1, 2, 3]) is NOBODY
-        assert elect_for_controlled_shutdown([2], {2}, {2}) is NOBODY
+        assert elect_for_offline_partition([4], {1, 2}) is NO_CANDIDATE
+        assert elect_for_reassignment([1], {1}, [2]) is NO_CANDIDATE
+        assert elect_preferred_replica([2, 3], {2, 3}, [1, 2, 3]) is NO_CANDIDATE
+        assert elect_for_controlled_shutdown([2], {2}, {2}) is NO_CANDIDATE
 
     def test_the_offline_strategy_goes_from_the_sure_to_the_unsure(self):
         assert (
@@ -45,8 +45,8 @@ class TestStrategies:
         eligible = elect_for_offline_partition([5, 4], {3}, {4}, unclean=True)
         assert eligible == (4, ElectionKind.ELIGIBLE)
         assert elect_for_offline_partition([5], {3}, {4}, unclean=True) == (5, ElectionKind.UNCLEAN)
-        assert elect_for_offline_partition([5], {3}, {4}) is NOBODY
-        assert elect_for_offline_partition([], {3}, {4}, unclean=True) is NOBODY
+        assert elect_for_offline_partition([5], {3}, {4}) is NO_CANDIDATE
+        assert elect_for_offline_partition([], {3}, {4}, unclean=True) is NO_CANDIDATE
 
     @given(REPLICAS, SOME, SOME, SOME, SOME)
     def test_against_the_sentence(self, assignment, alive, isr, target, stopping):

@@ -228,7 +228,7 @@ def _shutdown_elects_anybody(
                 elections.ElectionKind.CLEAN if replica in isr else elections.ElectionKind.UNCLEAN
             )
             return Elected(replica, kind)
-    return elections.NOBODY
+    return elections.NO_CANDIDATE
 
 
 def _empty_disk_is_there(changes: Any, replica: BrokerId, target: Any) -> bool:

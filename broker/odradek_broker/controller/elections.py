@@ -32,7 +32,7 @@ class Elected(NamedTuple):
     kind: ElectionKind = ElectionKind.CLEAN
 
 
-NOBODY = Elected(NO_LEADER)
+NO_CANDIDATE = Elected(NO_LEADER)
 
 
 def elect_for_offline_partition(
@@ -50,7 +50,7 @@ def elect_for_offline_partition(
             return Elected(replica, ElectionKind.ELIGIBLE)
     if unclean and live:
         return Elected(live[0], ElectionKind.UNCLEAN)
-    return NOBODY
+    return NO_CANDIDATE
 
 
 def elect_for_reassignment(
@@ -59,14 +59,14 @@ def elect_for_reassignment(
     for replica in live:
         if replica in isr and replica in target:
             return Elected(replica)
-    return NOBODY
+    return NO_CANDIDATE
 
 
 def elect_preferred_replica(
     live: Collection[BrokerId], isr: Collection[BrokerId], assignment: Sequence[BrokerId]
 ) -> Elected:
     preferred = assignment[0]
-    return Elected(preferred) if preferred in isr and preferred in live else NOBODY
+    return Elected(preferred) if preferred in isr and preferred in live else NO_CANDIDATE
 
 
 def elect_for_controlled_shutdown(
@@ -75,4 +75,4 @@ def elect_for_controlled_shutdown(
     for replica in live:
         if replica in isr and replica not in shutting_down:
             return Elected(replica)
-    return NOBODY
+    return NO_CANDIDATE

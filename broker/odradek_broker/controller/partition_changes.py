@@ -25,7 +25,7 @@ from typing import Any
 from uuid import UUID
 
 from odradek_broker.controller.elections import (
-    NOBODY,
+    NO_CANDIDATE,
     Elected,
     ElectionKind,
     elect_for_controlled_shutdown,
@@ -84,8 +84,8 @@ def _min_isr_default(image: MetadataImage) -> int:
         for resource, configs in image.configs.items()
         if resource.type is ResourceType.BROKER and MIN_ISR in configs
     ]
-    everybody = image.config(ResourceType.BROKER, "").get(MIN_ISR, "1")
-    return min(map(int, [*own, everybody]))
+    for_all = image.config(ResourceType.BROKER, "").get(MIN_ISR, "1")
+    return min(map(int, [*own, for_all]))
 
 
 def active_brokers(image: MetadataImage) -> dict[BrokerId, Collection[UUID]]:
@@ -224,22 +224,22 @@ class PartitionChanges:
     ) -> None:
         live = [r for r in target.replicas if r in self.live and self._there(r, target)]
         current = partition.leader
-        elected = NOBODY
+        elected = NO_CANDIDATE
         if strategy is Strategy.PREFERRED:
             elected = elect_preferred_replica(live, target.isr, target.replicas)
-        if elected is NOBODY and current in target.isr and current in live:
+        if elected is NO_CANDIDATE and current in target.isr and current in live:
             elected = Elected(current)
-        if elected is NOBODY and strategy is Strategy.REASSIGNMENT:
+        if elected is NO_CANDIDATE and strategy is Strategy.REASSIGNMENT:
             elected = elect_for_reassignment(live, target.isr, target.replicas)
-        elif elected is NOBODY and strategy is Strategy.CONTROLLED_SHUTDOWN:
+        elif elected is NO_CANDIDATE and strategy is Strategy.CONTROLLED_SHUTDOWN:
             elected = elect_for_controlled_shutdown(live, target.isr, self.shutting_down)
-        if elected is NOBODY:
+        if elected is NO_CANDIDATE:
             eligible = [r for r in target.eligible if r != unclean_stop]
             elected = elect_for_offline_partition(live, target.isr, eligible)
-        if elected is NOBODY and target.last_known and self._held_by_nobody(partition):
+        if elected is NO_CANDIDATE and target.last_known and self._all_holders_lost(partition):
             last_known = [r for r in live if r in target.last_known]
             elected = elect_for_offline_partition(last_known, (), unclean=True)
-        if elected is NOBODY and unclean:
+        if elected is NO_CANDIDATE and unclean:
             elected = self._elect_unclean(partition, target, live)
         target.leader = elected.leader
         if elected.kind is not ElectionKind.CLEAN:
@@ -250,7 +250,7 @@ class PartitionChanges:
             # Drop members that stayed only because no other member was live.
             target.isr = tuple(r for r in target.isr if r in live)
 
-    def _held_by_nobody(self, partition: PartitionRegistration) -> bool:
+    def _all_holders_lost(self, partition: PartitionRegistration) -> bool:
         """Whether all replicas that had every committed record have lost their disks."""
         held = (*partition.isr, *partition.eligible_leader_replicas)
         return all(is_lost(self.image, partition, replica) for replica in held)
@@ -261,10 +261,12 @@ class PartitionChanges:
         """Prefers replicas that were in sync lately; an empty disk only if all have lost theirs."""
         likely = [r for r in live if r in target.eligible or r in target.last_known]
         elected = elect_for_offline_partition(likely or live, (), unclean=True)
-        if elected is NOBODY and all(is_lost(self.image, partition, r) for r in partition.replicas):
+        if elected is NO_CANDIDATE and all(
+            is_lost(self.image, partition, r) for r in partition.replicas
+        ):
             there = [replica for replica in target.replicas if replica in self.live]
             elected = elect_for_offline_partition(there, (), unclean=True)
-            if elected is not NOBODY:
+            if elected is not NO_CANDIDATE:
                 target.directories[elected.leader] = default_dir(self.image, elected.leader)
         return elected
 

@@ -72,7 +72,8 @@ def voter_change(
     if gone and ready and len(voters) <= VOTERS_MAX:
         # The successor is added first, so that there are never fewer voters than before.
         return Add(
-            _best(image, voters, ready, listed), f"for voter {gone[0].id}, who is not registered"
+            _best(image, voters, ready, listed),
+            f"replaces voter {gone[0].id}, which is not registered",
         )
     if gone:
         return Remove(gone[0], f"broker {gone[0].id} is not registered")
@@ -87,14 +88,17 @@ def voter_change(
         )
     if len(voters) == 2 and len(image.brokers) == 2:
         other = max(voter for voter in voters if voter.id != leader)
-        return Remove(other, "of two voters neither can be spared, of one the other can")
+        return Remove(
+            other,
+            "with two voters the loss of either one would stop the quorum",
+        )
     return None
 
 
 def may_join(image: MetadataImage, node_id: int) -> bool:
     """Whether the controller may make this node a voter automatically."""
-    everybody = image.config(ResourceType.BROKER, "").get(AUTO_JOIN, "true")
-    return image.config(ResourceType.BROKER, str(node_id)).get(AUTO_JOIN, everybody) != "false"
+    for_all = image.config(ResourceType.BROKER, "").get(AUTO_JOIN, "true")
+    return image.config(ResourceType.BROKER, str(node_id)).get(AUTO_JOIN, for_all) != "false"
 
 
 def remember_removal(image: MetadataImage, node_id: int) -> ControllerResult[None]:

@@ -42,7 +42,7 @@ class AppendLog(Protocol):
         """Queues the batch; returns its last offset. Raises KafkaError if nothing was queued."""
 
 
-class ReloadNeeded(Exception):  # noqa: N818  (not an error of anybody: the next step)
+class ReloadNeeded(Exception):  # noqa: N818  (a signal to the service, not an error)
     """Records could not be appended, but state that is in no record has changed already."""
 
     def __init__(self, cause: KafkaError) -> None:

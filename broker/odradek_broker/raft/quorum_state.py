@@ -42,7 +42,7 @@ class PendingFetch:
 
 @dataclass(slots=True)
 class Election:
-    """A round of pre-votes or votes; its correlation id tells responses of older rounds apart."""
+    """A round of pre-votes or votes; responses with another correlation id are of older rounds."""
 
     correlation_id: int
     # Invariant: keys are voters; each counts once, by its first response.

@@ -100,11 +100,11 @@ def _encode_begin(request: BeginQuorumEpochRequest, _: int) -> tuple[int, dict[s
 
 
 def decode_begin_quorum_epoch(message: Struct) -> BeginQuorumEpochRequest:
-    told = _only_partition(message)
+    partition_data = _only_partition(message)
     return BeginQuorumEpochRequest(
-        voter=ReplicaKey(message.voter_id, told.voter_directory_id or ZERO_UUID),
-        leader_id=told.leader_id,
-        epoch=told.leader_epoch,
+        voter=ReplicaKey(message.voter_id, partition_data.voter_directory_id or ZERO_UUID),
+        leader_id=partition_data.leader_id,
+        epoch=partition_data.leader_epoch,
         endpoints=_endpoints(message.leader_endpoints),
     )
 
@@ -123,13 +123,13 @@ def _encode_end(request: EndQuorumEpochRequest, _: int) -> tuple[int, dict[str, 
 
 
 def decode_end_quorum_epoch(message: Struct) -> EndQuorumEpochRequest:
-    told = _only_partition(message)
+    partition_data = _only_partition(message)
     return EndQuorumEpochRequest(
-        leader_id=told.leader_id,
-        epoch=told.leader_epoch,
+        leader_id=partition_data.leader_id,
+        epoch=partition_data.leader_epoch,
         preferred_candidates=tuple(
             ReplicaKey(c.candidate_id, c.candidate_directory_id or ZERO_UUID)
-            for c in told.preferred_candidates
+            for c in partition_data.preferred_candidates
         ),
         endpoints=_endpoints(message.leader_endpoints),
     )

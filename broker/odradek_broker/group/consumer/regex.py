@@ -33,7 +33,7 @@ def check(expression: str) -> None:
 
 
 def resolve(expressions: Iterable[str], topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The topics that each expression matches as a whole; pure, so it may run in a thread."""
+    """The topics that each expression matches as a whole; may run in a thread."""
     names = sorted(topics)
     matched: dict[str, tuple[str, ...]] = {}
     for expression in expressions:
