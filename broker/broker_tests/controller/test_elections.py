@@ -50,7 +50,7 @@ class TestStrategies:
 
     @given(REPLICAS, SOME, SOME, SOME, SOME)
     def test_against_the_sentence(self, assignment, alive, isr, target, stopping):
-        """The first of the assignment of whom all conditions hold, written as a filter."""
+        """The first replica of the assignment for which all conditions hold, as a filter."""
         live = [replica for replica in assignment if replica in alive]
 
         def first(*conditions):

@@ -1,6 +1,6 @@
-"""Much at once, and a controller that was busy: decisions in threads, silence that was not heard.
+"""Large decisions, which a thread makes, and pauses of the controller.
 
-A heartbeat waits for nobody; every other decision waits for the one that a thread works on.
+A heartbeat never waits; every other decision waits for the one that a thread works on.
 """
 
 import asyncio
@@ -166,7 +166,7 @@ class TestGrace:
             node_id = 1
 
             def __init__(self) -> None:
-                self.told: list[float] = []
+                self.pauses: list[float] = []
                 self.ticks = 0
 
             def become_active(self, epoch: int, image: object) -> None: ...
@@ -175,11 +175,11 @@ class TestGrace:
                 return float("inf")
 
             def was_away(self, pause_ms: float) -> None:
-                self.told.append(pause_ms)
+                self.pauses.append(pause_ms)
 
             def tick(self) -> None:
                 self.ticks += 1
-                assert self.told, "told before it fences anybody"
+                assert self.pauses, "the pause is reported before any broker is fenced"
 
             def resign(self) -> None: ...
 
@@ -199,9 +199,9 @@ class TestGrace:
             seat.became_leader(1)
             clock.advance(3000)
             seat._tick()
-            assert controller.told == [pytest.approx(2900)]
+            assert controller.pauses == [pytest.approx(2900)]
             seat._pulse()
-            assert len(controller.told) == 1, "each pause once"
+            assert len(controller.pauses) == 1, "each pause once"
             seat.lost_leadership()
 
         asyncio.run(story())

@@ -193,7 +193,7 @@ class Power:
 
 
 class Active:
-    """The quorum's leader is told to the controller; the test waits for it."""
+    """Makes the controller active when this node is elected; the test waits for it."""
 
     def __init__(self, controller: ControllerService) -> None:
         self.controller = controller

@@ -178,7 +178,7 @@ class RandomCluster(RuleBasedStateMachine):
         self._watch(self.context.partitions)
 
     def _watch(self, machine: StateMachine[Any, Any]) -> None:
-        """Every step that is really taken, told apart from those that are asked for."""
+        """Every transition that is really made, as opposed to requested ones."""
         move = machine.move
 
         def watched(key: Any, *path: Any) -> bool:

@@ -1,7 +1,7 @@
 """The active controller of a simulated node: the production decisions over the simulated quorum.
 
 Does what controller/service.py does with futures: decide, append to the metadata log, replay,
-and answer when it is committed. Records travel by number (`Records`): their encoding is not
+and respond when it is committed. Records travel by number (`Records`): their encoding is not
 what is tested here.
 """
 
@@ -70,7 +70,7 @@ class SimController:
             if records:
                 self._append(active, records)
         except KafkaError:
-            return  # elected, and stopped for long
+            return  # deposed while paused
         self._tick(active)
         if self._predecessor is not None:
             self.lost_contact(self._predecessor)
@@ -109,7 +109,7 @@ class SimController:
                 if records := result.all_records():
                     self._append(active, records)
         except KafkaError:
-            return  # the quorum has another leader, and will say so
+            return  # deposed; LostLeadership follows
         node.world.after_on(node.node_id, TICK_MS, self._tick, active)
 
     # ------------------------------------------------------------ requests
@@ -127,7 +127,7 @@ class SimController:
         except KafkaError as error:
             reply(Struct(error_code=error.code))
             return
-        # Without records of its own it may be decided by what will never be committed.
+        # Without own records it may depend on records that will never be committed.
         last_offset = active.latest.offset
         if last_offset <= node.metadata.image.offset:
             reply(result.response)
@@ -146,7 +146,7 @@ class SimController:
         return decided
 
     def _append(self, active: ActiveController, records: Sequence[MetadataRecord]) -> None:
-        """A process that was stopped for long finds here that it leads no more."""
+        """A process that was paused for long finds here that it was deposed."""
         node = self._node
         if not node.can_append():
             raise KafkaError(ErrorCode.not_controller)

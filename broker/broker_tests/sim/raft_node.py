@@ -311,7 +311,7 @@ class RaftNode:
             case LoadSnapshot(snapshot):
                 self._load_snapshot(snapshot)
             case _:
-                pass  # news for the controller above
+                pass  # for the controller above
 
     def _reply(self, ticket: object, response: Response) -> None:
         assert isinstance(ticket, Ticket)

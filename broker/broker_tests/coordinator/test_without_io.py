@@ -1,4 +1,4 @@
-"""The pure parts: hashing, timers, record schemas, the host's order of append, replay, answer."""
+"""What does no I/O: hashing, timers, record schemas, the host's append, replay and response."""
 
 from typing import Any
 
