@@ -254,7 +254,7 @@ class TestSnapshots:
             snapshot = quorum.state.log.snapshot
             quorum._files.log.truncate_fully_and_start_at(snapshot.id.offset)
             disk.remove(f"/data/__cluster_metadata-0/{checkpoint_name(snapshot.id)}")
-            with pytest.raises(LogDirConfigError, match="snapshot that holds"):
+            with pytest.raises(LogDirConfigError, match="snapshot of the records before that offset is missing"):
                 await opened(disk, syncs)
 
         run(story)
