@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 
 from odradek_broker.admin_front import AdminFront, StartError
-from odradek_broker.controller.lifecycle import RegistrationError
+from odradek_broker.controller_client.lifecycle import RegistrationError
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.raft.values import Endpoint
+from odradek_broker.raft.values import RaftEndpoint
 from odradek_broker.runtime.collector import ShortPauses
 from odradek_broker.runtime.descriptors import CONNECTIONS_MIN
 from odradek_broker.runtime.event_loop import PollerLoop
@@ -114,7 +114,7 @@ class Broker:
                 raise StartError(f"listeners: cannot bind {listener}: {error.strerror}") from error
         return ports
 
-    def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
+    def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[RaftEndpoint, ...]:
         """Where other brokers reach this one; `controller.quorum.voters` must agree."""
         settings = self._settings
         name = settings.listeners.inter_broker_name
@@ -125,7 +125,7 @@ class Broker:
                 f"controller.quorum.voters says that node {settings.node_id} is at {configured}, "
                 f"but its inter-broker listener is {own}"
             )
-        return (Endpoint(own.name, own.host, own.port),)
+        return (RaftEndpoint(own.name, own.host, own.port),)
 
     async def _register(self, advertised: Sequence[Listener]) -> int:
         """Register with the controller, which may have to be elected first."""
@@ -260,6 +260,7 @@ class Broker:
         await self._stop_tasks()
         await self._leave_cluster()
         await self._close_logs()
+        self._collector.remove()
         await self._front.stop()
         logger.info("stopped")
 
@@ -277,7 +278,6 @@ class Broker:
         services = self._services
         services.server.stop_accepting()
         services.lag.stop()
-        self._collector.remove()
         services.partitions.release_fetches()
         services.groups.coordinator.close()
         await services.server.drain(drain_seconds)

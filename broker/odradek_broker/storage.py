@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from odradek_broker.admin.state import Readiness
-from odradek_broker.controller.lifecycle import BrokerLifecycle
 from odradek_broker.controller.stepping_aside import Level, SteppingAside
+from odradek_broker.controller_client.lifecycle import BrokerLifecycle
 from odradek_broker.log.dir_failure import FailureKind, is_of_the_process, kind_of
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.file_cache import FileCache

@@ -12,18 +12,23 @@ from uuid import UUID, uuid4
 
 from odradek_broker.admin.state import Readiness
 from odradek_broker.admin_front import StartError
-from odradek_broker.controller.lifecycle import BrokerLifecycle
-from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.controller.seat import ControllerSeat
 from odradek_broker.controller.service import ControllerService
+from odradek_broker.controller_client.channel import ControllerChannel
+from odradek_broker.controller_client.lifecycle import (
+    BrokerLifecycle,
+    Incarnation,
+    LogDirectories,
+)
+from odradek_broker.controller_client.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.coordinator.internal_topics import OFFSETS_TOPIC
-from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.coordinator.service import CoordinatorService, CoordinatorTopic
 from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.consumer.service import ConsumerGroupService
+from odradek_broker.group.kinds import new_shard
 from odradek_broker.group.lag import LogEnds
 from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
-from odradek_broker.group.shard import GroupShard
 from odradek_broker.handlers import (
     add_partitions_to_txn,
     allocate_producer_ids,
@@ -44,11 +49,10 @@ from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.network.server import Server
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.raft.channel import ControllerChannel
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
-from odradek_broker.raft.service import Identity, QuorumService
-from odradek_broker.raft.values import ReplicaKey
+from odradek_broker.raft.service import QuorumService
+from odradek_broker.raft.values import NodeIdentity, ReplicaKey
 from odradek_broker.replication.service import ReplicationService
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.descriptors import current_limit, share
@@ -115,7 +119,6 @@ class Services:
             self._ports.rng,
             self.quorum,
             self.metadata,
-            self.node_id,
             self.logs.cluster_id,
             self.clock,
             loop,
@@ -175,30 +178,25 @@ class Services:
             settings,
             metadata_log,
             self.metadata,
-            Identity(
+            NodeIdentity(
                 ReplicaKey(self.node_id, _metadata_directory_id(settings, ports.disk, cluster_id)),
                 cluster_id,
                 settings.listeners.inter_broker_name,
             ),
-            clock=ports.clock,
-            loop=ports.loop,
-            threads=ports.threads,
-            rng=ports.rng,
-            on_failure=self._metadata_log_failed,
+            ports,
+            self._metadata_log_failed,
         )
 
     def _build_lifecycle(self) -> BrokerLifecycle:
         logs = self.logs
         return BrokerLifecycle(
-            self.node_id,
-            logs.cluster_id,
+            Incarnation(self.node_id, logs.cluster_id, uuid4(), logs.previous_broker_epoch),
             self._settings,
             self._channel("lifecycle"),
             self.metadata,
-            incarnation_id=uuid4(),
-            previous_broker_epoch=logs.previous_broker_epoch,
-            directory_ids=lambda: logs.directory_ids,
-            offline_directory_ids=lambda: [d.directory_id for d in logs.offline_dirs],
+            LogDirectories(
+                lambda: logs.directory_ids, lambda: [d.directory_id for d in logs.offline_dirs]
+            ),
             applied_offset=lambda: self.quorum.applied_offset,
             on_failure=self._on_failure,
         )
@@ -216,14 +214,16 @@ class Services:
     def _build_groups(self) -> GroupService:
         settings, metrics = self._settings, GroupMetrics()
         coordinator = CoordinatorService(
-            OFFSETS_TOPIC,
-            lambda _: GroupShard(lambda: GroupConfig.of(settings), self._ports.rng, metrics),
+            CoordinatorTopic(
+                OFFSETS_TOPIC,
+                default_partitions=settings.int("offsets.topic.num.partitions"),
+                write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
+                codec=settings.int("offsets.topic.compression.codec"),
+            ),
+            lambda _: new_shard(lambda: GroupConfig.of(settings), self._ports.rng, metrics),
             self.partitions,
             self.clock,
             self._ports.loop,
-            default_partitions=settings.int("offsets.topic.num.partitions"),
-            write_timeout_ms=settings.int("offsets.commit.timeout.ms"),
-            codec=settings.int("offsets.topic.compression.codec"),
         )
         return GroupService(coordinator, settings, metrics)
 

@@ -31,6 +31,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from odradek_protocol.ids import METADATA_TOPIC
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit.ask import DESCRIBE_QUORUM, METADATA, Questions
 from odradek_testkit.engines import OWN_DIRECTORY, RunningBroker
@@ -40,7 +41,6 @@ VOTERS_MAX = 3
 CLUSTER_ID = "b2RyYWRlay1jbHVzdGVyMQ"
 PORTS = range(20_000, 32_000)
 DEADLINE_S = 60.0
-METADATA_TOPIC = "__cluster_metadata"
 
 
 class Node(RunningBroker):

@@ -169,7 +169,7 @@ def test_a_log_that_the_metadata_does_not_know_is_kept_aside(broker: Server, top
     broker.stop()
     shutil.rmtree(broker.data_dir / "__cluster_metadata-0")
     before = (broker.data_dir / f"{topic}-0" / "00000000000000000000.log").read_bytes()
-    with pytest.raises(StartFailedError, match="its votes are gone"):
+    with pytest.raises(StartFailedError, match="its vote is missing"):
         broker.start()
     (broker.data_dir / ".odradek-voter").unlink()
     broker.start()

@@ -103,7 +103,7 @@ def test_a_voter_whose_metadata_log_was_deleted_says_so(cluster: Cluster, topic:
     kept = memory.rename(memory.with_name("kept"))
     with pytest.raises(StartFailedError) as failed:
         forgetful.start()
-    assert "its log or its votes are gone" in str(failed.value)
+    assert "its log or its vote is missing" in str(failed.value)
     assert "remove-controller" in str(failed.value)
     shutil.rmtree(memory, ignore_errors=True)
     kept.rename(memory)

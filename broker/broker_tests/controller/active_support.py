@@ -12,10 +12,10 @@ from typing import TypeVar
 from uuid import UUID
 
 from broker_tests.controller.support import create, new_topic
-from odradek_broker.controller import brokers
-from odradek_broker.controller.active import ActiveController
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.active import ActiveController, PeriodicTask, Term
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.runtime.settings import Settings
@@ -55,14 +55,7 @@ class World:
             self.start(broker)
 
     def _activate(self, image: MetadataImage) -> ActiveController:
-        active = ActiveController(
-            1,
-            image,
-            settings=self.settings,
-            rng=self.rng,
-            cluster_id=CLUSTER_ID,
-            now_ms=self.now_ms,
-        )
+        active = ActiveController(Term(1, image, self.now_ms), self.settings, self.rng, CLUSTER_ID)
         self.active = active
         self.append(active.first_records())
         return active
@@ -93,7 +86,7 @@ class World:
         self.active.committed(delta)
         self.image.validate()
 
-    def decide(self, result: Result[T]) -> T:
+    def decide(self, result: ControllerResult[T]) -> T:
         self.append(result.all_records())
         return result.response
 
@@ -120,7 +113,7 @@ class World:
                     min_supported_version=feature.min_supported_version,
                     max_supported_version=feature.max_supported_version,
                 )
-                for feature in brokers.SUPPORTED_FEATURES
+                for feature in SUPPORTED_FEATURES
             ],
             rack=self.racks.get(broker),
             log_dirs=[directory(broker, disk) for disk in disks],
@@ -183,8 +176,8 @@ class World:
 
     def tick(self, ms: float = 0) -> None:
         self.now_ms += ms
-        for decision in self.active.tick(self.now_ms):
-            self.append(decision() if callable(decision) else decision)
+        for task in PeriodicTask:
+            self.decide(self.active.decide_periodic(task, self.now_ms))
 
     def live(self) -> list[int]:
         return sorted(b.id for b in self.image.brokers.values() if not b.fenced)

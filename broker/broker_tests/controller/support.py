@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from random import Random
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import (
@@ -15,13 +16,12 @@ from odradek_broker.metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import KafkaError
 from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages.struct import Struct
 
-DIRECTORY = UUID(int=77)
+DIRECTORY = UUID(int=777)  # the first 100 are reserved
 
 
 class MemoryLog:
@@ -68,22 +68,55 @@ class MemoryLog:
         self.publisher.replay(records, last_offset, self.epoch)
 
 
-def listener(port: int = 9092) -> Listener:
-    return Listener("PLAINTEXT", "localhost", port, "PLAINTEXT")
-
-
 async def started(
     settings: Mapping[str, str] | None = None, log: MemoryLog | None = None
 ) -> ControllerService:
     """An active controller with one live broker, number 1."""
     controller = elected(Settings(settings), log or MemoryLog())
-    await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=True)
+    await register(controller)
     return controller
+
+
+async def register(controller: ControllerService) -> int:
+    """Registers broker 1 as a new incarnation and unfences it; gives its broker epoch."""
+    registration = Struct(
+        broker_id=BrokerId(1),
+        cluster_id=controller.cluster_id,
+        incarnation_id=uuid4(),
+        listeners=[Struct(name="PLAINTEXT", host="localhost", port=9092, security_protocol=0)],
+        features=[
+            Struct(
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
+            )
+            for feature in SUPPORTED_FEATURES
+        ],
+        rack=None,
+        log_dirs=[DIRECTORY],
+        previous_broker_epoch=-1,
+    )
+    epoch: int = (await controller.broker_registration(registration)).broker_epoch
+    answer = await controller.broker_heartbeat(heartbeat(epoch))
+    assert not answer.is_fenced
+    return epoch
+
+
+def heartbeat(broker_epoch: int, *, want_fence: bool = False) -> Struct:
+    """Of broker 1, which has all metadata."""
+    return Struct(
+        broker_id=BrokerId(1),
+        broker_epoch=broker_epoch,
+        current_metadata_offset=1_000_000,
+        want_fence=want_fence,
+        want_shut_down=False,
+        offline_log_dirs=[],
+    )
 
 
 def elected(settings: Settings, log: MemoryLog) -> ControllerService:
     publisher = MetadataPublisher(BrokerId(1), settings)
-    controller = ControllerService(settings, Random(1), log, publisher, BrokerId(1), "cluster")
+    controller = ControllerService(settings, Random(1), log, publisher, "cluster")
     log.elect(controller, publisher)
     return controller
 

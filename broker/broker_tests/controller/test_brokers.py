@@ -5,10 +5,11 @@ from uuid import UUID
 import pytest
 
 from broker_tests.controller.active_support import CLUSTER_ID, World, directory
-from odradek_broker.controller import brokers
+from odradek_broker.controller.active import PeriodicTask
 from odradek_broker.controller.heartbeats import BrokerState, answer_to
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.voters import may_join, remember_removal
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId
@@ -142,7 +143,7 @@ class TestRegistration:
                     min_supported_version=feature.min_supported_version,
                     max_supported_version=feature.max_supported_version,
                 )
-                for feature in brokers.SUPPORTED_FEATURES
+                for feature in SUPPORTED_FEATURES
             ],
             rack=None,
             log_dirs=list(existing.log_dirs),
@@ -159,7 +160,7 @@ class TestSessions:
         world = World(3)
         timeout_ms = world.active.sessions.timeout_ms
         world.topic("t", [(1, 2, 3)])
-        assert world.active.next_tick_ms() == timeout_ms
+        assert world.active.next_periodic_ms() == timeout_ms
         world.tick(timeout_ms)
         assert world.live() == [1, 2, 3], "a session is over after its time, not at it"
         world.heartbeat(2)
@@ -186,7 +187,7 @@ class TestSessions:
         world.topic("t", [(1, 2, 3)])
         for broker in (1, 2):
             world.active.lost_contact(BrokerId(broker), world.now_ms)
-        assert world.active.next_tick_ms() == grace_ms
+        assert world.active.next_periodic_ms() == grace_ms
         world.heartbeat(2)  # it lives: only its connection was cut
         world.tick(grace_ms)
         assert world.live() == [1, 2, 3]
@@ -222,9 +223,8 @@ class TestSessions:
         """The controller died between two batches: the next one finishes."""
         world = World(2)
         world.topic("t", [(1, 2)])
-        records = world.active.tick(10**6)
-        fencing = next(records)
-        world.append(fencing[:2])  # only the brokers' records, not the partitions'
+        fencing = world.active.decide_periodic(PeriodicTask.FENCE_SILENT_BROKERS, 10**6)
+        world.append(fencing.records[:2])  # only the brokers' records, not the partitions'
         assert world.partition().leader == 1
         world.fail_over()
         assert world.partition().leader == -1
@@ -425,7 +425,7 @@ class TestDirectories:
             isr=(1,),
             directories=(UUID(int=0), directory(1)),
         )
-        world.decide(Result([unassigned], Struct()))
+        world.decide(ControllerResult([unassigned], Struct()))
         world.heartbeat(3, offline=[directory(3, 1)])
         assert world.alter_isr([1, 3]).error_code is ErrorCode.ineligible_replica
         world.decide(world.active.assign_replicas_to_dirs(self.assign(world, disk=0)))

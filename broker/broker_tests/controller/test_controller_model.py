@@ -486,7 +486,7 @@ PLANTED = {
     "an empty disk counts as the old one": (PartitionChanges, "_there", lambda *_: True),
     "last known leaders while others only sleep": (
         PartitionChanges,
-        "_held_by_nobody",
+        "_all_holders_lost",
         lambda *_: True,
     ),
     "unclean elections always": (TopicRules, "unclean", lambda *_: True),

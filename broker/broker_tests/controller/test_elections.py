@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from broker_tests.controller.active_support import World, directory, set_config
 from odradek_broker.controller import brokers
 from odradek_broker.controller.elections import (
-    NOBODY,
-    Kind,
+    NO_CANDIDATE,
+    ElectionKind,
     elect_for_controlled_shutdown,
     elect_for_offline_partition,
     elect_for_reassignment,
@@ -32,22 +32,25 @@ class TestStrategies:
         assert elect_for_controlled_shutdown([2, 3], {2, 3}, {2}).leader == 3
 
     def test_nobody(self):
-        assert elect_for_offline_partition([4], {1, 2}) is NOBODY
-        assert elect_for_reassignment([1], {1}, [2]) is NOBODY
-        assert elect_preferred_replica([2, 3], {2, 3}, [1, 2, 3]) is NOBODY
-        assert elect_for_controlled_shutdown([2], {2}, {2}) is NOBODY
+        assert elect_for_offline_partition([4], {1, 2}) is NO_CANDIDATE
+        assert elect_for_reassignment([1], {1}, [2]) is NO_CANDIDATE
+        assert elect_preferred_replica([2, 3], {2, 3}, [1, 2, 3]) is NO_CANDIDATE
+        assert elect_for_controlled_shutdown([2], {2}, {2}) is NO_CANDIDATE
 
     def test_the_offline_strategy_goes_from_the_sure_to_the_unsure(self):
-        assert elect_for_offline_partition([5, 4, 3], {3}, {4}, unclean=True).kind is Kind.CLEAN
+        assert (
+            elect_for_offline_partition([5, 4, 3], {3}, {4}, unclean=True).kind
+            is ElectionKind.CLEAN
+        )
         eligible = elect_for_offline_partition([5, 4], {3}, {4}, unclean=True)
-        assert eligible == (4, Kind.ELIGIBLE)
-        assert elect_for_offline_partition([5], {3}, {4}, unclean=True) == (5, Kind.UNCLEAN)
-        assert elect_for_offline_partition([5], {3}, {4}) is NOBODY
-        assert elect_for_offline_partition([], {3}, {4}, unclean=True) is NOBODY
+        assert eligible == (4, ElectionKind.ELIGIBLE)
+        assert elect_for_offline_partition([5], {3}, {4}, unclean=True) == (5, ElectionKind.UNCLEAN)
+        assert elect_for_offline_partition([5], {3}, {4}) is NO_CANDIDATE
+        assert elect_for_offline_partition([], {3}, {4}, unclean=True) is NO_CANDIDATE
 
     @given(REPLICAS, SOME, SOME, SOME, SOME)
     def test_against_the_sentence(self, assignment, alive, isr, target, stopping):
-        """The first of the assignment of whom all conditions hold, written as a filter."""
+        """The first replica of the assignment for which all conditions hold, as a filter."""
         live = [replica for replica in assignment if replica in alive]
 
         def first(*conditions):

@@ -1,6 +1,6 @@
-"""Much at once, and a controller that was busy: decisions in threads, silence that was not heard.
+"""Large decisions, which a thread makes, and pauses of the controller.
 
-A heartbeat waits for nobody; every other decision waits for the one that a thread works on.
+A heartbeat never waits; every other decision waits for the one that a thread works on.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ import pytest
 
 from broker_tests.controller.active_support import World
 from broker_tests.controller.support import (
-    DIRECTORY,
     MemoryLog,
     create,
     elected,
-    listener,
+    heartbeat,
     new_topic,
+    register,
     started,
 )
 from odradek_broker.controller import active as active_module
@@ -27,7 +27,6 @@ from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId
-from odradek_protocol.messages.struct import Struct
 
 LARGE = LARGE_PARTITIONS + 1
 
@@ -44,17 +43,6 @@ class HeldLog(MemoryLog):
         self.encoding.set()
         assert self.go_on.wait(30)
         return b""
-
-
-def heartbeat(broker_epoch: int, *, want_fence: bool = False) -> Struct:
-    return Struct(
-        broker_id=BrokerId(1),
-        broker_epoch=broker_epoch,
-        current_metadata_offset=1_000_000,
-        want_fence=want_fence,
-        want_shut_down=False,
-        offline_log_dirs=[],
-    )
 
 
 class TestInAThread:
@@ -111,7 +99,7 @@ class TestInAThread:
             log = MemoryLog()
             controller = elected(Settings({}), log)
             controller._clock = clock
-            await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=True)
+            await register(controller)
             await controller.create_topics(create(new_topic("a", 5)))
             clock.advance(10_000)
             controller.tick()
@@ -125,7 +113,7 @@ class TestInAThread:
             partitions = controller.image.topics["a"].partitions.values()
             assert {partition.leader for partition in partitions} == {1}
             changes = [r for r in log.records if isinstance(r, BrokerRegistrationChangeRecord)]
-            assert [change.fenced for change in changes] == [1, -1], "each once"
+            assert [change.fenced for change in changes] == [-1, 1, -1], "the start, then each once"
 
         asyncio.run(story())
 
@@ -140,7 +128,7 @@ class TestInAThread:
             log.go_on.set()
             controller = elected(Settings({}), log)
             controller._clock = clock
-            await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=True)
+            await register(controller)
             await controller.create_topics(create(new_topic("a", 5)))
             clock.advance(10_000)
             controller.tick()
@@ -231,7 +219,7 @@ class TestGrace:
             node_id = 1
 
             def __init__(self) -> None:
-                self.told: list[float] = []
+                self.pauses: list[float] = []
                 self.ticks = 0
 
             def become_active(self, epoch: int, image: object) -> None: ...
@@ -240,11 +228,11 @@ class TestGrace:
                 return float("inf")
 
             def was_away(self, pause_ms: float) -> None:
-                self.told.append(pause_ms)
+                self.pauses.append(pause_ms)
 
             def tick(self) -> None:
                 self.ticks += 1
-                assert self.told, "told before it fences anybody"
+                assert self.pauses, "the pause is reported before any broker is fenced"
 
             def resign(self) -> None: ...
 
@@ -264,9 +252,9 @@ class TestGrace:
             seat.became_leader(1)
             clock.advance(3000)
             seat._tick()
-            assert controller.told == [pytest.approx(2900)]
+            assert controller.pauses == [pytest.approx(2900)]
             seat._pulse()
-            assert len(controller.told) == 1, "each pause once"
+            assert len(controller.pauses) == 1, "each pause once"
             seat.lost_leadership()
 
         asyncio.run(story())

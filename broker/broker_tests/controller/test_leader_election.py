@@ -123,6 +123,6 @@ class TestBalance:
         world.tick(300_000)
         led = [p.leader for p in world.image.topics["t"].partitions.values()]
         assert led.count(1) == ELECTIONS_MAX
-        assert world.active.next_tick_ms() == 0
+        assert world.active.next_periodic_ms() == 0
         world.tick(1)
         assert {p.leader for p in world.image.topics["t"].partitions.values()} == {1}

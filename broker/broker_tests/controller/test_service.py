@@ -14,8 +14,8 @@ from broker_tests.controller.support import (
     create,
     delete,
     elected,
-    listener,
     new_topic,
+    register,
     started,
 )
 from broker_tests.sim.memory_disk import SimDisk
@@ -26,9 +26,10 @@ from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
-from odradek_broker.raft.service import Identity
-from odradek_broker.raft.values import Endpoint, ReplicaKey
+from odradek_broker.raft.values import NodeIdentity, RaftEndpoint, ReplicaKey
 from odradek_broker.runtime.clock import ManualClock
+from odradek_broker.runtime.disk import RealDisk
+from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId
@@ -58,7 +59,7 @@ class TestOrder:
             log.hold = committed
             creating = asyncio.ensure_future(controller.create_topics(create(new_topic("a"))))
             await asyncio.sleep(0)
-            assert log.next_offset == len(bootstrap()) + 3  # broker, topic, partition
+            assert log.next_offset == len(bootstrap()) + 4  # registered, unfenced; topic, partition
             assert controller.image.topics == {}
             assert seen == []
             committed.set_result(None)
@@ -153,15 +154,23 @@ class TestDynamicBrokerConfigs:
         run(story)
 
 
+async def block(controller: ControllerService) -> range:
+    broker = controller.image.brokers[BrokerId(1)]
+    request = Struct(broker_id=broker.id, broker_epoch=broker.epoch)
+    answer = await controller.allocate_producer_ids(request)
+    return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+
+
 class TestProducerIds:
     def test_never_twice_also_after_a_restart(self):
         async def story():
             log = MemoryLog()
             controller = await started(log=log)
-            ids = [await controller.next_producer_id() for _ in range(1500)]
+            ids = [*await block(controller), *await block(controller)]
             restarted = await started(log=log)
-            ids += await asyncio.gather(*(restarted.next_producer_id() for _ in range(1500)))
-            assert len(set(ids)) == len(ids)
+            for allocated in await asyncio.gather(block(restarted), block(restarted)):
+                ids += allocated
+            assert len(set(ids)) == len(ids) == 4000
 
         run(story)
 
@@ -185,7 +194,7 @@ class Power:
 
 
 class Active:
-    """The quorum's leader is told to the controller; the test waits for it."""
+    """Makes the controller active when this node is elected; the test waits for it."""
 
     def __init__(self, controller: ControllerService) -> None:
         self.controller = controller
@@ -199,7 +208,7 @@ class Active:
         self.controller.resign()
 
 
-async def on_disk(power: Power, *, clean_shutdown: bool = True) -> ControllerService:
+async def on_disk(power: Power) -> ControllerService:
     """A controller on the metadata log in /data, as after a start of the process."""
     settings, clock, node_id = Settings(), ManualClock(), BrokerId(1)
     publisher = MetadataPublisher(node_id, settings)
@@ -207,19 +216,16 @@ async def on_disk(power: Power, *, clean_shutdown: bool = True) -> ControllerSer
         settings,
         open_metadata_log(DIR, power.disk, settings, clock.now_ms()),
         publisher,
-        Identity(ReplicaKey(1, DIRECTORY), "c", "PLAINTEXT"),
-        clock=clock,
-        loop=asyncio.get_running_loop(),
-        threads=power,
-        rng=Random(1),
+        NodeIdentity(ReplicaKey(1, DIRECTORY), "c", "PLAINTEXT"),
+        Ports(asyncio.get_running_loop(), clock, RealDisk(), Random(1), power),
         on_failure=lambda _: None,
     )
-    controller = ControllerService(settings, Random(1), quorum, publisher, node_id, "c")
+    controller = ControllerService(settings, Random(1), quorum, publisher, "c")
     active = Active(controller)
     quorum.attach(active)
-    await quorum.start((Endpoint("PLAINTEXT", "localhost", 9092),))
+    await quorum.start((RaftEndpoint("PLAINTEXT", "localhost", 9092),))
     await active.elected.wait()
-    await controller.register_broker([listener()], [DIRECTORY], clean_shutdown=clean_shutdown)
+    await register(controller)
     return controller
 
 
@@ -234,22 +240,26 @@ class TestRestart:
             after = await on_disk(disk)
             assert set(after.image.topics) == {"a", "c"}
             assert after.image.topics["a"].id == before.image.topics["a"].id
-            assert after.image.topics["a"].partitions == before.image.topics["a"].partitions
+            was, now = before.image.topics["a"].partitions, after.image.topics["a"].partitions
+            assert {i: p.directories for i, p in now.items()} == {
+                i: p.directories for i, p in was.items()
+            }
+            assert all((p.leader, p.isr, p.replicas) == (1, (1,), (1,)) for p in now.values())
             assert after.image.topic_config("a") == {"retention.ms": "5"}
             assert after.epoch > before.epoch
             assert after.image.brokers[1].epoch > before.image.brokers[1].epoch
 
         run(story)
 
-    def test_an_unclean_start_begins_new_leader_epochs(self):
+    def test_a_restart_begins_new_leader_epochs(self):
         async def story():
             disk = Power()
             await (await on_disk(disk)).create_topics(create(new_topic("a", 2)))
-            clean = await on_disk(disk)
-            assert [p.leader_epoch for p in clean.image.topics["a"].partitions.values()] == [0, 0]
-            unclean = await on_disk(disk, clean_shutdown=False)
-            epochs = [p.leader_epoch for p in unclean.image.topics["a"].partitions.values()]
-            assert epochs == [1, 1]
+            after = await on_disk(disk)
+            partitions = after.image.topics["a"].partitions.values()
+            assert [p.leader for p in partitions] == [1, 1]
+            # One for the end of the old incarnation, one when the new one is unfenced.
+            assert [p.leader_epoch for p in partitions] == [2, 2]
 
         run(story)
 
@@ -272,7 +282,7 @@ class TestRestart:
             hanging.cancel()
             power.disk.crash(rng)
             power.failing = False
-            image = (await on_disk(power, clean_shutdown=False)).image
+            image = (await on_disk(power)).image
             for i in range(answered):
                 assert len(image.topics[f"t{i}"].partitions) == 5
             unanswered = image.topics.get("unanswered")

@@ -15,7 +15,7 @@ from broker_tests.controller.support import after, cluster, partition_record
 from odradek_broker.controller import partition_states, replica_states
 from odradek_broker.controller.context import ControllerContext
 from odradek_broker.controller.partition_states import PartitionKey, PartitionState
-from odradek_broker.controller.replica_states import ReplicaKey, ReplicaState
+from odradek_broker.controller.replica_states import PartitionAndReplica, ReplicaState
 from odradek_broker.controller.state_machine import StateMachine
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.records import (
@@ -70,7 +70,7 @@ def test_the_tables_are_the_diagrams(diagram: str, states: type[Enum], table: Ma
 @given(st.lists(st.sampled_from(ReplicaState), max_size=20))
 def test_an_illegal_step_is_counted_and_not_taken(targets: list[ReplicaState]):
     states = replica_states.replica_states()
-    key = ReplicaKey(UUID(int=1), 0, BrokerId(1))
+    key = PartitionAndReplica(UUID(int=1), 0, BrokerId(1))
     refused = 0
     for target in targets:
         before = states.state(key)
@@ -84,7 +84,7 @@ def test_an_illegal_step_is_counted_and_not_taken(targets: list[ReplicaState]):
 def test_an_illegal_step_is_logged(caplog: pytest.LogCaptureFixture):
     states = partition_states.partition_states()
     assert not states.move(PartitionKey(UUID(int=1), 7), PartitionState.ONLINE)
-    assert "-7: illegal state change NonExistentPartition → OnlinePartition" in caplog.text
+    assert "-7: illegal transition NonExistentPartition → OnlinePartition" in caplog.text
 
 
 class TestDeletion:
@@ -104,7 +104,7 @@ class TestDeletion:
         context.apply(delta.finish(context.image.offset + len(records)))
 
     def states(self, context: ControllerContext) -> list[ReplicaState]:
-        keys = [ReplicaKey(self.TOPIC, 0, BrokerId(replica)) for replica in (1, 2, 3)]
+        keys = [PartitionAndReplica(self.TOPIC, 0, BrokerId(replica)) for replica in (1, 2, 3)]
         return [context.replicas.state(key) for key in keys]
 
     def unfence(self, context: ControllerContext, broker: int) -> None:
@@ -178,7 +178,7 @@ class RandomCluster(RuleBasedStateMachine):
         self._watch(self.context.partitions)
 
     def _watch(self, machine: StateMachine[Any, Any]) -> None:
-        """Every step that is really taken, told apart from those that are asked for."""
+        """Every transition that is really made, as opposed to requested ones."""
         move = machine.move
 
         def watched(key: Any, *path: Any) -> bool:

@@ -52,10 +52,10 @@ class TestCreate:
         assert first.directories == (UUID(int=101),)
         (topic,) = result.response.topics
         assert (topic.num_partitions, topic.replication_factor) == (2, 1)
-        told = {entry.name: (entry.value, entry.config_source) for entry in topic.configs}
-        assert told["retention.ms"] == ("5", 1)
-        assert told["segment.bytes"] == ("1073741824", 5)
-        assert len(told) == 33
+        configs = {entry.name: (entry.value, entry.config_source) for entry in topic.configs}
+        assert configs["retention.ms"] == ("5", 1)
+        assert configs["segment.bytes"] == ("1073741824", 5)
+        assert len(configs) == 33
         assert set(after(ONE_BROKER, result.records).topics) == {"a"}
 
     def test_defaults(self):

@@ -75,7 +75,7 @@ def test_only_those_that_are_there():
 def test_an_unregistered_voter_is_replaced_and_then_removed():
     image = no_racks(1, 2, 4)
     change = voter_change(image, keys(1, 2, 3), keys(4), leader=1)
-    assert change == Add(key(4), "for voter 3, who is not registered")
+    assert change == Add(key(4), "replaces voter 3, which is not registered")
     change = voter_change(image, keys(1, 2, 3, 4), [], leader=1)
     assert change == Remove(key(3), "broker 3 is not registered")
     assert voter_change(image, keys(1, 2, 4), [], leader=1) is None

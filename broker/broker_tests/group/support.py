@@ -4,15 +4,16 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from broker_tests.coordinator.test_pure import MemoryLog
+from broker_tests.coordinator.test_without_io import MemoryLog
 from odradek_broker.coordinator.host import ShardHost
 from odradek_broker.coordinator.loading import batches_of, replay_batch
-from odradek_broker.coordinator.result import Moment, Producer, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment, Producer
 from odradek_broker.group import classic_requests, offset_requests
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.classic_join import Join
 from odradek_broker.group.classic_member import Protocol
 from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.kinds import new_shard
 from odradek_broker.group.offset_requests import CommitRequest
 from odradek_broker.group.shard import GroupShard
 from odradek_broker.log.control import build_marker
@@ -27,7 +28,7 @@ SUBSCRIPTION = b"\0\0" + b"\0\0\0\x01" + b"\0\x01a" + b"\xff\xff\xff\xff"
 
 
 class Bench:
-    """`answers` has what each request was told, by the name it was sent with."""
+    """`answers` has the responses to each request, by the name with which it was sent."""
 
     def __init__(self, config: GroupConfig | None = None, seed: int = 1) -> None:
         self.config = config or GroupConfig(initial_rebalance_delay_ms=0)
@@ -38,7 +39,7 @@ class Bench:
         self.host = self._host()
 
     def _host(self) -> ShardHost[GroupShard]:
-        shard = GroupShard(lambda: self.config, self.rng)
+        shard = new_shard(lambda: self.config, self.rng)
         return ShardHost(shard, self.log)
 
     @property
@@ -55,13 +56,15 @@ class Bench:
     def now(self) -> Moment:
         return Moment(self.now_ms, WALL_MS + int(self.now_ms))
 
-    def decide(self, name: str, decision: Callable[[GroupShard, Moment], Result[Any]]) -> None:
-        told = self.answers.setdefault(name, [])
+    def decide(
+        self, name: str, decision: Callable[[GroupShard, Moment], CoordinatorResult[Any]]
+    ) -> None:
+        responses = self.answers.setdefault(name, [])
         try:
             result = decision(self.shard, self.now)
-            self.host.settle(result, told.append, self.now)
+            self.host.settle(result, responses.append, self.now)
         except KafkaError as error:
-            told.append(error)
+            responses.append(error)
         self.host.committed(self.log.end)
         self.shard.validate()
 
@@ -156,12 +159,12 @@ class Bench:
                 **fields,
             }
         )
-        told = self.answers.setdefault(name, [])
+        responses = self.answers.setdefault(name, [])
         try:
             result = offset_requests.commit(self.shard, self.now, request)
-            self.host.settle(result, told.append, self.now, producer)
+            self.host.settle(result, responses.append, self.now, producer)
         except KafkaError as error:
-            told.append(error)
+            responses.append(error)
         self.host.committed(self.log.end)
         self.shard.validate()
 

@@ -7,7 +7,6 @@ import pytest
 
 from broker_tests.controller.support import DIRECTORY, create, new_topic
 from broker_tests.handlers.admin_support import AdminClient, with_client
-from odradek_broker.controller.brokers import SUPPORTED_FEATURES
 from odradek_broker.handlers import (
     allocate_producer_ids,
     alter_partition,
@@ -21,6 +20,7 @@ from odradek_broker.handlers import (
     update_features,
 )
 from odradek_broker.handlers.forwarding import ControllerMovedError
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 

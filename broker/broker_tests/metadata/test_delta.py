@@ -1,4 +1,4 @@
-"""From image to image: what records change, what they share, and what subscribers are told."""
+"""From image to image: what records change, what images share, what subscribers get."""
 
 from random import Random
 from uuid import UUID

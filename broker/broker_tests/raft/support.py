@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -26,18 +27,18 @@ from odradek_broker.handlers.registry import build_apis
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
 from odradek_broker.network.server import Server
-from odradek_broker.raft.formation import Formation
+from odradek_broker.raft.config import QuorumConfig, SnapshotPolicy
+from odradek_broker.raft.formation import Bootstrap, Formation
 from odradek_broker.raft.log_files import open_metadata_log
-from odradek_broker.raft.quorum_state import QuorumConfig
-from odradek_broker.raft.service import Identity, QuorumService
-from odradek_broker.raft.snapshots import SnapshotPolicy
-from odradek_broker.raft.values import Endpoint, ReplicaKey
+from odradek_broker.raft.service import QuorumService
+from odradek_broker.raft.values import NodeIdentity, RaftEndpoint, ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.ids import BrokerId
@@ -112,17 +113,11 @@ class Node:
         self.quorum = QuorumService(
             self.files,
             self.publisher,
-            Identity(self.key, self.cluster_id, LISTENER),
-            self.config,
-            bootstrap=others,
-            formation=Formation(self.node_id, frozenset(others)) if formation else None,
-            snapshot_policy=self.policy,
-            fetch_bytes_max=1 << 20,
-            clock=clock,
-            loop=loop,
-            threads=self,
-            rng=Random(),
-            on_failure=self.failures.append,
+            NodeIdentity(self.key, self.cluster_id, LISTENER),
+            replace(self.config, snapshots=self.policy),
+            Bootstrap(others, Formation(self.node_id, frozenset(others)) if formation else None),
+            Ports(loop, clock, RealDisk(), Random(), self),
+            self.failures.append,
         )
         self.quorum.attach(self)
         self.publisher.subscribe(
@@ -157,7 +152,7 @@ class Node:
         self.proxy.target_port = port
         self.server.start_accepting()
         self.running = True
-        await self.quorum.start((Endpoint(LISTENER, "127.0.0.1", self.proxy.port),))
+        await self.quorum.start((RaftEndpoint(LISTENER, "127.0.0.1", self.proxy.port),))
 
     async def kill(self) -> None:
         """As abruptly as it goes within a process."""
@@ -171,7 +166,7 @@ class Node:
 
     def format(self) -> None:
         """This node is to be the first of its cluster."""
-        endpoint = Endpoint(LISTENER, "127.0.0.1", self.proxy.port)
+        endpoint = RaftEndpoint(LISTENER, "127.0.0.1", self.proxy.port)
         voters = VoterSet((Voter(self.key, (endpoint,)),))
         settings = Settings({"log.dirs": str(self.directory)})
         open_metadata_log(self.directory, RealDisk(), settings, 0).format(voters, 0)
@@ -262,7 +257,7 @@ async def make_voter(leader: Node, node: Node) -> None:
     from odradek_broker.raft.messages import AddVoterRequest
     from odradek_protocol.error_codes import ErrorCode
 
-    endpoint = Endpoint(LISTENER, "127.0.0.1", node.proxy.port)
+    endpoint = RaftEndpoint(LISTENER, "127.0.0.1", node.proxy.port)
     while not leader.quorum.state.voters.contains(node.key):
         answered = asyncio.get_running_loop().create_future()
         request = AddVoterRequest(Voter(node.key, (endpoint,)), 5000)

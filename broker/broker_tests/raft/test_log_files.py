@@ -25,7 +25,7 @@ from odradek_broker.metadata.records import (
 from odradek_broker.raft.applier import READ_BYTES
 from odradek_broker.raft.log_files import open_metadata_log
 from odradek_broker.raft.opening import open_quorum
-from odradek_broker.raft.service import Identity, QuorumService
+from odradek_broker.raft.service import QuorumService
 from odradek_broker.raft.snapshot_files import (
     SnapshotError,
     checkpoint_name,
@@ -34,16 +34,17 @@ from odradek_broker.raft.snapshot_files import (
     read_metadata_records,
     read_voters,
 )
-from odradek_broker.raft.values import Endpoint, OffsetAndEpoch, ReplicaKey
+from odradek_broker.raft.values import NodeIdentity, OffsetAndEpoch, RaftEndpoint, ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_broker.runtime.clock import ManualClock
 from odradek_broker.runtime.disk import Disk, RealDisk
+from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.ids import BrokerId
 from odradek_testkit import engines as harness
 
 DIRECTORY_ID = UUID(int=4711)
-ENDPOINT = Endpoint("PLAINTEXT", "localhost", 9092)
+ENDPOINT = RaftEndpoint("PLAINTEXT", "localhost", 9092)
 HEAD = 3  # LeaderChange, KRaftVersion, Voters: the first batch of a new cluster
 
 
@@ -94,11 +95,8 @@ async def opened(
         settings_,
         open_metadata_log(directory, disk, settings_, clock.now_ms()),
         MetadataPublisher(BrokerId(1), settings_),
-        Identity(ReplicaKey(1, DIRECTORY_ID), "c", "PLAINTEXT"),
-        clock=clock,
-        loop=asyncio.get_running_loop(),
-        threads=syncs,
-        rng=Random(1),
+        NodeIdentity(ReplicaKey(1, DIRECTORY_ID), "c", "PLAINTEXT"),
+        Ports(asyncio.get_running_loop(), clock, RealDisk(), Random(1), syncs),
         on_failure=lambda error: pytest.fail(str(error)),
     )
     leads = Leads()
@@ -256,7 +254,9 @@ class TestSnapshots:
             snapshot = quorum.state.log.snapshot
             quorum._files.log.truncate_fully_and_start_at(snapshot.id.offset)
             disk.remove(f"/data/__cluster_metadata-0/{checkpoint_name(snapshot.id)}")
-            with pytest.raises(LogDirConfigError, match="snapshot that holds"):
+            with pytest.raises(
+                LogDirConfigError, match="snapshot of the records before that offset is missing"
+            ):
                 await opened(disk, syncs)
 
         run(story)

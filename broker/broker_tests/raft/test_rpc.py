@@ -29,11 +29,11 @@ from odradek_broker.raft.messages import (
     VoteResponse,
 )
 from odradek_broker.raft.values import (
-    Endpoint,
     KRaftVersion,
     LeaderAndEpoch,
     LeaderChange,
     OffsetAndEpoch,
+    RaftEndpoint,
     ReplicaKey,
     Voters,
 )
@@ -50,10 +50,10 @@ from odradek_protocol.messages.struct import Struct
 from odradek_protocol.records.record_batch import read_header
 
 ONE, TWO = ReplicaKey(1, UUID(int=11)), ReplicaKey(2, UUID(int=22))
-HERE = Endpoint("PLAINTEXT", "host-1", 9092)
+HERE = RaftEndpoint("PLAINTEXT", "host-1", 9092)
 LEADER = LeaderAndEpoch(1, 7, (HERE,))
 NOBODY = LeaderAndEpoch(None, 7)
-VOTER = Voter(TWO, (Endpoint("PLAINTEXT", "host-2", 9093),))
+VOTER = Voter(TWO, (RaftEndpoint("PLAINTEXT", "host-2", 9093),))
 
 REQUESTS = [
     (VoteRequest(ONE, TWO, 7, 6, 120, True), rpc_requests.decode_vote),
@@ -161,7 +161,9 @@ class TestControlRecords:
         assert header.size == len(batch)
         records = read_control_batch(batch)
         directory_id = UUID("e22945b8-c385-4411-baa2-a85ec5ca25cb")
-        voter = Voter(ReplicaKey(1, directory_id), (Endpoint("CONTROLLER", "127.0.0.1", 19393),))
+        voter = Voter(
+            ReplicaKey(1, directory_id), (RaftEndpoint("CONTROLLER", "127.0.0.1", 19393),)
+        )
         assert records == (
             LeaderChange(1, (1,), (1,)),
             KRaftVersion(1),

@@ -9,10 +9,10 @@ import pytest
 
 from broker_tests.raft.support import CONFIG, Cluster, Node, make_voter, run_story, until
 from odradek_broker.log.dir_identity import LogDirConfigError
+from odradek_broker.raft.config import SnapshotPolicy
 from odradek_broker.raft.log_files import VOTER_MARK
 from odradek_broker.raft.messages import RemoveVoterRequest
 from odradek_broker.raft.sender import WrongClusterError
-from odradek_broker.raft.snapshots import SnapshotPolicy
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_testkit.proxy import Proxy
 
@@ -315,7 +315,7 @@ class TestMembership:
                 await until(lambda: forgetful.files.marked_voter)
                 await forgetful.kill()
                 remove(forgetful.directory / "__cluster_metadata-0" / deleted)
-                with pytest.raises(LogDirConfigError, match="its votes are gone"):
+                with pytest.raises(LogDirConfigError, match="its vote is missing"):
                     await cluster.start(forgetful)
                 await forgetful.kill()
 

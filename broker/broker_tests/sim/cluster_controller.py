@@ -1,7 +1,7 @@
 """The active controller of a simulated node: the production decisions over the simulated quorum.
 
 Does what controller/service.py does with futures: decide, append to the metadata log, replay,
-and answer when it is committed. Records travel by number (`Records`): their encoding is not
+and respond when it is committed. Records travel by number (`Records`): their encoding is not
 what is tested here.
 """
 
@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek_broker.controller.active import ActiveController
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.active import ActiveController, PeriodicTask, Term
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.raft.types import ClientAppend
@@ -58,12 +58,10 @@ class SimController:
     def became_leader(self, epoch: LeaderEpoch) -> None:
         node = self._node
         self.active = ActiveController(
-            epoch,
-            node.metadata.image,
-            settings=node.settings,
-            rng=node.controller_rng,
-            cluster_id=CLUSTER_ID,
-            now_ms=node.clock.monotonic_ms(),
+            Term(epoch, node.metadata.image, node.clock.monotonic_ms()),
+            node.settings,
+            node.controller_rng,
+            CLUSTER_ID,
         )
         node.world.record(f"{node.node_id} is the controller in {epoch}")
         active = self.active
@@ -72,7 +70,7 @@ class SimController:
             if records:
                 self._append(active, records)
         except KafkaError:
-            return  # elected, and stopped for long
+            return  # deposed while paused
         self._tick(active)
         if self._predecessor is not None:
             self.lost_contact(self._predecessor)
@@ -106,11 +104,12 @@ class SimController:
         if self.active is not active:
             return
         try:
-            for records in active.tick(node.clock.monotonic_ms()):
-                if records:
+            for task in PeriodicTask:
+                result = active.decide_periodic(task, node.clock.monotonic_ms())
+                if records := result.all_records():
                     self._append(active, records)
         except KafkaError:
-            return  # the quorum has another leader, and will say so
+            return  # deposed; LostLeadership follows
         node.world.after_on(node.node_id, TICK_MS, self._tick, active)
 
     # ------------------------------------------------------------ requests
@@ -128,24 +127,26 @@ class SimController:
         except KafkaError as error:
             reply(Struct(error_code=error.code))
             return
-        # Without records of its own it may be decided by what will never be committed.
+        # Without own records it may depend on records that will never be committed.
         last_offset = active.latest.offset
         if last_offset <= node.metadata.image.offset:
             reply(result.response)
             return
         self._waiting.append(_Waiting(last_offset, reply, result.response))
 
-    def _decide(self, active: ActiveController, kind: str, request: Struct) -> Result[Struct]:
+    def _decide(
+        self, active: ActiveController, kind: str, request: Struct
+    ) -> ControllerResult[Struct]:
         if kind in ("register_broker", "heartbeat"):
             next_offset = self._node.log_end_offset
             now_ms = self._node.clock.monotonic_ms()
-            decided: Result[Struct] = getattr(active, kind)(request, next_offset, now_ms)
+            decided: ControllerResult[Struct] = getattr(active, kind)(request, next_offset, now_ms)
         else:
             decided = getattr(active, kind)(request)
         return decided
 
     def _append(self, active: ActiveController, records: Sequence[MetadataRecord]) -> None:
-        """A process that was stopped for long finds here that it leads no more."""
+        """A process that was paused for long finds here that it was deposed."""
         node = self._node
         if not node.can_append():
             raise KafkaError(ErrorCode.not_controller)

@@ -15,7 +15,7 @@ from broker_tests.sim.mutants import Mutant
 from odradek_broker.controller import alter_partition, brokers, elections, partition_changes
 from odradek_broker.controller.elections import Elected
 from odradek_broker.controller.heartbeats import BrokerSessions
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.handlers import fetch_records
 from odradek_broker.metadata.image import (
     MetadataImage,
@@ -224,9 +224,11 @@ def _shutdown_elects_anybody(
     """A leader that stops is replaced by the first that is there, in sync or not."""
     for replica in live:
         if replica not in shutting_down:
-            kind = elections.Kind.CLEAN if replica in isr else elections.Kind.UNCLEAN
+            kind = (
+                elections.ElectionKind.CLEAN if replica in isr else elections.ElectionKind.UNCLEAN
+            )
             return Elected(replica, kind)
-    return elections.NOBODY
+    return elections.NO_CANDIDATE
 
 
 def _empty_disk_is_there(changes: Any, replica: BrokerId, target: Any) -> bool:
@@ -239,10 +241,10 @@ def _nothing_is_lost(
     return False
 
 
-def _registration_changes_no_isr(*args: Any, **kwargs: Any) -> Result[int]:
+def _registration_changes_no_isr(*args: Any, **kwargs: Any) -> ControllerResult[int]:
     """A new incarnation is in every ISR in which the old one was, with whatever disk."""
     result = _REGISTER(*args, **kwargs)
-    return Result(result.records[:1], result.response)
+    return ControllerResult(result.records[:1], result.response)
 
 
 _REGISTER = brokers.register

@@ -3,7 +3,7 @@
 Production code: the raft core (driven by raft_node.py), the controller's decisions
 (`ActiveController`), the metadata images, `PartitionService` and `Partition` with the leader's
 and the follower's state machines. Written anew, because the production code is tied to asyncio,
-sockets or bytes: the way to the controller, registration and heartbeats (controller/lifecycle.py),
+sockets or bytes: the channel to the controller, registration and heartbeats (controller_client/),
 the fetcher and the fetch handler (cluster_replication.py), the log (cluster_log.py).
 
 The metadata log is on a disk of its own: `wipe` replaces the data disk only. (What a lost
@@ -30,9 +30,9 @@ from broker_tests.sim.cluster_replication import (
 )
 from broker_tests.sim.raft_node import RaftNode, new_uuid
 from broker_tests.sim.world import Address, World
-from odradek_broker.controller.brokers import SUPPORTED_FEATURES
 from odradek_broker.log.errors import LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.partition.partition import Partition
@@ -163,7 +163,7 @@ class ClusterNode(RaftNode):
         self._stops_cleanly = self._wants_stop = self._ready = self._hosting = False
         self._calls: dict[int, Callable[[Struct | None], None]] = {}
         self._call_number = 0
-        self._news: list[Instruction] = []
+        self._notices: list[Instruction] = []
         self._leading_from: Offset | None = None
         self.broker_epoch = -1
         self.incarnation_id = UUID(int=self._broker_rng.getrandbits(128))
@@ -401,20 +401,20 @@ class ClusterNode(RaftNode):
 
     def give(self, event: Event) -> None:
         super().give(event)
-        self._tell_news()
+        self._deliver_notices()
 
     def _vote_persisted(self, instructions: list[Instruction], index: int) -> None:
         super()._vote_persisted(instructions, index)
-        self._tell_news()
+        self._deliver_notices()
 
     def _carry_out_one(self, instruction: Instruction) -> None:
         super()._carry_out_one(instruction)
         if isinstance(instruction, BecameLeader | LostLeadership | LeaderChanged | AppendRefused):
-            self._news.append(instruction)
+            self._notices.append(instruction)
 
-    def _tell_news(self) -> None:
-        while self._news:
-            match self._news.pop(0):
+    def _deliver_notices(self) -> None:
+        while self._notices:
+            match self._notices.pop(0):
                 case BecameLeader(_, epoch_start_offset):
                     self._leading_from = epoch_start_offset
                 case LostLeadership():

@@ -15,7 +15,13 @@ a record that is replayed twice all show.
 from __future__ import annotations
 
 from broker_tests.sim.world import SimulationError
-from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, Moment, Result, Ticket
+from odradek_broker.coordinator.result import (
+    NOTHING,
+    CoordinatorRecord,
+    CoordinatorResult,
+    DeferredResponse,
+    Moment,
+)
 from odradek_broker.coordinator.timers import Timers
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
@@ -28,7 +34,7 @@ WAIT_MS = 150.0
 class LedgerShard:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        self._waiting: dict[str, list[Ticket]] = {}
+        self._waiting: dict[str, list[DeferredResponse]] = {}
         self._timers: Timers[str] = Timers()
         self._epoch: LeaderEpoch = -1
         self._last_offset: Offset = -1
@@ -49,7 +55,9 @@ class LedgerShard:
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         raise AssertionError("a ledger has no transactions")
 
-    def loaded(self, leader_epoch: LeaderEpoch, image: MetadataImage, now: Moment) -> Result[None]:
+    def loaded(
+        self, leader_epoch: LeaderEpoch, image: MetadataImage, now: Moment
+    ) -> CoordinatorResult[None]:
         self._epoch = leader_epoch
         return NOTHING
 
@@ -58,25 +66,25 @@ class LedgerShard:
             raise SimulationError(f"epoch {leader_epoch} after {self._epoch}")
         self._epoch = leader_epoch
 
-    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> Result[None]:
+    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> CoordinatorResult[None]:
         return NOTHING
 
     def next_deadline_ms(self) -> float:
         return self._timers.next_deadline_ms()
 
-    def expire(self, now: Moment) -> Result[None]:
+    def expire(self, now: Moment) -> CoordinatorResult[None]:
         """Whoever has waited for long enough hears the count; that is an entry too."""
-        answers: list[tuple[Ticket, int]] = []
+        answers: list[tuple[DeferredResponse, int]] = []
         records = []
         while (key := self._timers.pop_due(now.monotonic_ms)) is not None:
             record = self._one_more(key)
             records.append(record)
             answers += [(ticket, int(record.value or 0)) for ticket in self._waiting.pop(key, ())]
-        return Result(records, None, answers, volatile=True)
+        return CoordinatorResult(records, None, answers, volatile=True)
 
     # ------------------------------------------------------------ decisions
 
-    def add(self, key: str, known: int, now: Moment) -> Result[int]:
+    def add(self, key: str, known: int, now: Moment) -> CoordinatorResult[int]:
         count = self.counts.get(key, 0)
         if count != known:
             raise KafkaError(ErrorCode.unknown_member_id, str(count))
@@ -84,13 +92,13 @@ class LedgerShard:
         self._timers.cancel(key)
         tickets = self._waiting.pop(key, ())
         answers = [(ticket, count + 1) for ticket in tickets]
-        return Result([record], count + 1, answers, volatile=bool(tickets))
+        return CoordinatorResult([record], count + 1, answers, volatile=bool(tickets))
 
-    def wait(self, key: str, now: Moment) -> Result[int]:
-        ticket = Ticket()
+    def wait(self, key: str, now: Moment) -> CoordinatorResult[int]:
+        ticket = DeferredResponse()
         self._waiting.setdefault(key, []).append(ticket)
         self._timers.set(key, now.monotonic_ms + WAIT_MS)
-        return Result((), ticket)
+        return CoordinatorResult((), ticket)
 
     def look(self, key: str, _: Moment) -> int:
         return self.counts.get(key, 0)

@@ -19,7 +19,7 @@ from broker_tests.sim.faults import Fault
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError
 from odradek_broker.coordinator.hashing import partition_for
-from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.coordinator.service import CoordinatorService, CoordinatorTopic
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import TopicPartition
 
@@ -142,13 +142,11 @@ class CoordRun(ClusterRun):
 
     def _serve(self, node: CoordNode) -> None:
         service: CoordinatorService[LedgerShard] = CoordinatorService(
-            TOPIC,
+            CoordinatorTopic(TOPIC, self.partition_count, WRITE_TIMEOUT_MS),
             lambda _: LedgerShard(),
             node.partitions,
             node.clock,
             node.loop,
-            default_partitions=self.partition_count,
-            write_timeout_ms=WRITE_TIMEOUT_MS,
         )
         self.services[node.node_id] = service
         service.start()

@@ -1,7 +1,7 @@
 """A simulated broker with one or two log directories that may fail or fill up.
 
 As `cluster_node.py`; what production does about its directories outside of partition/ and
-controller/ (storage.py, controller/lifecycle.py) is written anew here: a broker whose last
+controller/ (storage.py, controller_client/lifecycle.py) is written anew here: a broker whose last
 directory failed asks to be fenced, ends itself, and is started again by its supervisor as soon as
 a directory can be used; one with little room steps aside when `SteppingAside` says so.
 """

@@ -18,8 +18,9 @@ from broker_tests.sim.group_client import GROUP, GroupChecker, Member
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.txn_run import FIRST_CLIENT_HOST, ClientHost
 from odradek_broker.coordinator.hashing import partition_for
-from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.coordinator.service import CoordinatorService, CoordinatorTopic
 from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.kinds import new_shard
 from odradek_broker.group.metrics import GroupMetrics
 from odradek_broker.group.service import GroupService
 from odradek_broker.group.shard import GroupShard
@@ -65,13 +66,11 @@ class GroupRun(ClusterRun):
         config, metrics = GroupConfig.of(self._settings), GroupMetrics()
         rng = Random(node.controller_rng.getrandbits(64))
         coordinator: CoordinatorService[GroupShard] = CoordinatorService(
-            TOPIC,
-            lambda _: GroupShard(lambda: config, rng, metrics),
+            CoordinatorTopic(TOPIC, self.partition_count, COMMIT_TIMEOUT_MS),
+            lambda _: new_shard(lambda: config, rng, metrics),
             node.partitions,
             node.clock,
             node.loop,
-            default_partitions=self.partition_count,
-            write_timeout_ms=COMMIT_TIMEOUT_MS,
         )
         self._services[node.node_id] = GroupService(coordinator, self._settings, metrics)
         coordinator.start()

@@ -19,13 +19,14 @@ from broker_tests.sim.faults import Injector
 from broker_tests.sim.raft_disk import RaftDisk, StoredSnapshot
 from broker_tests.sim.world import Address, World
 from odradek_broker.raft import quorum
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import Request, Response, VoteRequest, VoteResponse
-from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
+from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import (
     AdvanceLogStart,
-    Append,
+    AppendBatches,
     BecameLeader,
     Commit,
     Event,
@@ -45,10 +46,10 @@ from odradek_broker.raft.types import (
     SnapshotLoaded,
     Tick,
     TrimLog,
-    Truncate,
+    TruncateLog,
     WriteSnapshotChunk,
 )
-from odradek_broker.raft.values import Batch, Endpoint, OffsetAndEpoch, ReplicaKey, SnapshotInfo
+from odradek_broker.raft.values import Batch, OffsetAndEpoch, RaftEndpoint, ReplicaKey, SnapshotInfo
 from odradek_broker.raft.voters import VoterSet
 from odradek_protocol.ids import Offset
 
@@ -131,10 +132,9 @@ class RaftNode:
             self._apply_snapshot(log.stored_snapshots[-1])
         self.state = quorum.start_quorum(
             self.disk.key,
-            endpoints=(Endpoint("CONTROLLER", f"host-{self.node_id}", self.port),),
+            endpoints=(RaftEndpoint("CONTROLLER", f"host-{self.node_id}", self.port),),
             config=self.config,
-            log=LogView.load(log, self.disk.formatted_with),
-            vote=self.disk.vote,
+            persisted=quorum.Persisted(LogView.load(log, self.disk.formatted_with), self.disk.vote),
             bootstrap=self.peers,
             rng=rng,
             now_ms=self._now_ms(),
@@ -291,10 +291,10 @@ class RaftNode:
                 assert stored.info.id == chunk.snapshot_id
                 data = stored.data[chunk.position : chunk.position + max_bytes]
                 self._reply(ticket, replace(chunk, data=data))
-            case Append(batches):
+            case AppendBatches(batches):
                 self.checker.appending(self, batches)
                 log.append(batches)
-            case Truncate(end_offset):
+            case TruncateLog(end_offset):
                 self.checker.truncating(self, end_offset)
                 log.truncate_to(end_offset)
             case Flush(end_offset, generation):
@@ -311,7 +311,7 @@ class RaftNode:
             case LoadSnapshot(snapshot):
                 self._load_snapshot(snapshot)
             case _:
-                pass  # news for the controller above
+                pass  # for the controller above
 
     def _reply(self, ticket: object, response: Response) -> None:
         assert isinstance(ticket, Ticket)

@@ -21,9 +21,10 @@ from broker_tests.sim.network import Weather
 from broker_tests.sim.raft_checker import RaftChecker
 from broker_tests.sim.raft_node import RaftNode, Ticket, new_uuid
 from broker_tests.sim.world import SimulationError, World
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.messages import AddVoterRequest, RemoveVoterRequest, Request
-from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
+from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import ClientAppend, ReceivedRequest, Resign
 from odradek_broker.raft.values import ReplicaKey

@@ -64,7 +64,7 @@ def test_a_quorum_keeps_its_promises_under_faults(survey: Survey) -> None:
 def test_the_seeds_reach_every_role_change_and_every_instruction(survey: Survey) -> None:
     """What no seed does is not tested."""
     assert survey.role_changes == set(TRANSITIONS)
-    for name in ("Truncate", "LoadSnapshot", "TrimLog", "VotersChanged", "AppendRefused"):
+    for name in ("TruncateLog", "LoadSnapshot", "TrimLog", "VotersChanged", "AppendRefused"):
         assert survey.instructions[name], f"no {name}"
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.describe import describe
 from odradek_broker.raft.errors import CommittedDataError, IllegalTransitionError
 from odradek_broker.raft.leader import find_divergence
@@ -26,12 +27,12 @@ from odradek_broker.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from odradek_broker.raft.quorum import next_deadline_ms, start_quorum, step
-from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
+from odradek_broker.raft.quorum import Persisted, next_deadline_ms, start_quorum, step
+from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.states import TRANSITIONS, Cause, Role, next_role
 from odradek_broker.raft.types import (
     AdvanceLogStart,
-    Append,
+    AppendBatches,
     AppendRefused,
     BecameLeader,
     ClientAppend,
@@ -51,15 +52,15 @@ from odradek_broker.raft.types import (
     SnapshotCreated,
     Tick,
     TrimLog,
-    Truncate,
+    TruncateLog,
 )
 from odradek_broker.raft.values import (
     Batch,
-    Endpoint,
     KRaftVersion,
     LeaderAndEpoch,
     LeaderChange,
     OffsetAndEpoch,
+    RaftEndpoint,
     ReplicaKey,
     SnapshotInfo,
     Voters,
@@ -77,8 +78,8 @@ def voter_set(*ids: int) -> VoterSet:
     return VoterSet(tuple(Voter(KEYS[i], _endpoints(i)) for i in ids))
 
 
-def _endpoints(node_id: int) -> tuple[Endpoint, ...]:
-    return (Endpoint("CONTROLLER", f"host-{node_id}", 9093),)
+def _endpoints(node_id: int) -> tuple[RaftEndpoint, ...]:
+    return (RaftEndpoint("CONTROLLER", f"host-{node_id}", 9093),)
 
 
 def node(
@@ -96,8 +97,7 @@ def node(
         KEYS[node_id],
         endpoints=_endpoints(node_id),
         config=CONFIG,
-        log=log,
-        vote=vote,
+        persisted=Persisted(log, vote),
         bootstrap=(),
         rng=Random(1),
         now_ms=0.0,
@@ -163,7 +163,7 @@ def test_a_single_voter_leads_at_once() -> None:
     out = do(state, Tick(), 0)
     assert out[0] == PersistVote(VoteState(1, leader_id=1, voted=KEYS[1]))
     assert only(BecameLeader, out) == BecameLeader(1, 0)
-    records = only(Append, out).batches[0].control
+    records = only(AppendBatches, out).batches[0].control
     assert records == (
         LeaderChange(1, (1,), (1,)),
         KRaftVersion(1),
@@ -175,7 +175,7 @@ def test_a_single_voter_leads_at_once() -> None:
     out = do(state, Flushed(flush.end_offset, flush.generation), 5)
     assert only(Commit, out).high_watermark == 3
     out = do(state, ClientAppend(1, 2, b"x"), 6)
-    assert only(Append, out).batches == (Batch(3, 2, 1, data=b"x"),)
+    assert only(AppendBatches, out).batches == (Batch(3, 2, 1, data=b"x"),)
 
 
 def test_an_append_of_an_older_leadership_is_refused() -> None:
@@ -382,7 +382,7 @@ def test_a_late_answer_is_not_applied() -> None:
     do(state, ReceivedResponse(2, second, response), 2110)
     late = FetchResponse(ErrorCode.none, state.leader, diverging=OffsetAndEpoch(0, 0))
     out = do(state, ReceivedResponse(2, first, late), 2120)
-    assert not any(isinstance(i, Truncate) for i in out)
+    assert not any(isinstance(i, TruncateLog) for i in out)
     assert state.log.end_offset == 3
 
 
@@ -392,7 +392,7 @@ def test_truncation_goes_to_the_newest_common_epoch() -> None:
     sent = only(Send, do(state, ReceivedRequest("t", begin), 10))
     diverging = FetchResponse(ErrorCode.none, state.leader, diverging=OffsetAndEpoch(70, 2))
     out = do(state, ReceivedResponse(2, sent.correlation_id, diverging), 20)
-    assert only(Truncate, out).end_offset == 50
+    assert only(TruncateLog, out).end_offset == 50
 
 
 def test_committed_records_are_never_truncated() -> None:
@@ -455,7 +455,7 @@ def test_voters_change_one_at_a_time_and_only_if_it_can_be_committed() -> None:
     remove_five = RemoveVoterRequest(KEYS[5])
     assert change(state, remove_five, 2013) is ErrorCode.voter_not_found
     out = do(state, ReceivedRequest("t", add_four), 2014)
-    assert only(Append, out).batches[0].control == (
+    assert only(AppendBatches, out).batches[0].control == (
         Voters(voter_set(1, 2, 3).with_voter(Voter(KEYS[4]))),
     )
     assert len(state.voters) == 4, "it counts at once"

@@ -19,7 +19,7 @@ from typing import Any
 
 from odradek_broker.controller.context import ControllerContext
 from odradek_broker.controller.partition_states import PartitionKey
-from odradek_broker.controller.replica_states import ReplicaKey
+from odradek_broker.controller.replica_states import PartitionAndReplica
 from odradek_broker.controller.state_machine import StateMachine, Stay
 from odradek_broker.log.dir_identity import uuid_to_text
 
@@ -54,7 +54,7 @@ def _describe(
 
 def _matching(
     context: ControllerContext, machine: StateMachine[Any, Any], query: Mapping[str, str]
-) -> Iterator[tuple[tuple[str, PartitionKey | ReplicaKey], Stay[Any]]]:
+) -> Iterator[tuple[tuple[str, PartitionKey | PartitionAndReplica], Stay[Any]]]:
     topics = context.image.topics_by_id
     for key, stay in machine.stays().items():
         topic = topics.get(key.topic_id)
@@ -63,21 +63,21 @@ def _matching(
             stay.state.value
         ):
             continue
-        if isinstance(key, ReplicaKey) and query.get("replica", str(key.replica)) != (
+        if isinstance(key, PartitionAndReplica) and query.get("replica", str(key.replica)) != (
             str(key.replica)
         ):
             continue
         yield (name, key), stay
 
 
-def _item(where: tuple[str, PartitionKey | ReplicaKey], stay: Stay[Any]) -> Json:
+def _item(where: tuple[str, PartitionKey | PartitionAndReplica], stay: Stay[Any]) -> Json:
     name, key = where
     item: Json = {
         "topic": name or None,
         "topic_id": uuid_to_text(key.topic_id),
         "partition": key.partition,
     }
-    if isinstance(key, ReplicaKey):
+    if isinstance(key, PartitionAndReplica):
         item["replica"] = key.replica
     item["state"] = stay.state.value
     item["since"] = datetime.fromtimestamp(stay.since_ms / 1000, UTC).isoformat(

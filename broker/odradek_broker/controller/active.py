@@ -1,19 +1,21 @@
-"""The active controller without its log: what it knows, and every decision it can make. Pure.
+"""The active controller without its log: its state, and every decision it can make. Does no I/O.
 
-`service.py` drives it over the quorum; the simulation drives it over its own. Each method takes
-a request and returns a `Result` and changes nothing of the metadata; whoever asked appends the
+`service.py` drives it over the quorum, the simulation over a simulated one. A method takes a
+request and returns a `ControllerResult`; it does not change the metadata. The caller appends the
 records and calls `replay` before the next decision:
 
     result = active.alter_partition(request)
     log.append(result.records)
     active.replay(result.records, last_offset)
 
-Besides the image it holds what is not in the log: when each broker was last heard of, and when
-the periodic work is next due. `now_ms` is monotonic.
+Besides the image it holds state that is not in the log: when each broker last sent a heartbeat,
+and when the periodic tasks are next due. `now_ms` is monotonic.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from random import Random
 
@@ -38,7 +40,7 @@ from odradek_broker.controller.heartbeats import (
     state_of,
 )
 from odradek_broker.controller.partition_changes import active_brokers
-from odradek_broker.controller.result import Result, Sweep
+from odradek_broker.controller.result import ControllerResult, Sweep
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import MetadataRecord
@@ -49,38 +51,58 @@ from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 
-# A broker whose connection broke should be heard of at once; one heartbeat may get lost.
+# A live broker whose connection broke reconnects at once; one heartbeat may get lost.
 HEARTBEATS_OF_GRACE = 2
-# A decision about each of more partitions than this takes longer than 20 ms.
+# A decision that looks at more partitions than this takes longer than 20 ms.
 SWEEP_MAX = 1000
 
 
 def delta_of(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataDelta:
-    """What the records change, not finished yet."""
+    """The delta of the records, not finished yet."""
     delta = MetadataDelta(image)
     for record in records:
         delta.replay(record)
     return delta
 
 
+class PeriodicTask(Enum):
+    """The decisions that the controller makes without a request, in this order. The records of one
+    task must be appended and replayed before the next task is decided."""
+
+    FENCE_SILENT_BROKERS = "fence brokers whose session ended"
+    BALANCE_LEADERS = "move leadership back to preferred replicas"
+    ELECT_WHERE_LEADERLESS = "elect leaders of partitions that have none, uncleanly if allowed"
+
+
+NOTHING_DUE: ControllerResult[None] = ControllerResult([], None)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The time for which a node is the active controller."""
+
+    epoch: LeaderEpoch
+    image: MetadataImage  # everything committed before
+    began_ms: float  # monotonic
+
+
 class ActiveController:
     def __init__(
         self,
-        epoch: LeaderEpoch,
-        image: MetadataImage,
-        *,
+        term: Term,
         settings: Settings,
         rng: Random,
         cluster_id: str,
-        now_ms: float,
+        *,
         wall_ms: Callable[[], int] = lambda: 0,
         in_slices: Callable[[Iterator[None]], None] = at_once,
     ) -> None:
-        """`in_slices` takes the steps of work that may be long and that no decision needs."""
-        self.epoch = epoch
-        self.latest = image  # all that was appended: decisions are made against it
+        """`in_slices` runs work that may take long and that no decision depends on."""
+        image, now_ms = term.image, term.began_ms
+        self.epoch = term.epoch
+        self.latest = image  # everything appended: decisions are made against it
         self._in_slices = in_slices
-        self.context = ControllerContext(wall_ms=wall_ms)  # of all that is committed
+        self.context = ControllerContext(wall_ms=wall_ms)  # of everything committed
         in_slices(self.context.load(image))
         timeout_ms = settings.int("broker.session.timeout.ms")
         self.sessions = BrokerSessions(image, now_ms, timeout_ms)
@@ -91,14 +113,14 @@ class ActiveController:
         self._unclean_at_ms = now_ms + settings.int("unclean.leader.election.interval.ms")
 
     def first_records(self) -> Sequence[MetadataRecord]:
-        """What a new controller has to write: the beginning of a new cluster, or what the last
-        one was about to do."""
+        """What a new controller has to write: the first records of a new cluster, or the rest of
+        what its predecessor began."""
         if not self.latest.features:
             return brokers.bootstrap()
         return brokers.replace_absent_leaders(self.latest, unclean_default=self._unclean)
 
     def replay(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
-        """They were appended; `last_offset` is that of the last of them."""
+        """Applies records that were appended; `last_offset` is the offset of the last one."""
         self.latest = delta_of(self.latest, records).finish(last_offset).after
 
     def committed(self, delta: MetadataDelta) -> None:
@@ -108,8 +130,8 @@ class ActiveController:
 
     def register_broker(
         self, request: Struct, next_offset: Offset, now_ms: float
-    ) -> Result[Struct]:
-        """BrokerRegistration. `next_offset` is that which the first record will have."""
+    ) -> ControllerResult[Struct]:
+        """BrokerRegistration. `next_offset` is the offset that its first record will get."""
         existing = self.latest.brokers.get(request.broker_id)
         result = brokers.register(
             self.latest,
@@ -122,11 +144,13 @@ class ActiveController:
         self.sessions.begin(request.broker_id, now_ms)
         answer = Struct(error_code=ErrorCode.none, broker_epoch=result.response)
         if result.sweep is None or self.has_many_partitions:
-            return Result(result.records, answer, result.sweep)
-        return Result(result.all_records(), answer)
+            return ControllerResult(result.records, answer, result.sweep)
+        return ControllerResult(result.all_records(), answer)
 
-    def heartbeat(self, request: Struct, next_offset: Offset, now_ms: float) -> Result[Struct]:
-        """BrokerHeartbeat. `next_offset` is that which the first record will have."""
+    def heartbeat(
+        self, request: Struct, next_offset: Offset, now_ms: float
+    ) -> ControllerResult[Struct]:
+        """BrokerHeartbeat. `next_offset` is the offset that its first record will get."""
         image = self.latest
         broker = brokers.check_epoch(image, request.broker_id, request.broker_epoch)
         offset = request.current_metadata_offset
@@ -158,7 +182,7 @@ class ActiveController:
                 brokers.start_controlled_shutdown, image, broker.id, unclean_default=unclean
             )
         elif directories.has_failed(broker, failed):
-            # After all else: with the next heartbeat is soon enough.
+            # Last, because the next heartbeat reports it again.
             sweep = partial(
                 directories.directories_failed, image, broker, failed, unclean_default=unclean
             )
@@ -169,25 +193,25 @@ class ActiveController:
             should_shut_down=after is BrokerState.SHUTDOWN_NOW,
         )
         if sweep is None or self.has_many_partitions:
-            return Result([], answer, sweep)
+            return ControllerResult([], answer, sweep)
         records = sweep()
         if after is BrokerState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
             self.sessions.shutting_down(broker.id, next_offset + len(records) - 1)
-        return Result(records, answer)
+        return ControllerResult(records, answer)
 
     @property
     def has_many_partitions(self) -> bool:
-        """Whether to look at each of them would keep the loop."""
+        """Whether a decision that looks at each of them would block the loop for too long."""
         return sum(len(topic.partitions) for topic in self.latest.topics.values()) > SWEEP_MAX
 
-    def unregister_broker(self, request: Struct) -> Result[Struct]:
+    def unregister_broker(self, request: Struct) -> ControllerResult[Struct]:
         result = brokers.unregister(self.latest, request.broker_id, unclean_default=self._unclean)
         self.sessions.end(request.broker_id)
         return result
 
     # -- partitions ----------------------------------------------------------------------------
 
-    def alter_partition(self, request: Struct) -> Result[Struct]:
+    def alter_partition(self, request: Struct) -> ControllerResult[Struct]:
         return alter_partition.alter_partition(
             self.latest,
             request,
@@ -195,99 +219,124 @@ class ActiveController:
             offline_dirs=self.sessions.offline_dirs(),
         )
 
-    def assign_replicas_to_dirs(self, request: Struct) -> Result[Struct]:
+    def assign_replicas_to_dirs(self, request: Struct) -> ControllerResult[Struct]:
         return directories.assign_replicas_to_dirs(
             self.latest, request, unclean_default=self._unclean
         )
 
-    def alter_partition_reassignments(self, request: Struct) -> Result[Struct]:
+    def alter_partition_reassignments(self, request: Struct) -> ControllerResult[Struct]:
         return reassignments.alter_partition_reassignments(
             self.latest, request, unclean_default=self._unclean
         )
 
-    def elect_leaders(self, request: Struct) -> Result[Struct]:
+    def elect_leaders(self, request: Struct) -> ControllerResult[Struct]:
         return leader_election.elect_leaders(self.latest, request)
 
     # -- topics, configurations, the rest --------------------------------------------------------
 
-    def create_topics(self, request: Struct) -> Result[Struct]:
+    def create_topics(self, request: Struct) -> ControllerResult[Struct]:
         return topics.create_topics(self.latest, request, self._settings, self._rng)
 
-    def delete_topics(self, request: Struct) -> Result[Struct]:
+    def delete_topics(self, request: Struct) -> ControllerResult[Struct]:
         enabled = self._settings.bool("delete.topic.enable")
         return topics.delete_topics(self.latest, request, enabled=enabled)
 
-    def create_partitions(self, request: Struct) -> Result[Struct]:
+    def create_partitions(self, request: Struct) -> ControllerResult[Struct]:
         return topics.create_partitions(self.latest, request, self._rng)
 
-    def incremental_alter_configs(self, request: Struct) -> Result[Struct]:
+    def incremental_alter_configs(self, request: Struct) -> ControllerResult[Struct]:
         result = configs.incremental_alter_configs(self.latest, request, self._settings)
         return drop_where_min_isr_fell(self.latest, result)
 
-    def alter_configs(self, request: Struct) -> Result[Struct]:
+    def alter_configs(self, request: Struct) -> ControllerResult[Struct]:
         result = configs.alter_configs(self.latest, request, self._settings)
         return drop_where_min_isr_fell(self.latest, result)
 
-    def allocate_producer_ids(self, request: Struct) -> Result[Struct]:
+    def allocate_producer_ids(self, request: Struct) -> ControllerResult[Struct]:
         return producer_ids.allocate_producer_ids(self.latest, request)
 
-    def update_features(self, request: Struct) -> Result[Struct]:
+    def update_features(self, request: Struct) -> ControllerResult[Struct]:
         return features.update_features(self.latest, request, self._settings.node_id)
 
     def lost_contact(self, broker_id: BrokerId, now_ms: float) -> None:
-        """The broker's connection broke. A live one comes back with its next heartbeat."""
+        """The broker's connection broke. A live broker returns with its next heartbeat."""
         broker = self.latest.brokers.get(broker_id)
         if broker is not None and not broker.fenced:
             grace_ms = HEARTBEATS_OF_GRACE * self._settings.int("broker.heartbeat.interval.ms")
-            logger.info("broker %d closed its connection: %d ms to come back", broker_id, grace_ms)
+            logger.info(
+                "broker %d closed its connection; it is fenced unless it returns within %d ms",
+                broker_id,
+                grace_ms,
+            )
             self.sessions.suspect(broker_id, now_ms + grace_ms)
 
     def was_away(self, pause_ms: float, now_ms: float) -> None:
-        """The controller's own loop stood still: no broker is fenced for that."""
+        """The controller's own loop was blocked: that time does not count against any session."""
         self.sessions.grant(pause_ms, now_ms)
 
     # -- periodic work -----------------------------------------------------------------------------
 
-    def tick(self, now_ms: float) -> Iterator[Sequence[MetadataRecord] | Sweep]:
-        """Decisions that are due, one after another: each must be appended and replayed before
-        the next is asked for. A sweep only where there are many partitions."""
+    def decide_periodic(self, task: PeriodicTask, now_ms: float) -> ControllerResult[None]:
+        """The decision of one task; without records and sweep if nothing is due."""
+        match task:
+            case PeriodicTask.FENCE_SILENT_BROKERS:
+                return self._fence_silent_brokers(now_ms)
+            case PeriodicTask.BALANCE_LEADERS:
+                return self._balance_leaders(now_ms)
+            case PeriodicTask.ELECT_WHERE_LEADERLESS:
+                return self._elect_where_leaderless(now_ms)
+
+    def next_periodic_ms(self) -> float:
+        """When a periodic task is due at the earliest."""
+        return min(
+            self.sessions.next_expiry_ms(self.latest), self._balance_at_ms, self._unclean_at_ms
+        )
+
+    def _fence_silent_brokers(self, now_ms: float) -> ControllerResult[None]:
         expired = self.sessions.expired(self.latest, now_ms)
-        if expired:
-            for broker_id in expired:
-                silent_ms = self.sessions.silent_ms(broker_id, now_ms)
-                logger.warning("broker %d is fenced: silent for %d ms", broker_id, silent_ms or 0)
-            # All at once: otherwise one that is dead would be elected after another.
-            fence = partial(brokers.fence, self.latest, expired, unclean_default=self._unclean)
-            yield fence if self.has_many_partitions else fence()
-        if now_ms >= self._balance_at_ms:
-            self._balance_at_ms = now_ms + self._balance_interval_ms
-            if self._settings.bool("auto.leader.rebalance.enable"):
-                yield from self._balance()
-        if now_ms >= self._unclean_at_ms:
-            interval_ms = self._settings.int("unclean.leader.election.interval.ms")
-            self._unclean_at_ms = now_ms + interval_ms
-            elect = partial(
+        if not expired:
+            return NOTHING_DUE
+        for broker_id in expired:
+            silent_ms = self.sessions.silent_ms(broker_id, now_ms)
+            logger.warning("broker %d is fenced: silent for %d ms", broker_id, silent_ms or 0)
+        # Fence them together, or one dead broker is elected after another.
+        return self._swept(
+            partial(brokers.fence, self.latest, expired, unclean_default=self._unclean)
+        )
+
+    def _balance_leaders(self, now_ms: float) -> ControllerResult[None]:
+        if now_ms < self._balance_at_ms:
+            return NOTHING_DUE
+        self._balance_at_ms = now_ms + self._balance_interval_ms
+        if not self._settings.bool("auto.leader.rebalance.enable"):
+            return NOTHING_DUE
+        percentage = self._settings.int("odradek.leader.imbalance.per.broker.percentage")
+        records = rebalance.balance_leaders(self.latest, percentage)
+        if records:
+            logger.info("moving %d partitions back to their preferred leaders", len(records))
+        if len(records) >= rebalance.ELECTIONS_MAX:
+            self._balance_at_ms = 0.0  # there may be more: due again at once
+        return ControllerResult(records, None)
+
+    def _elect_where_leaderless(self, now_ms: float) -> ControllerResult[None]:
+        if now_ms < self._unclean_at_ms:
+            return NOTHING_DUE
+        interval_ms = self._settings.int("unclean.leader.election.interval.ms")
+        self._unclean_at_ms = now_ms + interval_ms
+        return self._swept(
+            partial(
                 brokers.elect_where_leaderless,
                 self.latest,
                 active_brokers(self.latest),
                 unclean_default=self._unclean,
             )
-            yield elect if self.has_many_partitions else elect()
-
-    def next_tick_ms(self) -> float:
-        """When `tick` has something to do at the earliest."""
-        return min(
-            self.sessions.next_expiry_ms(self.latest), self._balance_at_ms, self._unclean_at_ms
         )
 
-    def _balance(self) -> Iterator[Sequence[MetadataRecord]]:
-        percentage = self._settings.int("odradek.leader.imbalance.per.broker.percentage")
-        records = rebalance.balance_leaders(self.latest, percentage)
-        if records:
-            logger.info("%d partitions go back to their preferred leaders", len(records))
-            yield records
-        if len(records) >= rebalance.ELECTIONS_MAX:
-            self._balance_at_ms = 0.0  # there may be more
+    def _swept(self, sweep: Sweep) -> ControllerResult[None]:
+        """With many partitions the sweep itself, else its records."""
+        if self.has_many_partitions:
+            return ControllerResult([], None, sweep)
+        return ControllerResult(sweep(), None)
 
     @property
     def _balance_interval_ms(self) -> float:

@@ -1,10 +1,10 @@
 """AlterPartition: the leader of a partition proposes another ISR; the controller decides.
 
-Only the leader of the current leader epoch, who knows the current partition epoch, may propose,
-and only replicas whose brokers are active and are still the incarnation that caught up, and
-whose directories are not reported as offline. A
-change of the ISR may complete a reassignment, and that may give the partition another leader:
-then the proposal is carried out and answered NEW_LEADER_ELECTED. Codes are Apache Kafka's.
+Only the leader of the current leader epoch that knows the current partition epoch may propose. A
+replica may join only if its broker is active and still the incarnation that caught up, and if its
+directory is not reported as offline. A change of the ISR may complete a reassignment, and that may
+give the partition another leader: the proposal is then carried out and answered with
+NEW_LEADER_ELECTED. Error codes are Apache Kafka's.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,10 +16,11 @@ from odradek_broker.controller.partition_changes import (
     RECOVERED,
     RECOVERING,
     PartitionChanges,
+    PartitionUpdate,
     Strategy,
     active_brokers,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import (
     NO_LEADER_CHANGE,
@@ -30,9 +31,9 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages.struct import Struct
 
-UNKNOWN_BROKER_EPOCH = -1  # the leader does not know which incarnation it is
+UNKNOWN_BROKER_EPOCH = -1  # the leader does not know the broker's incarnation
 
-# Directories that failed, of each broker that has any, as the brokers' heartbeats list them.
+# Failed directories by broker, as listed in its last heartbeat.
 OfflineDirs = Mapping[BrokerId, Collection[UUID]]
 NONE_OFFLINE: OfflineDirs = MappingProxyType({})
 
@@ -43,7 +44,7 @@ def alter_partition(
     *,
     unclean_default: bool,
     offline_dirs: OfflineDirs = NONE_OFFLINE,
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     """Raises KafkaError (STALE_BROKER_EPOCH) for the request as a whole."""
     check_epoch(image, request.broker_id, request.broker_epoch)
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
@@ -62,7 +63,9 @@ def alter_partition(
             error = _validate(image, request.broker_id, before, asked)
             if error is ErrorCode.none and not joins_from_working_dirs(before, asked, offline_dirs):
                 error = ErrorCode.ineligible_replica
-            if (topic.id, index) in seen:  # decided against the image, so only once
+            if (
+                (topic.id, index) in seen
+            ):  # decided against the image: a second change in the request would ignore the first
                 error = ErrorCode.invalid_request
             if error is not ErrorCode.none or before is None:
                 answers.append(_refused(index, error))
@@ -71,18 +74,17 @@ def alter_partition(
             record = changes.of(
                 topic,
                 index,
+                PartitionUpdate(isr=_proposed(asked), recovery=asked.leader_recovery_state),
                 Strategy.REASSIGNMENT,
-                isr=_proposed(asked),
-                recovery=asked.leader_recovery_state,
             )
             records += [record] if record else []
             answers.append(_answer(index, before, record))
         topics.append(Struct(topic_id=asked_topic.topic_id, partitions=answers))
-    return Result(records, Struct(error_code=ErrorCode.none, topics=topics))
+    return ControllerResult(records, Struct(error_code=ErrorCode.none, topics=topics))
 
 
 def _proposed(asked: Struct) -> tuple[BrokerId, ...]:
-    """The new ISR; version 2 tells no broker epochs."""
+    """The new ISR; version 2 has no broker epochs."""
     if asked.new_isr_with_epochs:
         return tuple(state.broker_id for state in asked.new_isr_with_epochs)
     return tuple(asked.new_isr)
@@ -100,7 +102,7 @@ def _validate(
         asked.leader_epoch > partition.leader_epoch
         or asked.partition_epoch > partition.partition_epoch
     ):
-        # The leader knows more than we do: somebody else must be the controller.
+        # The leader has newer metadata: another node must be the controller.
         return ErrorCode.not_controller
     if asked.leader_epoch < partition.leader_epoch:
         return ErrorCode.fenced_leader_epoch
@@ -137,7 +139,7 @@ def _eligible(image: MetadataImage, isr: Sequence[BrokerId], states: Sequence[St
 def joins_from_working_dirs(
     partition: PartitionRegistration | None, asked: Struct, offline_dirs: OfflineDirs
 ) -> bool:
-    """Whether all replicas that join are in directories that work."""
+    """Whether all replicas that join are in working directories."""
     if partition is None or not offline_dirs:
         return True
     return all(
@@ -150,10 +152,10 @@ def joins_from_working_dirs(
 def _has_directory(
     partition: PartitionRegistration, replica: BrokerId, offline: Collection[UUID]
 ) -> bool:
-    """Whether a replica may be in a directory that works.
+    """Whether a replica is known to be in a working directory.
 
     Its leader may still count it as caught up from before the directory failed. A replica whose
-    directory is not assigned yet may be in any, so it waits while one of them is offline.
+    directory is not assigned yet may be in any directory, so it waits while one is offline.
     """
     if not offline:
         return True
@@ -164,7 +166,7 @@ def _has_directory(
 def _answer(
     index: int, before: PartitionRegistration, record: PartitionChangeRecord | None
 ) -> Struct:
-    """The partition as it is with the change."""
+    """The partition after the change."""
     answer = Struct(
         partition_index=index,
         error_code=ErrorCode.none,

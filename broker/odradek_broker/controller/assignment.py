@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of new partitions. Pure; randomness is an argument.
+"""Assigns the replicas of new partitions to brokers. Does no I/O; randomness is an argument.
 
 Round robin from a random start. The first replica (the preferred leader) walks over the
 brokers, the others follow at a distance that grows by one each time the walk is complete, so
@@ -36,10 +36,10 @@ def assign_replicas(
     rng: Random,
     existing: Sequence[Sequence[BrokerId]] = (),
 ) -> list[Replicas]:
-    """Replicas for `partitions` new ones of a topic that has the `existing` ones.
+    """Replicas for `partitions` new partitions of a topic that has the `existing` ones.
 
     Racks are used only when every broker has one, as in Kafka. Raises KafkaError
-    (INVALID_REPLICATION_FACTOR) when there are fewer brokers than replicas asked for.
+    (INVALID_REPLICATION_FACTOR) if there are fewer brokers than replicas.
     """
     if replication_factor > len(racks):
         raise KafkaError(
@@ -51,7 +51,7 @@ def assign_replicas(
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
     if len(known) == len(racks):
         order = alternate_racks(known)
-    else:  # as if each were in a rack of its own
+    else:  # as if every broker were in a rack of its own
         order, known = sorted(racks), {broker: str(broker) for broker in racks}
     walk = _Walk(order, known, replication_factor, rng, existing)
     found: list[Replicas] = []
@@ -102,7 +102,7 @@ class _Walk:
 
     def _count(self, replicas: Sequence[BrokerId]) -> None:
         for at, broker in enumerate(replicas):
-            if broker in self._replicas:  # others may hold replicas that are no more to get any
+            if broker in self._replicas:  # brokers outside `order` may hold replicas
                 self._replicas[broker] += 1
                 self._leaders[broker] += at == 0
 
@@ -127,8 +127,8 @@ class _Walk:
         return tuple(replicas)
 
     def _after(self, leader_at: int) -> Iterator[BrokerId]:
-        """The other brokers, from a distance behind the leader on; each of them often enough
-        that one that was passed over for its rack gets its turn."""
+        """The other brokers, starting at a distance behind the leader; repeated often enough that
+        a broker that was skipped because of its rack gets its turn."""
         others = len(self._order) - 1
         # The shift counts racks, not brokers: it must not break the alternation.
         step = (
@@ -148,7 +148,7 @@ class _Walk:
     # -- the rest ------------------------------------------------------------------------------
 
     def fill(self, partitions: int) -> list[Replicas]:
-        """Fewer than a round, or what makes up for an uneven start."""
+        """Partitions that do not fill a round, or that compensate for an uneven start."""
         found = [[leader] for leader in self._new_leaders(partitions)]
         for replicas in found:
             walk = list(dict.fromkeys(self._after(self._order.index(replicas[0]))))
@@ -160,11 +160,11 @@ class _Walk:
         return [tuple(replicas) for replicas in found]
 
     def _fullness(self, broker: BrokerId) -> tuple[int, int]:
-        """Among equals one that leads: the others will lead what comes next."""
+        """Among equals a broker that leads: the others will lead the next partitions."""
         return self._replicas[broker], -self._leaders[broker]
 
     def _new_leaders(self, partitions: int) -> Iterator[BrokerId]:
-        """Those that lead the fewest, among them those that have the fewest, in turn."""
+        """Brokers that lead the fewest partitions; among them those with the fewest replicas."""
         size = len(self._order)
         for _ in range(partitions):
             walk = [(self._next_leader + i) % size for i in range(size)]
@@ -178,18 +178,18 @@ class _Walk:
         return self._leaders[broker], self._replicas[broker]
 
     def _level(self, found: list[list[BrokerId]]) -> None:
-        """Moves followers from those that have two more than others, where racks allow it.
+        """Moves followers away from brokers with two more replicas than others, if racks allow it.
 
-        More than two come from an uneven start, and it takes more than this to make up for it.
+        A larger difference comes from an uneven start, which these moves cannot compensate.
         """
-        for _ in range(len(found) * self._factor):  # as many as there are to move
+        for _ in range(len(found) * self._factor):  # an upper bound on the number of moves
             least, most = min(self._replicas.values()), max(self._replicas.values())
             crowded = [broker for broker in self._order if self._replicas[broker] == most]
             if most - least != 2 or not any(self._relieve(found, b) for b in crowded):
                 return
 
     def _relieve(self, found: list[list[BrokerId]], crowded: BrokerId) -> bool:
-        """One replica less: to a broker with two fewer, or through others that pass one on."""
+        """Moves one replica to a broker with two fewer, if necessary through brokers in between."""
         came_from: dict[BrokerId, BrokerId] = {}
         queue = [crowded]
         for broker in queue:
@@ -206,8 +206,8 @@ class _Walk:
     def _move_along(
         self, found: list[list[BrokerId]], came_from: Mapping[BrokerId, BrokerId], last: BrokerId
     ) -> None:
-        """From the end, so that each broker has room before it gets one. A step that an earlier
-        one made impossible is left out: then its broker keeps one more than it should."""
+        """Carries out the moves from the end, so that each broker has room before it gets one. A
+        move that an earlier one made impossible is skipped; its broker keeps one replica more."""
         while last in came_from:
             before = came_from[last]
             replicas = self._place(found, before, last)

@@ -2,8 +2,8 @@
 
 A broker registers when it starts, and gets a broker epoch: the offset of its registration's
 record. It is fenced until its metadata has reached that offset, and again when it is silent for
-too long or stops. What a fenced broker led is led by others; it is in no ISR in which others
-are. Checks and words are Apache Kafka's.
+too long or stops. A fenced broker leads nothing and leaves every ISR that has other members.
+Checks and error messages are Apache Kafka's.
 """
 
 import logging
@@ -12,15 +12,24 @@ from uuid import UUID
 
 from odradek_broker.controller.partition_changes import (
     PartitionChanges,
+    PartitionUpdate,
     Strategy,
     active_brokers,
     default_dir,
     is_lost,
     without,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.voters import forget_removal
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.features import (
+    GROUP_VERSION,
+    GROUP_VERSION_LEVEL,
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    TRANSACTION_VERSION,
+    TRANSACTION_VERSION_LEVEL,
+)
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from odradek_broker.metadata.records import (
     NO_LEADER,
@@ -34,25 +43,11 @@ from odradek_broker.metadata.records import (
     SupportedFeature,
     UnregisterBrokerRecord,
 )
-from odradek_broker.runtime.listeners import SECURITY_PROTOCOLS, Listener
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, Offset
 from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
-
-METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 30  # 4.3-IV0, the release whose records and answers we follow
-METADATA_VERSION_MIN = 7  # 3.3-IV3, the lowest that Kafka 4 knows
-GROUP_VERSION = "group.version"
-GROUP_VERSION_LEVEL = 1  # the consumer protocol (KIP-848): clients look for it
-TRANSACTION_VERSION = "transaction.version"
-TRANSACTION_VERSION_LEVEL = 2  # an epoch per transaction (KIP-890)
-SUPPORTED_FEATURES = (
-    SupportedFeature(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
-    SupportedFeature(GROUP_VERSION, 0, GROUP_VERSION_LEVEL),
-    SupportedFeature(TRANSACTION_VERSION, 0, TRANSACTION_VERSION_LEVEL),
-)
 
 
 def bootstrap() -> Sequence[MetadataRecord]:
@@ -65,7 +60,7 @@ def bootstrap() -> Sequence[MetadataRecord]:
 
 
 def check_epoch(image: MetadataImage, broker_id: BrokerId, epoch: int) -> BrokerRegistration:
-    """The broker, if `epoch` is that of its registration; else STALE_BROKER_EPOCH."""
+    """The broker; STALE_BROKER_EPOCH unless `epoch` is the epoch of its registration."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(
@@ -82,61 +77,6 @@ def check_epoch(image: MetadataImage, broker_id: BrokerId, epoch: int) -> Broker
 # -- registration -----------------------------------------------------------------------------
 
 
-def register_broker(
-    image: MetadataImage,
-    broker_id: BrokerId,
-    *,
-    incarnation_id: UUID,
-    next_offset: Offset,
-    listeners: Sequence[Listener],
-    rack: str | None,
-    log_dirs: Sequence[UUID],
-    clean_shutdown: bool,
-) -> Result[int]:
-    """Registers the only broker of a cluster, at once unfenced; the response is its epoch.
-
-    After an unclean shutdown the tail of a log may be gone. Every partition that the broker
-    leads gets a new leader epoch then, so that clients notice (KIP-320) instead of reading
-    other records under the same epoch.
-    """
-    records: list[MetadataRecord] = [
-        RegisterBrokerRecord(
-            broker_id=broker_id,
-            incarnation_id=incarnation_id,
-            broker_epoch=next_offset,
-            end_points=endpoints(listeners),
-            features=SUPPORTED_FEATURES,
-            rack=rack,
-            fenced=False,
-            in_controlled_shutdown=False,
-            log_dirs=tuple(log_dirs),
-        )
-    ]
-    registered = _after(image, records)
-    live = active_brokers(registered)
-    if not clean_shutdown:
-        records += [
-            PartitionChangeRecord(partition, topic.id, leader=broker_id)
-            for topic in image.topics.values()
-            for partition, registration in topic.partitions.items()
-            if registration.leader == broker_id
-        ]
-    records += elect_where_leaderless(registered, live, unclean_default=False)
-    return Result(records, next_offset)
-
-
-def endpoints(listeners: Sequence[Listener]) -> tuple[Endpoint, ...]:
-    return tuple(
-        Endpoint(
-            listener.name,
-            listener.host,
-            listener.port,
-            SECURITY_PROTOCOLS.index(listener.security_protocol),
-        )
-        for listener in listeners
-    )
-
-
 def register(
     image: MetadataImage,
     request: Struct,
@@ -145,13 +85,13 @@ def register(
     next_offset: Offset,
     is_alive: bool,
     unclean_default: bool,
-) -> Result[int]:
+) -> ControllerResult[int]:
     """BrokerRegistration; the response is the broker epoch. Raises KafkaError.
 
-    `is_alive`: the incarnation that is registered has a session. A new incarnation takes its
-    place nevertheless if it holds one of the same directories, because a directory is locked by
-    the process that uses it: then the old one is dead, and nobody has to wait for its session
-    to end. What the old one led is led by others from here on.
+    `is_alive`: the registered incarnation has a session. A new incarnation replaces it
+    nevertheless if it holds one of the same directories: a directory is locked by the process
+    that uses it, so the old process is dead and its session need not end first. Other brokers
+    take over what the old incarnation led.
     """
     if request.cluster_id != cluster_id:
         raise KafkaError(
@@ -193,7 +133,7 @@ def register(
             unclean_default=unclean_default,
         )
 
-    return Result([record], record.broker_epoch, end_the_last_one)
+    return ControllerResult([record], record.broker_epoch, end_the_last_one)
 
 
 def _check_directories(image: MetadataImage, request: Struct) -> None:
@@ -215,7 +155,7 @@ def _check_directories(image: MetadataImage, request: Struct) -> None:
 
 
 def _checked_features(image: MetadataImage, request: Struct) -> tuple[SupportedFeature, ...]:
-    """Every feature that is on must be one that the broker supports."""
+    """The broker's features; it must support every finalized feature level."""
     supported = {
         feature.name: SupportedFeature(
             feature.name, feature.min_supported_version, feature.max_supported_version
@@ -243,13 +183,14 @@ def _end_incarnation(
     one_disk: bool,
     unclean_default: bool,
 ) -> list[PartitionChangeRecord]:
-    """The old incarnation leads nothing any more, and is in sync only where it is alone.
+    """The old incarnation leads nothing any more, and stays in an ISR only as its last member.
 
-    Not even there if it stopped uncleanly and others are eligible: it may have lost what is
-    committed, they have not. They take its place, also if none of them is back yet.
+    Not even there if it stopped uncleanly and other replicas are eligible: it may have lost
+    committed records, they have not. They replace it, even if none of them is back yet.
 
-    `image` has what comes after it, a new registration or none, so that a replica whose
-    directory is gone counts as lost. `one_disk`: it had and has no more than one directory.
+    `image` is the one after the old incarnation (with a new registration, or none), so that a
+    replica whose directory is gone counts as lost. `one_disk`: the broker had and has at most one
+    directory.
     """
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
     found = []
@@ -260,8 +201,12 @@ def _end_incarnation(
             lost = is_lost(image, partition, broker_id)
             directory = None
             if lost and one_disk and len(partition.replicas) == 1:
-                # Nobody else ever had it, and the disk was replaced: it begins anew.
-                logger.warning("%s-%d was on a disk that is gone, and is empty", topic.name, index)
+                # The only replica, and its disk was replaced: the partition starts empty.
+                logger.warning(
+                    "%s-%d starts empty: the disk of its only replica was replaced",
+                    topic.name,
+                    index,
+                )
                 directory = (broker_id, default_dir(image, broker_id))
             if directory is not None or _is_concerned(partition, broker_id):
                 isr = without(partition.isr, {broker_id})
@@ -271,8 +216,7 @@ def _end_incarnation(
                 change = changes.of(
                     topic,
                     index,
-                    isr=isr,
-                    directory=directory,
+                    PartitionUpdate(isr=isr, directory=directory),
                     unclean_stop=broker_id if unclean else None,
                 )
                 found += [change] if change else []
@@ -293,10 +237,10 @@ def _is_concerned(partition: PartitionRegistration, broker_id: BrokerId) -> bool
 def fence(
     image: MetadataImage, brokers: Collection[BrokerId], *, unclean_default: bool
 ) -> list[MetadataRecord]:
-    """They lead nothing any more and leave every ISR in which others are.
+    """The brokers lead nothing any more and leave every ISR that has other members.
 
-    First that they are fenced: if there are more records than one batch takes, leaders that know
-    only the first batch would propose to take the brokers back into the ISRs.
+    The brokers' own records come first: if there are more records than one batch takes, leaders
+    that know only the first batch would propose to take the brokers back into the ISRs.
     """
     live = active_brokers(image)
     records: list[MetadataRecord] = []
@@ -311,7 +255,7 @@ def fence(
 def unfence(
     image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
 ) -> list[MetadataRecord]:
-    """The broker serves, and leads what nobody else could lead."""
+    """The broker serves clients again, and leads partitions that had no leader without it."""
     broker = image.brokers[broker_id]
     live: dict[BrokerId, Collection[UUID]] = active_brokers(image)
     live[broker_id] = broker.log_dirs
@@ -335,7 +279,8 @@ def elect_where_leaderless(
 
 
 def replace_absent_leaders(image: MetadataImage, *, unclean_default: bool) -> list[MetadataRecord]:
-    """Partitions led by a broker that is fenced or not there: its fencing was cut short."""
+    """Elects leaders for partitions of a fenced or unregistered broker, whose fencing was
+    interrupted by a change of the controller."""
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
     present = {broker.id for broker in image.brokers.values() if not broker.fenced}
     records: list[MetadataRecord] = []
@@ -343,7 +288,7 @@ def replace_absent_leaders(image: MetadataImage, *, unclean_default: bool) -> li
         for index, partition in topic.partitions.items():
             if partition.leader != NO_LEADER and partition.leader not in present:
                 isr = tuple(r for r in partition.isr if r in present) or partition.isr
-                change = changes.of(topic, index, isr=isr)
+                change = changes.of(topic, index, PartitionUpdate(isr=isr))
                 records += [change] if change else []
     return records
 
@@ -351,7 +296,7 @@ def replace_absent_leaders(image: MetadataImage, *, unclean_default: bool) -> li
 def start_controlled_shutdown(
     image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
 ) -> list[MetadataRecord]:
-    """The broker goes on serving, but what it led is led by others."""
+    """The broker goes on serving while its leadership moves to others."""
     live = active_brokers(image)
     live.pop(broker_id, None)
     epoch = image.brokers[broker_id].epoch
@@ -364,15 +309,15 @@ def start_controlled_shutdown(
 
 def unregister(
     image: MetadataImage, broker_id: BrokerId, *, unclean_default: bool
-) -> Result[Struct]:
-    """UnregisterBroker: the broker is forgotten, until it registers again."""
+) -> ControllerResult[Struct]:
+    """UnregisterBroker: removes the registration; the broker may register again."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(
             ErrorCode.broker_id_not_registered, f"Broker ID {broker_id} is not currently registered"
         )
     unregistered = UnregisterBrokerRecord(broker_id, broker.epoch)
-    # Against the image without it, so that its replicas count as lost.
+    # Decided against the image without the broker, so that its replicas count as lost.
     changes = _end_incarnation(
         _after(image, [unregistered]),
         broker_id,
@@ -380,10 +325,10 @@ def unregister(
         one_disk=False,
         unclean_default=unclean_default,
     )
-    # A later broker with this id is another one, and may vote even if this one was not to.
+    # A later broker with this id is another one: it may vote even if this one was excluded.
     forgotten = forget_removal(image, broker_id).records
     records: list[MetadataRecord] = [*changes, unregistered, *forgotten]
-    return Result(records, Struct(error_code=ErrorCode.none, error_message=None))
+    return ControllerResult(records, Struct(error_code=ErrorCode.none, error_message=None))
 
 
 def _remove(
@@ -393,14 +338,15 @@ def _remove(
     unclean_default: bool,
     strategy: Strategy = Strategy.OFFLINE,
 ) -> list[PartitionChangeRecord]:
-    """Takes brokers out of every ISR and leadership."""
+    """Removes brokers from every ISR and leadership."""
     gone = frozenset(brokers)
     changes = PartitionChanges(image, live, unclean_default, shutting_down=gone)
     found = []
     for topic in image.topics.values():
         for index, partition in topic.partitions.items():
             if not gone.isdisjoint(partition.isr):
-                change = changes.of(topic, index, strategy, isr=without(partition.isr, gone))
+                update = PartitionUpdate(isr=without(partition.isr, gone))
+                change = changes.of(topic, index, update, strategy)
                 if change is not None:
                     found.append(change)
     return found

@@ -1,15 +1,15 @@
 """Decisions about configurations: of topics, and of brokers (one, or the default of all).
 
-AlterConfigs replaces all that was set for a resource; IncrementalAlterConfigs changes single
+AlterConfigs replaces all settings of a resource; IncrementalAlterConfigs changes single
 names (SET, DELETE, and APPEND, SUBTRACT for lists). A resource changes as a whole or not at all.
-Checks and words are Apache Kafka's.
+Checks and error messages are Apache Kafka's.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
 
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.topic_names import validate_topic_name
 from odradek_broker.metadata.image import ConfigResource, MetadataImage
 from odradek_broker.metadata.records import ConfigRecord, MetadataRecord, ResourceType
@@ -38,7 +38,7 @@ class Operation(IntEnum):
 
 
 def validate_topic_configs(settings: Settings, configs: Mapping[str, str]) -> None:
-    """Raises ConfigError unless a topic can have exactly these on top of the defaults."""
+    """Raises ConfigError unless these are valid settings of a topic, given the defaults."""
     values = parse_topic_configs(configs)
     if values.get("remote.storage.enable"):
         raise ConfigError(
@@ -55,7 +55,7 @@ def validate_topic_configs(settings: Settings, configs: Mapping[str, str]) -> No
 
 
 def default_topic_configs(settings: Settings) -> dict[str, Struct]:
-    """Every setting of a topic that overrides none, as CreateTopics tells them (KIP-525)."""
+    """All settings of a topic without overrides, for the response of CreateTopics (KIP-525)."""
     return {
         name: _config_entry(
             key, settings.topic_default_text(key), settings.topic_default_source(key)
@@ -89,17 +89,19 @@ def _config_entry(key: ConfigKey, value: str | None, source: ConfigSource) -> St
 
 def incremental_alter_configs(
     image: MetadataImage, request: Struct, settings: Settings
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     return _alter(image, request, settings, incremental=True)
 
 
-def alter_configs(image: MetadataImage, request: Struct, settings: Settings) -> Result[Struct]:
+def alter_configs(
+    image: MetadataImage, request: Struct, settings: Settings
+) -> ControllerResult[Struct]:
     return _alter(image, request, settings, incremental=False)
 
 
 def _alter(
     image: MetadataImage, request: Struct, settings: Settings, *, incremental: bool
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     times = Counter((r.resource_type, r.resource_name) for r in request.resources)
     records: list[MetadataRecord] = []
     answers = []
@@ -119,7 +121,7 @@ def _alter(
                 resource_name=resource.resource_name,
             )
         )
-    return Result([] if request.validate_only else records, Struct(responses=answers))
+    return ControllerResult([] if request.validate_only else records, Struct(responses=answers))
 
 
 def _alter_resource(
@@ -173,7 +175,7 @@ def _check_topic_name(name: str) -> None:
 
 
 def _check_broker_name(name: str, node_id: int, image: MetadataImage) -> None:
-    """Of any broker that is registered; the error names this one, as Kafka's does."""
+    """Accepts any registered broker; the error names this one, like Kafka's."""
     if not name:
         return
     try:
@@ -245,7 +247,7 @@ def _validate(
 def _validate_broker_configs(
     image: MetadataImage, resource: ConfigResource, after: Mapping[str, str], settings: Settings
 ) -> None:
-    """Names that no table has are taken as they are: Kafka leaves them to plugins."""
+    """Unknown names are accepted as they are: in Kafka they belong to plugins."""
     keys = [BROKER_CONFIGS[name] for name in sorted(after) if name in BROKER_CONFIGS]
     fixed = [key.name for key in keys if key.update is UpdateMode.READ_ONLY]
     if fixed:
@@ -283,6 +285,6 @@ def _without_listener_prefix(name: str) -> str:
 def broker_layers(
     image: MetadataImage, node_id: int
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What is set for all brokers, and for this one."""
+    """The settings for all brokers, overridden by those for this one."""
     default = image.config(ResourceType.BROKER, "")
     return default, image.config(ResourceType.BROKER, str(node_id))

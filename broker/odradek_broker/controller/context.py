@@ -1,9 +1,9 @@
-"""What the active controller knows beside the image: the states of all replicas and partitions.
+"""The states of all replicas and partitions, which the active controller keeps for observers.
 
-Derived, never decided upon: a new controller makes it from the image (`ControllerContext`),
-then each committed change moves what it concerns (`steps`, a little at a time), and heartbeats
-tell which deletions brokers have carried out (`deletions.broker_at`). Read by metrics and the admin
-API, which may see it a little later than it is so.
+They are derived, and no decision depends on them: a new controller computes them from the image
+(`ControllerContext`), each committed change updates them (`steps`, in small steps), and heartbeats
+report which deletions brokers have carried out (`deletions.broker_at`). Metrics and the admin API
+read them, and may see them with a small delay.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ from odradek_broker.controller.partition_states import (
     partition_states,
 )
 from odradek_broker.controller.replica_states import (
-    ReplicaKey,
+    PartitionAndReplica,
     ReplicaState,
     ReplicaStates,
     replica_states,
@@ -32,7 +32,7 @@ from odradek_broker.metadata.image import (
 from odradek_broker.metadata.records import NO_LEADER
 from odradek_protocol.ids import BrokerId, TopicId
 
-# Partitions, or replicas that are only looked at, for one step: some 2 ms.
+# Partitions to change, or replicas to check, in one step: some 2 ms.
 PARTITIONS_PER_STEP = 50
 REPLICAS_PER_STEP = 2000
 
@@ -46,7 +46,7 @@ class ControllerContext:
     def __init__(
         self, image: MetadataImage = EMPTY_IMAGE, wall_ms: Callable[[], int] = lambda: 0
     ) -> None:
-        """`wall_ms` only says to people since when a state is so."""
+        """`wall_ms` is used only to display since when a replica is in its state."""
         self.image = EMPTY_IMAGE
         self.replicas: ReplicaStates = replica_states(wall_ms)
         self.partitions: PartitionStates = partition_states(wall_ms)
@@ -54,7 +54,7 @@ class ControllerContext:
         at_once(self.load(image))
 
     def load(self, image: MetadataImage) -> Iterator[None]:
-        """What a new controller finds."""
+        """The states as a new controller finds them."""
         self.image = image
         count = 0
         for topic in image.topics.values():
@@ -66,13 +66,13 @@ class ControllerContext:
                 state = PartitionState.ONLINE if led else PartitionState.OFFLINE
                 self.partitions.adopt(PartitionKey(topic.id, index), state)
                 for replica in partition.replicas:
-                    key = ReplicaKey(topic.id, index, replica)
+                    key = PartitionAndReplica(topic.id, index, replica)
                     self.replicas.adopt(key, self._replica_state(partition, replica))
 
     # -- brokers -----------------------------------------------------------------------------
 
     def live_brokers(self) -> frozenset[BrokerId]:
-        """Those that serve; also while they shut down."""
+        """Brokers that serve clients, including those in controlled shutdown."""
         return frozenset(broker.id for broker in self.image.brokers.values() if not broker.fenced)
 
     def shutting_down_brokers(self) -> frozenset[BrokerId]:
@@ -80,11 +80,11 @@ class ControllerContext:
         return frozenset(b.id for b in brokers if b.in_controlled_shutdown and not b.fenced)
 
     def topics_to_delete(self) -> set[TopicId]:
-        """Deleted ones of which some broker still has files."""
+        """Deleted topics of which some broker still has files."""
         return {id_ for id_ in self.deletions.topics() if id_ not in self.image.topics_by_id}
 
     def topics_ineligible(self) -> set[TopicId]:
-        """Those of them that wait for a broker that is down."""
+        """Deleted topics that wait for a broker that is down."""
         return self.topics_to_delete() & {key.topic_id for key in self.deletions.ineligible()}
 
     # -- changes -----------------------------------------------------------------------------
@@ -117,9 +117,9 @@ class ControllerContext:
                 self.partitions.move(key, PartitionState.OFFLINE)
             self.partitions.move(key, PartitionState.NON_EXISTENT)
             for replica in partition.replicas:
-                self._delete(ReplicaKey(topic.id, index, replica))
+                self._delete(PartitionAndReplica(topic.id, index, replica))
 
-    def _delete(self, key: ReplicaKey) -> None:
+    def _delete(self, key: PartitionAndReplica) -> None:
         broker = self.image.brokers.get(key.replica)
         live = broker is not None and not broker.fenced
         self.deletions.start(key, self.image.offset, live=live)
@@ -142,8 +142,8 @@ class ControllerContext:
         if was_live != is_live or not same_dirs:
             yield from self._move_all(broker_id, [key for key, _ in self.replicas])
 
-    def _move_all(self, broker_id: BrokerId, keys: Iterable[ReplicaKey]) -> Iterator[None]:
-        """To where they are now: online or offline, unless they are being deleted."""
+    def _move_all(self, broker_id: BrokerId, keys: Iterable[PartitionAndReplica]) -> Iterator[None]:
+        """Moves replicas to online or offline, unless they are being deleted."""
         moved = 0
         for at, key in enumerate(keys, 1):
             if at % REPLICAS_PER_STEP == 0 or moved >= PARTITIONS_PER_STEP:
@@ -183,9 +183,9 @@ class ControllerContext:
         old = before.replicas if before is not None else ()
         for replica in old:
             if replica not in after.replicas:
-                self._delete(ReplicaKey(topic_id, index, replica))
+                self._delete(PartitionAndReplica(topic_id, index, replica))
         for replica in after.replicas:
-            replica_key = ReplicaKey(topic_id, index, replica)
+            replica_key = PartitionAndReplica(topic_id, index, replica)
             if replica not in old:
                 self.deletions.forget(replica_key)
                 self.replicas.move(replica_key, ReplicaState.NEW)

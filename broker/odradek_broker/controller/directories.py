@@ -1,9 +1,9 @@
-"""Directories of a broker: in which one a replica is, and those that failed.
+"""Log directories of brokers: which replica is in which directory, and failed directories.
 
-A broker with several directories says where it put a replica (AssignReplicasToDirs), and which
-directories failed (in each heartbeat). A replica in a failed directory is gone although its
-broker is there: it leaves the ISR, and others lead; it does not come back while the directory is
-offline (`alter_partition.py`). A broker without any directory left is fenced.
+A broker with several directories reports where it put a replica (AssignReplicasToDirs), and which
+directories failed (in each heartbeat). A replica in a failed directory is offline although its
+broker is online: it leaves the ISR and its leadership, and cannot rejoin while the directory is
+offline (`alter_partition.py`). A broker with no working directory is fenced.
 """
 
 from collections.abc import Collection
@@ -12,10 +12,11 @@ from uuid import UUID
 from odradek_broker.controller.brokers import check_epoch, fence
 from odradek_broker.controller.partition_changes import (
     PartitionChanges,
+    PartitionUpdate,
     active_brokers,
     without,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from odradek_broker.metadata.records import (
     UNASSIGNED_DIRECTORY,
@@ -29,12 +30,12 @@ from odradek_protocol.messages.struct import Struct
 
 
 def has_none_left(broker: BrokerRegistration, failed: Collection[UUID]) -> bool:
-    """Whether all directories of the broker failed: then it can serve nothing."""
+    """Whether all directories of the broker failed, so that it cannot serve anything."""
     return bool(failed) and all(directory in failed for directory in broker.log_dirs)
 
 
 def has_failed(broker: BrokerRegistration, failed: Collection[UUID]) -> bool:
-    """Whether some of its directories failed, and not all."""
+    """Whether some, but not all, of its directories failed."""
     return any(d in failed for d in broker.log_dirs) and any(
         d not in failed for d in broker.log_dirs
     )
@@ -47,10 +48,10 @@ def directories_failed(
     *,
     unclean_default: bool,
 ) -> list[MetadataRecord]:
-    """Nothing if they are known to have failed."""
+    """Empty if the failures are recorded already."""
     if has_none_left(broker, failed):
-        # It keeps its directories in the metadata: when it comes back with them, its replicas
-        # are there again.
+        # Its directories stay in the metadata: when it returns with them, its replicas are online
+        # again.
         return [] if broker.fenced else fence(image, [broker.id], unclean_default=unclean_default)
     gone = [directory for directory in broker.log_dirs if directory in failed]
     left = tuple(directory for directory in broker.log_dirs if directory not in failed)
@@ -68,7 +69,8 @@ def directories_failed(
             directory = partition.directories[partition.replicas.index(broker.id)]
             if directory in gone:
                 isr = without(partition.isr, {broker.id})
-                change = changes.of(topic, index, isr=isr, unclean_stop=broker.id)
+                update = PartitionUpdate(isr=isr)
+                change = changes.of(topic, index, update, unclean_stop=broker.id)
                 records += [change] if change else []
     change_record = BrokerRegistrationChangeRecord(broker.id, broker.epoch, log_dirs=left)
     return [*records, change_record]
@@ -76,7 +78,7 @@ def directories_failed(
 
 def assign_replicas_to_dirs(
     image: MetadataImage, request: Struct, *, unclean_default: bool
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     """Raises KafkaError (STALE_BROKER_EPOCH) for the request as a whole."""
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
@@ -97,7 +99,7 @@ def assign_replicas_to_dirs(
             topics.append(Struct(topic_id=asked_topic.topic_id, partitions=answers))
         directories.append(Struct(id_=asked_dir.id_, topics=topics))
     response = Struct(error_code=ErrorCode.none, directories=directories)
-    return Result(list(records.values()), response)
+    return ControllerResult(list(records.values()), response)
 
 
 def _assign(
@@ -116,12 +118,11 @@ def _assign(
         return ErrorCode.not_leader_or_follower, None
     before = partition.directories[partition.replicas.index(broker.id)]
     if not broker.has_online_dir(before):
-        # It is a new replica in place of one that is lost. Until it has caught up and joined
-        # the ISR (which gives it its directory), it must not be taken for the old one.
+        # A new replica in place of a lost one. Until it has caught up and joined the ISR (which
+        # records its directory), it must not be mistaken for the old one.
         return ErrorCode.none, None
     isr = partition.isr
     if not broker.has_online_dir(directory):
         isr = without(isr, {broker.id})
-    return ErrorCode.none, changes.of(
-        topic, index, isr=isr, directory=(broker.id, directory), unclean=None
-    )
+    update = PartitionUpdate(isr=isr, directory=(broker.id, directory))
+    return ErrorCode.none, changes.of(topic, index, update)

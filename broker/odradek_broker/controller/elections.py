@@ -1,15 +1,15 @@
-"""Who leads a partition: four strategies, each a pure function (MISSION C8).
+"""Leader election: four strategies, each a pure function (MISSION C8).
 
-All choose the first replica, in the order of the assignment, that is there and in sync. They
-differ in whom they leave out, and in what happens when there is nobody:
+All choose the first replica, in the order of the assignment, that is live and in sync. They
+differ in the replicas that they exclude, and in what they do when none is left:
 
-offline partition     the leader is gone. Nobody in sync is left: one that is *eligible* (KIP-966,
-                      it has all that is committed), and where `unclean` is allowed, anybody
+offline partition     the leader is gone. If no replica is in sync: an *eligible* one (KIP-966, it
+                      has every committed record), and where `unclean` is allowed, any replica
 reassignment          only replicas of the new assignment
 preferred replica     only the first of the assignment
-controlled shutdown   nobody who is about to stop
+controlled shutdown   no replica on a broker that is shutting down
 
-`live` are the replicas whose broker and directory are there, in the order of the assignment.
+`live` are the replicas whose broker and directory are online, in the order of the assignment.
 Called by `partition_changes.py`, once per partition: ten thousand take a few milliseconds.
 """
 
@@ -21,18 +21,18 @@ from odradek_broker.metadata.records import NO_LEADER
 from odradek_protocol.ids import BrokerId
 
 
-class Kind(Enum):
+class ElectionKind(Enum):
     CLEAN = "in sync"
-    ELIGIBLE = "not in sync, but has all that is committed"
-    UNCLEAN = "may lack what was committed"
+    ELIGIBLE = "not in sync, but has every committed record"
+    UNCLEAN = "may lack committed records"
 
 
 class Elected(NamedTuple):
     leader: BrokerId
-    kind: Kind = Kind.CLEAN
+    kind: ElectionKind = ElectionKind.CLEAN
 
 
-NOBODY = Elected(NO_LEADER)
+NO_CANDIDATE = Elected(NO_LEADER)
 
 
 def elect_for_offline_partition(
@@ -47,10 +47,10 @@ def elect_for_offline_partition(
             return Elected(replica)
     for replica in live:
         if replica in eligible:
-            return Elected(replica, Kind.ELIGIBLE)
+            return Elected(replica, ElectionKind.ELIGIBLE)
     if unclean and live:
-        return Elected(live[0], Kind.UNCLEAN)
-    return NOBODY
+        return Elected(live[0], ElectionKind.UNCLEAN)
+    return NO_CANDIDATE
 
 
 def elect_for_reassignment(
@@ -59,14 +59,14 @@ def elect_for_reassignment(
     for replica in live:
         if replica in isr and replica in target:
             return Elected(replica)
-    return NOBODY
+    return NO_CANDIDATE
 
 
 def elect_preferred_replica(
     live: Collection[BrokerId], isr: Collection[BrokerId], assignment: Sequence[BrokerId]
 ) -> Elected:
     preferred = assignment[0]
-    return Elected(preferred) if preferred in isr and preferred in live else NOBODY
+    return Elected(preferred) if preferred in isr and preferred in live else NO_CANDIDATE
 
 
 def elect_for_controlled_shutdown(
@@ -75,4 +75,4 @@ def elect_for_controlled_shutdown(
     for replica in live:
         if replica in isr and replica not in shutting_down:
             return Elected(replica)
-    return NOBODY
+    return NO_CANDIDATE

@@ -1,15 +1,15 @@
-"""Eligible leader replicas when min.insync.replicas falls.
+"""Eligible leader replicas when min.insync.replicas is lowered.
 
-They have all that is committed because a leader below min.insync.replicas commits nothing. When
-the setting falls, a leader that was below it may commit alone from then on, so in the same batch
-of the log its partition's eligible replicas cease to be.
+They have every committed record because a leader below min.insync.replicas commits nothing. When
+the setting is lowered, such a leader may commit alone from then on. So the partition's eligible
+replicas are dropped in the same batch of the log.
 """
 
 from collections.abc import Iterator
 from typing import TypeVar
 
 from odradek_broker.controller.partition_changes import MIN_ISR, TopicRules
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import ConfigRecord, PartitionChangeRecord
@@ -17,8 +17,10 @@ from odradek_broker.metadata.records import ConfigRecord, PartitionChangeRecord
 T = TypeVar("T")
 
 
-def drop_where_min_isr_fell(image: MetadataImage, result: Result[T]) -> Result[T]:
-    """The result of a change of settings, with the changes of partitions that it calls for."""
+def drop_where_min_isr_fell(
+    image: MetadataImage, result: ControllerResult[T]
+) -> ControllerResult[T]:
+    """The result of a change of settings, with the partition changes that follow from it."""
     changes = [record for record in result.records if isinstance(record, ConfigRecord)]
     if not any(record.name == MIN_ISR for record in changes):
         return result
@@ -26,7 +28,7 @@ def drop_where_min_isr_fell(image: MetadataImage, result: Result[T]) -> Result[T
     for record in changes:
         delta.replay(record)
     after = delta.finish(image.offset + len(changes)).after
-    return Result([*result.records, *_dropped(after)], result.response)
+    return ControllerResult([*result.records, *_dropped(after)], result.response)
 
 
 def _dropped(image: MetadataImage) -> Iterator[PartitionChangeRecord]:

@@ -1,14 +1,14 @@
 """UpdateFeatures: metadata.version, at the one level that we write, and transaction.version.
 
-`kafka-features` asks for more or less of the former; both are refused, in Apache Kafka's words.
-The latter may go up and down: clients follow what ApiVersions says.
+Requests for another metadata.version are refused, with Apache Kafka's messages. transaction.version
+may be raised and lowered: clients follow ApiVersions.
 """
 
 from collections.abc import Sequence
 from enum import IntEnum
 
-from odradek_broker.controller.brokers import METADATA_VERSION, SUPPORTED_FEATURES
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
+from odradek_broker.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import (
     FeatureLevelRecord,
@@ -25,11 +25,13 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-def update_features(image: MetadataImage, request: Struct, node_id: int) -> Result[Struct]:
-    """All or nothing, as Kafka does it. `node_id` is that of this controller."""
+def update_features(
+    image: MetadataImage, request: Struct, node_id: int
+) -> ControllerResult[Struct]:
+    """All or nothing, like Kafka. `node_id` is the id of this controller."""
     records: list[MetadataRecord] = []
     for update in request.feature_updates:
-        # Version 0 can only allow a downgrade, not say of which kind.
+        # Version 0 can only allow a downgrade, without naming its kind.
         kind = getattr(update, "upgrade_type", UpgradeType.UPGRADE)
         name, level = update.feature, update.max_version_level
         reason = _reason_against(image, node_id, name, level, kind)
@@ -42,7 +44,7 @@ def update_features(image: MetadataImage, request: Struct, node_id: int) -> Resu
         if level != image.features.get(name, 0):
             records.append(FeatureLevelRecord(name, level))
     answer = Struct(error_code=ErrorCode.none, error_message=None)
-    return Result([] if request.validate_only else records, answer)
+    return ControllerResult([] if request.validate_only else records, answer)
 
 
 def _reason_against(
@@ -68,7 +70,7 @@ def _reason_against(
     if reason is not None:
         return f"Invalid update version {level} for feature {name}. {reason}"
     if level < current and name == METADATA_VERSION:
-        # Records of this level are already in the log.
+        # The log already has records of this level.
         reason = "Refusing to perform the requested downgrade because it might delete metadata "
         reason += "information."
         if kind == UpgradeType.UNSAFE_DOWNGRADE:

@@ -1,23 +1,23 @@
-"""Who was heard of when: the sessions of brokers, in the monotonic time of one controller.
+"""The sessions of brokers, in the monotonic time of one controller. Does no I/O.
 
-Not in the metadata log: a controller that takes over gives every broker a full session, so it
-may notice a dead one later than the old controller would have, never a live one as dead. Pure;
-times are arguments. Used by `active.py`.
+Sessions are not in the metadata log: a new controller gives every broker a full session. So it may
+notice a dead broker later than the old controller would have, but never takes a live one for dead.
+Used by `active.py`.
 
     sessions = BrokerSessions(image, now_ms=0, timeout_ms=2500)
     sessions.heard(3, offset=120, now_ms=400)
     sessions.expired(image, now_ms=3000)         → [1, 2]
-    sessions.suspect(3, until_ms=4000)           3 has until then to be heard of again
+    sessions.suspect(3, until_ms=4000)           3 is fenced then, unless it sends a heartbeat
 
-A broker sends its next heartbeat when the last one is answered. As long as the controller itself
-works on the answer (`answering`), silence says nothing.
+A broker sends its next heartbeat after the response to the last one. While the controller itself
+works on that response (`answering`), silence means nothing.
 
-What a heartbeat leads to is decided by `answer_to` (the table is Kafka's):
+`answer_to` decides the state after a heartbeat (the table is Kafka's):
 
     fenced, caught up with its own registration      → unfenced
     fenced, wants to stop                            → may stop
     unfenced, wants to stop, leads partitions        → controlled shutdown: its leaders move
-    in controlled shutdown, leads nothing, and the others know of the moves → fenced, may stop
+    in controlled shutdown, leads nothing, and the others have applied the moves → fenced, may stop
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -41,12 +41,12 @@ class BrokerState(Enum):
 @dataclass(slots=True)
 class _Session:
     heard_ms: float
-    # Its connection broke: it is taken to be dead from then on, unless it is heard of before.
+    # Set when its connection broke: the session ends at this time unless a heartbeat comes.
     suspect_until_ms: float = NEVER
     metadata_offset: Offset = -1
-    # From this offset of the metadata on everybody else knows that the broker leads nothing.
+    # Brokers that have applied this offset of the metadata know that the broker leads nothing.
     shutdown_offset: Offset | None = None
-    # Directories that failed, as its last heartbeat listed them.
+    # Failed directories, as listed in its last heartbeat.
     offline_dirs: frozenset[UUID] = frozenset()
     # Heartbeats of this broker that the controller has not answered yet.
     unanswered: int = 0
@@ -91,8 +91,8 @@ class BrokerSessions:
             session.heard_ms = max(session.heard_ms, now_ms)
 
     def offline_dirs(self) -> Mapping[BrokerId, Collection[UUID]]:
-        """Of each broker that has any. A controller that takes over learns them within an
-        interval of heartbeats."""
+        """Failed directories by broker. A new controller learns them within one heartbeat
+        interval."""
         return {
             broker_id: session.offline_dirs
             for broker_id, session in self._sessions.items()
@@ -100,33 +100,34 @@ class BrokerSessions:
         }
 
     def grant(self, pause_ms: float, now_ms: float) -> None:
-        """This controller read nothing for so long: that time counts for nobody's silence.
+        """This controller read no requests for `pause_ms`: extends every session by that time.
 
-        Heartbeats that came meanwhile wait in the sockets; who is dead is found that much later.
+        Heartbeats that arrived meanwhile are still in the sockets. A dead broker is noticed that
+        much later.
         """
         for session in self._sessions.values():
             session.heard_ms = min(session.heard_ms + pause_ms, now_ms)
             session.suspect_until_ms += pause_ms
 
     def suspect(self, broker_id: BrokerId, until_ms: float) -> None:
-        """Its connection broke: the session ends sooner, if nothing is heard of it.
+        """Its connection broke: the session ends sooner, unless a heartbeat comes.
 
-        To be wrong costs a move of leaders, never a record: whoever is fenced too early hears
-        of it like one that was fenced too late.
+        A wrong guess costs a move of leaders, never a record: a broker that is fenced too early
+        is handled like one that is fenced too late.
         """
         session = self._sessions.get(broker_id)
         if session is not None:
             session.suspect_until_ms = min(session.suspect_until_ms, until_ms)
 
     def is_valid(self, broker: BrokerRegistration, now_ms: float) -> bool:
-        """Whether the registered incarnation is taken to be alive; a fenced one is not."""
+        """Whether the registered incarnation has a session; a fenced one has none."""
         session = self._sessions.get(broker.id)
         if session is None or broker.fenced:
             return False
         return now_ms <= self._ends_ms(session)
 
     def expired(self, image: MetadataImage, now_ms: float) -> list[BrokerId]:
-        """Brokers that are unfenced and were not heard of for too long."""
+        """Unfenced brokers whose session has ended."""
         return [
             broker.id
             for broker in image.brokers.values()
@@ -134,7 +135,7 @@ class BrokerSessions:
         ]
 
     def next_expiry_ms(self, image: MetadataImage) -> float:
-        """Before this time nobody expires."""
+        """No session ends before this time."""
         return min(
             (
                 self._ends_ms(self._sessions[broker.id])
@@ -149,20 +150,20 @@ class BrokerSessions:
         return min(ends_ms, session.suspect_until_ms)
 
     def silent_ms(self, broker_id: BrokerId, now_ms: float) -> float | None:
-        """For how long nothing was heard of the broker; None if never."""
+        """Time since the last heartbeat; None if there was none."""
         session = self._sessions.get(broker_id)
         return None if session is None else now_ms - session.heard_ms
 
     # -- controlled shutdown -------------------------------------------------------------------
 
     def shutting_down(self, broker_id: BrokerId, offset: Offset) -> None:
-        """Its leaders have moved by the records up to `offset`; only the first call counts."""
+        """The records up to `offset` move its leadership; only the first call counts."""
         session = self._sessions[broker_id]
         if session.shutdown_offset is None:
             session.shutdown_offset = offset
 
     def may_stop(self, image: MetadataImage, broker_id: BrokerId) -> bool:
-        """Every broker that serves clients knows who leads instead of this one."""
+        """Whether every broker that serves clients knows the leaders that replace this broker."""
         offset = self._sessions[broker_id].shutdown_offset
         if offset is None:
             return False
@@ -192,7 +193,7 @@ def answer_to(
     leads: bool,
     may_stop: bool,
 ) -> BrokerState:
-    """What a broker in `state` is after a heartbeat that says so. `leads`: some partition."""
+    """The state of a broker after a heartbeat. `leads`: it leads at least one partition."""
     match state:
         case BrokerState.FENCED:
             if want_shut_down:

@@ -1,10 +1,10 @@
 """ElectLeaders: an operator asks for elections; preferred ones, or unclean ones.
 
-preferred   the first replica of the assignment shall lead
-unclean     a partition without a leader shall have one, even if it lacks what was committed
+preferred   elects the first replica of the assignment
+unclean     elects a leader for a partition without one, even if it lacks committed records
 
-Per partition, with Apache Kafka's codes: ELECTION_NOT_NEEDED when it is so already,
-PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE when it cannot be done.
+Per partition, with Apache Kafka's codes: ELECTION_NOT_NEEDED if nothing would change,
+PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE if it is impossible.
 """
 
 from enum import IntEnum
@@ -14,7 +14,7 @@ from odradek_broker.controller.partition_changes import (
     Strategy,
     active_brokers,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -38,8 +38,8 @@ _NOT_AVAILABLE = {
 }
 
 
-def elect_leaders(image: MetadataImage, request: Struct) -> Result[Struct]:
-    """No partitions named means all; those where nothing is to be done are then left out."""
+def elect_leaders(image: MetadataImage, request: Struct) -> ControllerResult[Struct]:
+    """No partitions named means all; partitions that need no election are then left out."""
     try:
         election = ElectionType(request.election_type)
     except ValueError:
@@ -68,7 +68,7 @@ def elect_leaders(image: MetadataImage, request: Struct) -> Result[Struct]:
                 answers.append(answer)
         results.append(Struct(topic=name, partition_result=answers))
     response = Struct(error_code=ErrorCode.none, replica_election_results=results)
-    return Result(list(records.values()), response)
+    return ControllerResult(list(records.values()), response)
 
 
 def _elect(
@@ -85,7 +85,7 @@ def _elect(
     if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
         raise KafkaError(ErrorCode.election_not_needed, _NOT_NEEDED_MESSAGE)
     strategy = Strategy.PREFERRED if preferred else Strategy.OFFLINE
-    record = changes.of(topic, index, strategy, unclean=not preferred)
+    record = changes.of(topic, index, strategy=strategy, unclean=not preferred)
     if record is None or record.leader == NO_LEADER_CHANGE:
         raise _NOT_AVAILABLE[election]
     return record

@@ -1,4 +1,4 @@
-"""The metadata log as the controller reaches it: `raft/service.py`, or a list in tests."""
+"""The metadata log as the controller uses it: `raft/service.py`, or a list in tests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from odradek_protocol.ids import LeaderEpoch, Offset
 class MetadataLog(Protocol):
     @property
     def epoch(self) -> LeaderEpoch:
-        """The controller epoch: grows with each controller."""
+        """The controller epoch: increases with each controller."""
 
     @property
     def next_offset(self) -> Offset: ...
 
     def batch_of(self, records: Sequence[MetadataRecord]) -> bytes:
-        """What `append` writes; any thread may build it."""
+        """Encodes a batch for `append`; may be called in any thread."""
 
     def append(
         self,
@@ -26,10 +26,10 @@ class MetadataLog(Protocol):
         data: bytes | None = None,
         delta: MetadataDelta | None = None,
     ) -> "asyncio.Future[None]":
-        """Append as one batch: all of them or none. Their offsets are given at once; the
-        future is done when they are committed and published. `data` is their batch, if it is
-        built already; `delta` is what they change.
+        """Appends the records as one batch, all or none. Their offsets are assigned at once; the
+        future is done when they are committed and published. `data` is the encoded batch, if it
+        is built already; `delta` is the delta of the records.
 
-        Raises KafkaError: NOT_CONTROLLER if this node does not lead. The future raises it
-        too, when leadership was lost before the commit: then the outcome is unknown.
+        Raises KafkaError NOT_CONTROLLER if this node does not lead. The future raises it too, if
+        leadership was lost before the commit; the outcome is unknown then.
         """

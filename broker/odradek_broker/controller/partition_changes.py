@@ -1,21 +1,21 @@
 """The next state of one partition, as a record: its ISR, leader, replicas and what follows.
 
-Every decision that touches partitions (fencing, AlterPartition, reassignment, elections, …) asks
-for a change here and says what it wants; this module knows what else must then be so:
+Every decision that changes partitions (fencing, AlterPartition, reassignment, elections, …) makes
+a `PartitionUpdate`; this module adds what follows from it:
 
-- a reassignment whose new replicas are all in sync is complete
-- a leader that is gone or no more allowed is replaced; with nobody to replace it there is none
-- an ISR never loses its last members: when none of them is left, all stay in it, because nobody
-  wrote anything without them, and each of them may be the first to come back
-- who leaves an ISR that is then below min.insync.replicas has all that is committed as long as
-  it stays below (the leader commits nothing meanwhile), and may be elected: the eligible leader
-  replicas of KIP-966. One that stopped uncleanly may have lost records: it moves to the
-  *last known* ones, who lead only when all those in sync or eligible have lost their disks
-- a replica whose directory is not one of its broker's is not there: a broker that comes back
-  with an empty disk leads nothing until it has caught up and joined the ISR again
+- a reassignment whose new replicas are all in sync is completed
+- a leader that is gone or no longer allowed is replaced, or removed if no replica can replace it
+- an ISR never loses its last members: when none of them is live, all stay in it, because nothing
+  was written without them, and each of them may be the first to return
+- a replica that leaves an ISR which is then below min.insync.replicas has every committed record
+  while the ISR stays below (the leader commits nothing), so it may be elected: the eligible leader
+  replicas of KIP-966. A replica that stopped uncleanly may have lost records: it becomes a
+  *last known* one, which leads only when all in-sync and eligible replicas have lost their disks
+- a replica whose directory is not one of its broker's directories is offline: a broker that
+  returns with an empty disk leads nothing until it has caught up and joined the ISR again
 
     change = PartitionChanges(image, active_brokers(image), unclean_default=False)
-    record = change.of(topic, 0, isr=(1, 2))         # None: nothing changes
+    record = change.of(topic, 0, PartitionUpdate(isr=(1, 2)))     None if nothing changes
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,9 +25,9 @@ from typing import Any
 from uuid import UUID
 
 from odradek_broker.controller.elections import (
-    NOBODY,
+    NO_CANDIDATE,
     Elected,
-    Kind,
+    ElectionKind,
     elect_for_controlled_shutdown,
     elect_for_offline_partition,
     elect_for_reassignment,
@@ -43,7 +43,7 @@ from odradek_broker.metadata.records import (
 from odradek_protocol.ids import BrokerId
 
 Replicas = tuple[BrokerId, ...]
-# Brokers that may lead, with the directories that they have.
+# Brokers that may lead, with their directories.
 Live = Mapping[BrokerId, Collection[UUID]]
 
 RECOVERED, RECOVERING = 0, 1
@@ -60,7 +60,7 @@ class Strategy(Enum):
 
 
 class TopicRules:
-    """What a topic's settings say about elections; asked once per topic and decision."""
+    """The settings of topics that matter for elections."""
 
     def __init__(self, image: MetadataImage, *, unclean_default: bool) -> None:
         self._image = image
@@ -72,8 +72,8 @@ class TopicRules:
         return self._unclean_default if text is None else text.strip().lower() == "true"
 
     def min_isr(self, topic: str) -> int:
-        """As all brokers know it, because it is in the metadata. One that only a broker's own
-        file has is not: others may have another. 1 means that nobody is ever eligible."""
+        """The value in the metadata, which all brokers know; a value in a broker's own file does
+        not count, because others may differ. With 1 no replica is ever eligible."""
         text = self._image.topic_config(topic).get(MIN_ISR)
         return self._min_isr_default if text is None else int(text)
 
@@ -84,17 +84,17 @@ def _min_isr_default(image: MetadataImage) -> int:
         for resource, configs in image.configs.items()
         if resource.type is ResourceType.BROKER and MIN_ISR in configs
     ]
-    everybody = image.config(ResourceType.BROKER, "").get(MIN_ISR, "1")
-    return min(map(int, [*own, everybody]))
+    for_all = image.config(ResourceType.BROKER, "").get(MIN_ISR, "1")
+    return min(map(int, [*own, for_all]))
 
 
 def active_brokers(image: MetadataImage) -> dict[BrokerId, Collection[UUID]]:
-    """Those that may lead: neither fenced nor about to stop."""
+    """Brokers that may lead: neither fenced nor in controlled shutdown."""
     return {broker.id: broker.log_dirs for broker in image.brokers.values() if broker.active}
 
 
 def default_dir(image: MetadataImage, broker_id: BrokerId) -> UUID:
-    """Where a new replica goes: a broker with several directories chooses itself."""
+    """The directory of a new replica; a broker with several directories chooses it itself."""
     broker = image.brokers.get(broker_id)
     if broker is not None and len(broker.log_dirs) == 1:
         return broker.log_dirs[0]
@@ -102,15 +102,30 @@ def default_dir(image: MetadataImage, broker_id: BrokerId) -> UUID:
 
 
 def is_lost(image: MetadataImage, partition: PartitionRegistration, replica: BrokerId) -> bool:
-    """Its broker is registered without the directory in which the replica was, or not at all."""
+    """Whether its broker is registered without the directory of the replica, or not at all."""
     broker = image.brokers.get(replica)
     directory = partition.directories[partition.replicas.index(replica)]
     return broker is None or not broker.has_online_dir(directory)
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionUpdate:
+    """What a decision changes about a partition; a field that is None stays as it is."""
+
+    isr: Replicas | None = None
+    replicas: Replicas | None = None
+    removing: Replicas | None = None
+    adding: Replicas | None = None
+    directory: tuple[BrokerId, UUID] | None = None  # of one replica
+    recovery: int | None = None
+
+
+NO_UPDATE = PartitionUpdate()
+
+
 @dataclass(slots=True)
 class _Target:
-    """What a partition is to become."""
+    """The next state of a partition."""
 
     replicas: Replicas
     isr: Replicas
@@ -123,9 +138,29 @@ class _Target:
     leader: BrokerId = NO_LEADER
 
 
+def _target(partition: PartitionRegistration, update: PartitionUpdate) -> _Target:
+    """The partition with the update applied, before its consequences."""
+    replicas, removing, adding = update.replicas, update.removing, update.adding
+    isr, recovery = update.isr, update.recovery
+    target = _Target(
+        replicas=partition.replicas if replicas is None else replicas,
+        isr=partition.isr if isr is None else isr,
+        removing=partition.removing_replicas if removing is None else removing,
+        adding=partition.adding_replicas if adding is None else adding,
+        directories=dict(zip(partition.replicas, partition.directories, strict=True)),
+        recovery=partition.leader_recovery_state if recovery is None else recovery,
+        eligible=partition.eligible_leader_replicas,
+        last_known=partition.last_known_elr,
+    )
+    if update.directory is not None:
+        replica, directory = update.directory
+        target.directories[replica] = directory
+    return target
+
+
 @dataclass(slots=True)
 class PartitionChanges:
-    """Makes the changes of one decision, against one image."""
+    """The partition changes of one decision, against one image."""
 
     image: MetadataImage
     live: Live
@@ -140,32 +175,19 @@ class PartitionChanges:
         self,
         topic: TopicImage,
         index: int,
+        update: PartitionUpdate = NO_UPDATE,
         strategy: Strategy = Strategy.OFFLINE,
         *,
-        isr: Replicas | None = None,
-        replicas: Replicas | None = None,
-        removing: Replicas | None = None,
-        adding: Replicas | None = None,
-        directory: tuple[BrokerId, UUID] | None = None,
-        recovery: int | None = None,
         unclean: bool | None = None,
         unclean_stop: BrokerId | None = None,
     ) -> PartitionChangeRecord | None:
-        """`unclean` None is what the topic's settings say. `unclean_stop` is a broker that is
-        known to have stopped without a word since its last registration."""
+        """The record, or None if nothing changes.
+
+        `unclean`: whether an unclean election is allowed; None means as the topic's settings say.
+        `unclean_stop`: a broker that stopped without a clean shutdown since its last registration.
+        """
         partition = topic.partitions[index]
-        target = _Target(
-            replicas=partition.replicas if replicas is None else replicas,
-            isr=partition.isr if isr is None else isr,
-            removing=partition.removing_replicas if removing is None else removing,
-            adding=partition.adding_replicas if adding is None else adding,
-            directories=dict(zip(partition.replicas, partition.directories, strict=True)),
-            recovery=partition.leader_recovery_state if recovery is None else recovery,
-            eligible=partition.eligible_leader_replicas,
-            last_known=partition.last_known_elr,
-        )
-        if directory is not None:
-            target.directories[directory[0]] = directory[1]
+        target = _target(partition, update)
         if target.adding or target.removing:
             _complete_reassignment(target)
         self._set_directories(partition, target)
@@ -183,7 +205,7 @@ class PartitionChanges:
                 target.directories[replica] = default_dir(self.image, replica)
         for replica in target.isr:
             if replica not in partition.isr and not self._there(replica, target):
-                # It lost its old directory, but has caught up again in another.
+                # It lost its old directory, and has caught up in another.
                 target.directories[replica] = default_dir(self.image, replica)
 
     def _there(self, replica: BrokerId, target: _Target) -> bool:
@@ -202,47 +224,49 @@ class PartitionChanges:
     ) -> None:
         live = [r for r in target.replicas if r in self.live and self._there(r, target)]
         current = partition.leader
-        elected = NOBODY
+        elected = NO_CANDIDATE
         if strategy is Strategy.PREFERRED:
             elected = elect_preferred_replica(live, target.isr, target.replicas)
-        if elected is NOBODY and current in target.isr and current in live:
+        if elected is NO_CANDIDATE and current in target.isr and current in live:
             elected = Elected(current)
-        if elected is NOBODY and strategy is Strategy.REASSIGNMENT:
+        if elected is NO_CANDIDATE and strategy is Strategy.REASSIGNMENT:
             elected = elect_for_reassignment(live, target.isr, target.replicas)
-        elif elected is NOBODY and strategy is Strategy.CONTROLLED_SHUTDOWN:
+        elif elected is NO_CANDIDATE and strategy is Strategy.CONTROLLED_SHUTDOWN:
             elected = elect_for_controlled_shutdown(live, target.isr, self.shutting_down)
-        if elected is NOBODY:
+        if elected is NO_CANDIDATE:
             eligible = [r for r in target.eligible if r != unclean_stop]
             elected = elect_for_offline_partition(live, target.isr, eligible)
-        if elected is NOBODY and target.last_known and self._held_by_nobody(partition):
+        if elected is NO_CANDIDATE and target.last_known and self._all_holders_lost(partition):
             last_known = [r for r in live if r in target.last_known]
             elected = elect_for_offline_partition(last_known, (), unclean=True)
-        if elected is NOBODY and unclean:
+        if elected is NO_CANDIDATE and unclean:
             elected = self._elect_unclean(partition, target, live)
         target.leader = elected.leader
-        if elected.kind is not Kind.CLEAN:
+        if elected.kind is not ElectionKind.CLEAN:
             target.isr = (elected.leader,)
-            if elected.kind is Kind.UNCLEAN:
+            if elected.kind is ElectionKind.UNCLEAN:
                 target.recovery = RECOVERING
         elif elected.leader not in (current, NO_LEADER):
-            # Members that stayed because nobody was there to go on without them.
+            # Drop members that stayed only because no other member was live.
             target.isr = tuple(r for r in target.isr if r in live)
 
-    def _held_by_nobody(self, partition: PartitionRegistration) -> bool:
-        """All who had everything that is committed came back without their disks."""
+    def _all_holders_lost(self, partition: PartitionRegistration) -> bool:
+        """Whether all replicas that had every committed record have lost their disks."""
         held = (*partition.isr, *partition.eligible_leader_replicas)
         return all(is_lost(self.image, partition, replica) for replica in held)
 
     def _elect_unclean(
         self, partition: PartitionRegistration, target: _Target, live: Sequence[BrokerId]
     ) -> Elected:
-        """Rather one that was in sync lately; an empty disk only when all have lost theirs."""
+        """Prefers replicas that were in sync lately; an empty disk only if all have lost theirs."""
         likely = [r for r in live if r in target.eligible or r in target.last_known]
         elected = elect_for_offline_partition(likely or live, (), unclean=True)
-        if elected is NOBODY and all(is_lost(self.image, partition, r) for r in partition.replicas):
+        if elected is NO_CANDIDATE and all(
+            is_lost(self.image, partition, r) for r in partition.replicas
+        ):
             there = [replica for replica in target.replicas if replica in self.live]
             elected = elect_for_offline_partition(there, (), unclean=True)
-            if elected is not NOBODY:
+            if elected is not NO_CANDIDATE:
                 target.directories[elected.leader] = default_dir(self.image, elected.leader)
         return elected
 
@@ -275,7 +299,7 @@ class PartitionChanges:
 
 
 def _complete_reassignment(target: _Target) -> None:
-    """When all that are to stay are in sync, those to be removed go."""
+    """If all replicas of the target are in sync, removes the others."""
     replicas = tuple(r for r in target.replicas if r not in target.removing)
     isr = tuple(r for r in target.isr if r not in target.removing)
     if isr and set(replicas) <= set(isr):
@@ -305,11 +329,11 @@ def _record(
     if not changes:
         return None
     if not set(before.replicas) <= set(target.replicas):
-        # A replica that is no more one must notice that it is fenced: a new leader epoch.
+        # The new leader epoch fences the replicas that were removed.
         changes["leader"] = target.leader
     return PartitionChangeRecord(index, topic.id, **changes)
 
 
 def without(isr: Sequence[BrokerId], gone: Collection[BrokerId]) -> Replicas:
-    """The ISR without some; if nobody would be left, the ISR as it is."""
+    """The ISR without some members; unchanged if none would be left."""
     return tuple(replica for replica in isr if replica not in gone) or tuple(isr)

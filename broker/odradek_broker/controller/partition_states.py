@@ -2,10 +2,10 @@
 
     NonExistent → New → Online ⇄ Offline → NonExistent
 
-New           created, not yet led: there is no leader to elect, only one to begin with
-Online        has a leader that is there
-Offline       has none; also the last state before it is deleted
-NonExistent   not (or no more) known to the controller
+New           created, without a leader yet
+Online        has a live leader
+Offline       has no live leader; also the last state before deletion
+NonExistent   not known to the controller (any more)
 
 `context.py` moves partitions; `docs` draws the diagram from this table.
 """

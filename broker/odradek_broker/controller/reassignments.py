@@ -2,38 +2,39 @@
 
 A partition on 1 2 3 that is to be on 1 4 5:
 
-    1. replicas 1 4 5 2 3, adding 4 5, removing 2 3      the request is answered
+    1. replicas 1 4 5 2 3, adding 4 5, removing 2 3      the response is sent
     2. 4 and 5 catch up and join the ISR                 AlterPartition, see alter_partition.py
-    3. replicas 1 4 5                                    in the same record that let the last one
-                                                         of them join; 2 and 3 delete their files
+    3. replicas 1 4 5                                    in the same record as the last change of
+                                                         the ISR; 2 and 3 delete their files
 
-A target that needs nobody new is reached at once. Replicas `null` takes a reassignment back:
-the added ones go, the removed ones stay. Checks and words are Apache Kafka's.
+A target without new replicas is reached at once. Replicas `null` cancels a reassignment: added
+replicas are removed, replicas to be removed stay. Checks and error messages are Apache Kafka's.
 """
 
 from collections.abc import Sequence
 
 from odradek_broker.controller.partition_changes import (
     PartitionChanges,
+    PartitionUpdate,
     Replicas,
     Strategy,
     TopicRules,
     active_brokers,
 )
-from odradek_broker.controller.result import Result
+from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.topics import check_replicas
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from odradek_broker.metadata.records import PartitionChangeRecord
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
-# One request becomes one batch of the metadata log, which must stay of bearable size.
+# One request becomes one batch of the metadata log, whose size is limited.
 PARTITIONS_PER_REQUEST_MAX = 10_000
 
 
 def alter_partition_reassignments(
     image: MetadataImage, request: Struct, *, unclean_default: bool
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     changes = PartitionChanges(image, active_brokers(image), unclean_default)
     rules = TopicRules(image, unclean_default=unclean_default)
     may_change_factor = request.allow_replication_factor_change
@@ -76,11 +77,11 @@ def alter_partition_reassignments(
     response = Struct(
         error_code=ErrorCode.none,
         error_message=None if responses else "",
-        # Kafka's answer to an empty request is the one that its schema starts with.
+        # For an empty request Kafka responds with the default values of the schema.
         allow_replication_factor_change=may_change_factor if responses else True,
         responses=responses,
     )
-    return Result(records, response)
+    return ControllerResult(records, response)
 
 
 def _find(image: MetadataImage, name: str, index: int) -> tuple[TopicImage, PartitionRegistration]:
@@ -113,21 +114,23 @@ def _reassign(
     partition: PartitionRegistration,
     target: Replicas,
 ) -> PartitionChangeRecord | None:
-    """Takes the place of a reassignment that is under way: what only that one added goes."""
+    """Replaces a reassignment in progress: replicas that only that one added are removed."""
     added = set(partition.adding_replicas)
     isr = tuple(r for r in partition.isr if r not in added or r in target)
-    if not isr:  # only what it added is in sync: nobody else could give it to the new ones
+    if not isr:  # only added replicas are in sync: the new ones have to copy from them
         added, isr = set(), partition.isr
     original = {replica for replica in partition.replicas if replica not in added}
     removing = tuple(sorted(original - set(target)))
     return changes.of(
         topic,
         index,
+        PartitionUpdate(
+            isr=isr,
+            replicas=target + removing,
+            removing=removing,
+            adding=tuple(sorted(set(target) - original)),
+        ),
         Strategy.REASSIGNMENT,
-        isr=isr,
-        replicas=target + removing,
-        removing=removing,
-        adding=tuple(sorted(set(target) - original)),
         unclean=False,
     )
 
@@ -146,7 +149,7 @@ def _cancel(
     replicas = tuple(r for r in partition.replicas if r not in adding)
     isr = tuple(r for r in partition.isr if r not in adding)
     if not isr:
-        # Only new replicas are in sync: to go back is to lose what only they have.
+        # Only new replicas are in sync: to cancel would lose records that only they have.
         if not unclean:
             raise KafkaError(
                 ErrorCode.invalid_replica_assignment,
@@ -157,11 +160,8 @@ def _cancel(
     return changes.of(
         topic,
         index,
+        PartitionUpdate(isr=isr, replicas=replicas, removing=(), adding=()),
         Strategy.REASSIGNMENT,
-        isr=isr,
-        replicas=replicas,
-        removing=(),
-        adding=(),
         unclean=unclean,
     )
 
@@ -171,7 +171,7 @@ def is_reassigning(partition: PartitionRegistration) -> bool:
 
 
 def list_partition_reassignments(image: MetadataImage, request: Struct) -> Struct:
-    """All that are under way, or those of the partitions that are asked for."""
+    """All reassignments in progress, or those of the named partitions."""
     if request.topics is None:
         asked = [(topic, sorted(topic.partitions)) for topic in image.topics.values()]
     else:

@@ -1,10 +1,10 @@
-"""Automatic leader balance: leadership goes back to the preferred replicas (MISSION C9).
+"""Automatic leader balance: moves leadership back to the preferred replicas (MISSION C9).
 
-After a broker was away, others lead what it should. Every
-`leader.imbalance.check.interval.seconds`, when `auto.leader.rebalance.enable` is on, each broker
-that leads too few of the partitions that prefer it gets those back that it can lead. Too few is
-more than `odradek.leader.imbalance.per.broker.percentage` percent missing; 0, the default, is
-what Apache Kafka does since version 4: any.
+After a broker was down, other brokers lead its preferred partitions. Every
+`leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable` is on, a broker gets
+them back if it leads too few of them: more than
+`odradek.leader.imbalance.per.broker.percentage` percent are led by others. The default is 0, as in
+Apache Kafka since version 4.
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ from odradek_broker.controller.partition_changes import (
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import PartitionChangeRecord
 
-# A change of leader costs every client of the partition a moment: so not all at once.
+# A change of the leader briefly interrupts every client of the partition: not all at once.
 ELECTIONS_MAX = 1000
 
 
 def imbalance(image: MetadataImage) -> tuple[Counter[int], Counter[int]]:
-    """How many partitions prefer each broker, and how many of them others lead."""
+    """By broker: how many partitions prefer it, and how many of them other brokers lead."""
     preferred: Counter[int] = Counter()
     elsewhere: Counter[int] = Counter()
     for topic in image.topics.values():
@@ -36,7 +36,7 @@ def imbalance(image: MetadataImage) -> tuple[Counter[int], Counter[int]]:
 def balance_leaders(
     image: MetadataImage, imbalance_percentage: int = 0
 ) -> list[PartitionChangeRecord]:
-    """At most ELECTIONS_MAX; that many mean that there may be more to do."""
+    """At most ELECTIONS_MAX records; if there are so many, more may follow."""
     preferred, elsewhere = imbalance(image)
     brokers = {
         broker
@@ -52,7 +52,7 @@ def balance_leaders(
             first = partition.replicas[0]
             if partition.leader == first or first not in brokers or first not in partition.isr:
                 continue
-            record = changes.of(topic, index, Strategy.PREFERRED, unclean=False)
+            record = changes.of(topic, index, strategy=Strategy.PREFERRED, unclean=False)
             if record is not None:
                 records.append(record)
             if len(records) >= ELECTIONS_MAX:

@@ -5,12 +5,12 @@
                           Online ──┘  └── DeletionIneligible
 
 New                  its partition was just created, or a reassignment adds it
-Online               its broker is there, and so is its directory
-Offline              its broker or its directory is not
+Online               its broker and its directory are online
+Offline              its broker or its directory is offline
 DeletionStarted      its topic is gone from the metadata; the broker has to remove the files
-DeletionSuccessful   the broker has done so
-DeletionIneligible   the broker cannot do so now; tried again when it is back
-NonExistent          not (or no more) known to the controller
+DeletionSuccessful   the broker has removed the files
+DeletionIneligible   the broker is down; the deletion is retried when it is back
+NonExistent          not known to the controller (any more)
 
 `context.py` moves replicas; `docs` draws the diagram from this table.
 """
@@ -48,7 +48,7 @@ TRANSITIONS: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
 }
 
 
-class ReplicaKey(NamedTuple):
+class PartitionAndReplica(NamedTuple):
     topic_id: TopicId
     partition: int
     replica: BrokerId
@@ -57,7 +57,7 @@ class ReplicaKey(NamedTuple):
         return f"replica {self.replica} of {self.topic_id}-{self.partition}"
 
 
-ReplicaStates = StateMachine[ReplicaKey, ReplicaState]
+ReplicaStates = StateMachine[PartitionAndReplica, ReplicaState]
 
 
 def replica_states(wall_ms: Callable[[], int] = lambda: 0) -> ReplicaStates:

@@ -1,4 +1,4 @@
-"""What a decision is: the records that make it so, and the answer once they are committed."""
+"""The result of a decision: records, and the response to send when they are committed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from odradek_broker.metadata.records import MetadataRecord
 
 T = TypeVar("T")
 
-# What is still to be worked out, by a look at every partition: pure, and for the image of that
-# moment only, so no other decision may be made before its records are appended.
+# The rest of a decision, which looks at every partition. A pure function of the image at the time
+# of the decision, so no other decision may be made before its records are appended.
 Sweep = Callable[[], Sequence[MetadataRecord]]
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[T]):
-    """Nothing has changed yet. `response` holds as soon as `records` are in the log.
+class ControllerResult(Generic[T]):
+    """Nothing has changed yet; `response` is valid when `records` are committed.
 
-    Where there are many partitions, more records may follow from `sweep`, which takes long.
+    With many partitions, more records come from `sweep`, which takes long.
     """
 
     records: Sequence[MetadataRecord]
@@ -25,5 +25,5 @@ class Result(Generic[T]):
     sweep: Sweep | None = None
 
     def all_records(self) -> Sequence[MetadataRecord]:
-        """Those of the sweep, too."""
+        """The records including those of the sweep."""
         return [*self.records, *self.sweep()] if self.sweep is not None else self.records

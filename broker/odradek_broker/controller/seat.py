@@ -1,7 +1,7 @@
-"""Ties the controller of this node to the quorum: told when it is elected, woken when it is due.
+"""Connects the controller of this node to the quorum: elections, and timers for periodic work.
 
-While it is active it also looks after the voters: a cluster that grows gets up to three, one
-change at a time (`voters.py` decides, the quorum carries out).
+While the controller is active, this module also manages the voters: a growing cluster gets up to
+three, one change at a time (`voters.py` decides, the quorum carries it out).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.raft.messages import AddVoterRequest, RemoveVoterRequest
 from odradek_broker.raft.service import QuorumService
-from odradek_broker.raft.values import Endpoint
+from odradek_broker.raft.values import RaftEndpoint
 from odradek_broker.raft.voters import Voter
 from odradek_broker.runtime.clock import Clock
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -21,10 +21,10 @@ from odradek_protocol.ids import BrokerId, LeaderEpoch
 
 logger = logging.getLogger(__name__)
 
-# How often the voters are looked at. New ones are few, and no hurry.
+# How often the voters are checked. Changes are rare and not urgent.
 VOTERS_SECONDS = 0.5
 VOTER_CHANGE_TIMEOUT_MS = 5000
-# How often an active controller makes sure that its loop runs, and from when on it is late.
+# How often an active controller checks that its loop runs, and the delay that counts as a pause.
 PULSE_SECONDS = 0.1
 LATE_FROM_MS = 50.0
 
@@ -55,11 +55,11 @@ class ControllerSeat:
 
     def became_leader(self, epoch: LeaderEpoch) -> None:
         self._controller.become_active(epoch, self._metadata.image)
-        self._voters_task = self._loop.create_task(self._look_after_voters())
+        self._voters_task = self._loop.create_task(self._manage_voters())
         self._arm_pulse()
         self._arm()
         if self._predecessor is not None:
-            # Whoever stops being the controller is often dead; if not, it says so at once.
+            # The previous controller is often dead. If it is not, its heartbeat follows at once.
             self._controller.lost_contact(self._predecessor)
             self._predecessor = None
 
@@ -113,7 +113,7 @@ class ControllerSeat:
         self._arm_pulse()
 
     def _look_at_pulse(self) -> None:
-        """If the loop stood still, heartbeats wait in the sockets: whose they are is not silent."""
+        """After a pause of the loop, heartbeats are still in the sockets: extend the sessions."""
         now_ms = self._clock.monotonic_ms()
         late_ms = now_ms - self._pulse_due_ms
         if late_ms > LATE_FROM_MS:
@@ -122,22 +122,22 @@ class ControllerSeat:
 
     # -- voters ---------------------------------------------------------------------------------
 
-    async def _look_after_voters(self) -> None:
+    async def _manage_voters(self) -> None:
         while True:
             await asyncio.sleep(VOTERS_SECONDS)
             try:
                 await self._change_voters()
             except KafkaError as error:
-                logger.info("voters are not changed: %s", error)
+                logger.info("the voters could not be changed: %s", error)
             except Exception:
-                logger.exception("voters are not changed; this is a bug in Odradek")
+                logger.exception("the voters could not be changed; this is a bug in Odradek")
 
     async def _change_voters(self) -> None:
         quorum = self._quorum
         change = self._controller.voter_change(quorum.voters, quorum.observers())
         if change is None:
             return
-        verb = "becomes a voter" if isinstance(change, Add) else "votes no longer"
+        verb = "becomes a voter" if isinstance(change, Add) else "is removed from the voters"
         logger.info("node %d %s: %s", change.key.id, verb, change.reason)
         request: AddVoterRequest | RemoveVoterRequest = RemoveVoterRequest(change.key)
         if isinstance(change, Add):
@@ -147,7 +147,7 @@ class ControllerSeat:
             if endpoint is None:
                 message = f"broker {change.key.id} has no listener {quorum.listener}"
                 raise KafkaError(ErrorCode.invalid_request, message)
-            where = (Endpoint(endpoint.name, endpoint.host, endpoint.port),)
+            where = (RaftEndpoint(endpoint.name, endpoint.host, endpoint.port),)
             request = AddVoterRequest(Voter(change.key, where), VOTER_CHANGE_TIMEOUT_MS)
         response = await quorum.change_voters(request)
         if response.error is not ErrorCode.none:

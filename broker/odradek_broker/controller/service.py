@@ -1,34 +1,32 @@
-"""The controller: decide → append → replay → answer.
+"""The controller: decide → append → replay → respond.
 
-Every change goes one way. A pure function decides against the latest image, its records are
-appended to the metadata log as one batch and replayed into the next image at once, and when
-they are committed, the image becomes the published one, subscribers hear of the delta and the
-request is answered. So two requests that overlap decide in order, and nobody ever sees what
-could still be lost:
+A pure function decides against the latest image. Its records are appended to the metadata log as
+one batch and replayed into the next image at once. When they are committed, that image is
+published, subscribers get the delta and the response is sent. So concurrent requests are decided
+in order, and no client sees anything that could still be lost:
 
-    latest     all that was appended: decisions are made against it
-    image      all that is committed: requests are answered from it
+    latest     everything appended: decisions are made against it
+    image      everything committed: requests are answered from it
 
-There is one on every broker; only that of the quorum's leader is active and decides (`active.py`
-holds what it knows then). When it
-loses its epoch, whatever was appended and not committed is of unknown outcome: it forgets
-`latest`, and the next one begins from what is committed.
+Every broker has a controller; only that of the quorum's leader is active (`active.py` has its
+state). When it loses leadership, the outcome of uncommitted appends is unknown: it drops
+`latest`, and the next controller starts from the committed records.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from random import Random
 from typing import TypeVar
-from uuid import UUID
 
-from odradek_broker.controller import brokers, producer_ids, topics
+from odradek_broker.controller import topics
 from odradek_broker.controller import voters as voters_rules
-from odradek_broker.controller.active import ActiveController, delta_of
-from odradek_broker.controller.context import ControllerContext
+from odradek_broker.controller.active import ActiveController, PeriodicTask, Term, delta_of
+from odradek_broker.controller.context import ControllerContext, at_once
 from odradek_broker.controller.metadata_log import MetadataLog
-from odradek_broker.controller.result import Result, Sweep
+from odradek_broker.controller.result import ControllerResult, Sweep
 from odradek_broker.controller.topics import partitions_asked_for
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
@@ -36,29 +34,28 @@ from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.runtime.clock import Clock, SystemClock
-from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.slices import Slices
 from odradek_broker.runtime.tasks import Scheduler
 from odradek_protocol.error_codes import ErrorCode, KafkaError
-from odradek_protocol.ids import BrokerId, LeaderEpoch, ProducerId
+from odradek_protocol.ids import BrokerId, LeaderEpoch
 from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What follows from a broker's end may be more than a batch of the log bears. It need not be one:
-# what is still to do is found by the next controller. Requests stay far below (10,000 partitions).
+# The end of a broker may cause more records than fit into one batch. They need not be atomic: the
+# next controller finds what is left to do. Requests stay far below this (10,000 partitions).
 RECORDS_PER_BATCH_MAX = 25_000
-# A request for more partitions than this is decided in a thread: it would keep the loop for longer
-# than 50 ms.
+# A request about more partitions than this is decided in a thread: it would block the loop for
+# longer than 50 ms.
 LARGE_PARTITIONS = 200
 
 
-def with_sweep(result: Result[T]) -> Callable[[], Result[T]]:
-    """The whole of a decision that is not worked out yet."""
-    return lambda: Result(result.all_records(), result.response)
+def with_sweep(result: ControllerResult[T]) -> Callable[[], ControllerResult[T]]:
+    """The complete decision, including its sweep."""
+    return lambda: ControllerResult(result.all_records(), result.response)
 
 
 class ControllerService:
@@ -68,13 +65,12 @@ class ControllerService:
         rng: Random,
         log: MetadataLog,
         metadata: MetadataPublisher,
-        node_id: BrokerId,
         cluster_id: str,
         clock: Clock | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """Without a scheduler nothing is done in slices."""
-        self.node_id = node_id
+        """Without a scheduler, long work is not divided into slices."""
+        self.node_id = BrokerId(settings.node_id)
         self.cluster_id = cluster_id
         self._settings = settings
         self._rng = rng
@@ -83,20 +79,20 @@ class ControllerService:
         self._clock = clock or SystemClock()
         self._slices = Slices(self._clock, scheduler) if scheduler else None
         self._active: ActiveController | None = None
-        # Set by whoever calls `tick`: it has to be called earlier than was said.
+        # Set by the caller of `tick`: called when `next_tick_ms` has become earlier.
         self.on_due_earlier: Callable[[], None] = lambda: None
         self._last_append: asyncio.Future[None] | None = None
-        # While a thread works on a decision, nobody else decides: done when it is appended.
+        # Set while a thread works on a decision, so that no other decision is made; done when its
+        # records are appended.
         self._sweeping: asyncio.Future[None] | None = None
-        self._ticking: Iterator[Sequence[MetadataRecord] | Sweep] | None = None
+        # Periodic tasks that are still to be decided in this round; empty between rounds.
+        self._tasks_left: deque[PeriodicTask] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._producer_ids = iter(range(0))
-        self._producer_ids_lock = asyncio.Lock()
         metadata.subscribe(self._committed)
 
     @property
     def image(self) -> MetadataImage:
-        """All that is committed, as far as this broker knows."""
+        """Everything committed, as far as this broker knows."""
         return self._metadata.image
 
     @property
@@ -111,32 +107,30 @@ class ControllerService:
 
     @property
     def context(self) -> ControllerContext | None:
-        """The states of replicas and partitions, to look at; None where this is not active."""
+        """The states of replicas and partitions, read-only; None while not active."""
         return self._active.context if self._active else None
 
     def become_active(self, epoch: LeaderEpoch, image: MetadataImage) -> None:
-        """This node leads the quorum; `image` has all that its predecessors committed."""
+        """This node leads the quorum; `image` has everything committed by its predecessors."""
         self._active = ActiveController(
-            epoch,
-            image,
-            settings=self._settings,
-            rng=self._rng,
-            cluster_id=self.cluster_id,
-            now_ms=self._clock.monotonic_ms(),
+            Term(epoch, image, self._clock.monotonic_ms()),
+            self._settings,
+            self._rng,
+            self.cluster_id,
             wall_ms=self._clock.now_ms,
-            **({"in_slices": self._slices.add} if self._slices else {}),
+            in_slices=self._slices.add if self._slices else at_once,
         )
         records = self._active.first_records()
         if records:
             try:
                 self._append(self._active, records)
-            except KafkaError as error:  # elected and stopped for long: it will be told
-                logger.info("the controller of epoch %d begins nothing: %s", epoch, error)
+            except KafkaError as error:  # deposed while paused; LostLeadership follows
+                logger.info("the controller of epoch %d was deposed at once: %s", epoch, error)
 
     def resign(self) -> None:
-        """Another node leads, or nobody does."""
+        """This node does not lead any more."""
         self._active = None
-        self._ticking = None
+        self._tasks_left.clear()
         self._sweeping = None
 
     def _committed(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
@@ -146,30 +140,32 @@ class ControllerService:
     # -- periodic work ----------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Sessions that ended, leaders to move back, …; at least every `next_tick_ms`."""
+        """Runs the periodic tasks that are due; call it no later than `next_tick_ms`."""
         active = self._active
         if active is None or self._sweeping is not None:
             return
-        if self._ticking is None:
-            self._ticking = active.tick(self._clock.monotonic_ms())
+        if not self._tasks_left:
+            self._tasks_left.extend(PeriodicTask)
         try:
-            for decision in self._ticking:
-                if callable(decision):
-                    self._sweep_in_background(active, decision)
-                    return
-                if decision:
-                    self._append(active, decision)
-        except KafkaError as error:  # the quorum has another leader, and will say so
+            while self._tasks_left:
+                task = self._tasks_left.popleft()
+                result = active.decide_periodic(task, self._clock.monotonic_ms())
+                if result.sweep is not None:
+                    self._sweep_in_background(active, result.sweep)
+                    return  # the rest of the round follows when it is appended
+                if result.records:
+                    self._append(active, result.records)
+        except KafkaError as error:  # deposed: LostLeadership follows
             logger.info("periodic work of the controller stops: %s", error)
-        self._ticking = None
+            self._tasks_left.clear()
 
     def _sweep_in_background(self, active: ActiveController, sweep: Sweep) -> None:
         async def run() -> None:
             try:
-                await self._in_thread(active, lambda: Result(sweep(), None))
+                await self._in_thread(active, lambda: ControllerResult(sweep(), None))
             except KafkaError as error:
                 logger.info("periodic work of the controller stops: %s", error)
-                self._ticking = None
+                self._tasks_left.clear()
             self.on_due_earlier()
 
         task = asyncio.get_running_loop().create_task(run())
@@ -177,7 +173,7 @@ class ControllerService:
         task.add_done_callback(self._tasks.discard)
 
     def was_away(self, pause_ms: float) -> None:
-        """This process read no requests for so long: nobody is to be fenced for that."""
+        """This process read no requests for `pause_ms`: it does not count against any session."""
         if self._active is not None:
             self._active.was_away(pause_ms, self._clock.monotonic_ms())
 
@@ -188,65 +184,28 @@ class ControllerService:
             self.on_due_earlier()
 
     def next_tick_ms(self) -> float:
-        """When `tick` has something to do, in monotonic time; never while this is not active."""
+        """When `tick` is due, in monotonic time; infinity while not active."""
         if self._active is None or self._sweeping is not None:
             return float("inf")
-        return 0.0 if self._ticking is not None else self._active.next_tick_ms()
+        return 0.0 if self._tasks_left else self._active.next_periodic_ms()
 
     def voter_change(
         self, voters: Collection[ReplicaKey], observers: Collection[ReplicaKey]
     ) -> voters_rules.VoterChange:
-        """What the quorum should change about its voters; see voters.py."""
+        """The next change of the voters, if one is due; see voters.py."""
         if self._active is None:
             return None
         listed = self._settings.quorum_voters
         return voters_rules.voter_change(self.image, voters, observers, self.node_id, listed)
 
     async def remember_voter_removal(self, node_id: int) -> None:
-        """Before an operator's RemoveRaftVoter: the node is not to be taken in again."""
+        """Before an operator's RemoveRaftVoter: the node is not made a voter again by itself."""
         active = await self._turn()
         await self._commit(active, voters_rules.remember_removal(active.latest, node_id))
 
     async def forget_voter_removal(self, node_id: int) -> None:
         active = await self._turn()
         await self._commit(active, voters_rules.forget_removal(active.latest, node_id))
-
-    # -- this broker --------------------------------------------------------------------------
-
-    async def register_broker(
-        self, listeners: Sequence[Listener], log_dirs: Sequence[UUID], *, clean_shutdown: bool
-    ) -> int:
-        """This node becomes a live broker with these advertised listeners; its broker epoch."""
-        active = await self._turn()
-        return await self._commit(
-            active,
-            brokers.register_broker(
-                active.latest,
-                self.node_id,
-                incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
-                next_offset=self._log.next_offset,
-                listeners=listeners,
-                rack=self._settings.optional_str("broker.rack"),
-                log_dirs=log_dirs,
-                clean_shutdown=clean_shutdown,
-            ),
-        )
-
-    async def next_producer_id(self) -> ProducerId:
-        """An id that no producer of this cluster ever had."""
-        async with self._producer_ids_lock:
-            producer_id = next(self._producer_ids, None)
-            if producer_id is None:
-                self._producer_ids = iter(await self._allocate_producer_ids())
-                producer_id = next(self._producer_ids)
-        return producer_id
-
-    async def _allocate_producer_ids(self) -> range:
-        active = await self._turn()
-        broker = active.latest.brokers.get(self.node_id)
-        epoch = broker.epoch if broker else -1
-        block = producer_ids.allocate_block(active.latest, self.node_id, epoch)
-        return await self._commit(active, block)
 
     # -- requests of brokers: decoded in, response out ------------------------------------------
 
@@ -274,7 +233,7 @@ class ControllerService:
             self.on_due_earlier()
 
     async def _answer_heartbeat(
-        self, active: ActiveController, request: Struct, result: Result[Struct]
+        self, active: ActiveController, request: Struct, result: ControllerResult[Struct]
     ) -> Struct:
         """A heartbeat that changes something; answered when that is committed."""
         if result.sweep is not None and self._sweeping is not None:
@@ -349,10 +308,10 @@ class ControllerService:
         active = await self._turn()
         return await self._commit(active, active.update_features(request))
 
-    # -- append, replay, answer ----------------------------------------------------------------
+    # -- append, replay, respond ---------------------------------------------------------------
 
     async def _turn(self) -> ActiveController:
-        """The active controller, as soon as nobody else is about to decide."""
+        """The active controller, as soon as no other decision is in progress."""
         while self._sweeping is not None:
             await asyncio.shield(self._sweeping)
         return self._decider()
@@ -362,22 +321,24 @@ class ControllerService:
             raise KafkaError(ErrorCode.not_controller, "this broker is not the controller")
         return self._active
 
-    async def _commit(self, active: ActiveController, result: Result[T]) -> T:
-        """Makes a decision so. No other decision may come between it and the append, so
-        callers decide and call this without an await in between."""
+    async def _commit(self, active: ActiveController, result: ControllerResult[T]) -> T:
+        """Appends the records of a decision and waits for their commit. No other decision may be
+        made between decision and append, so callers do not await in between."""
         if result.records:
             await self._append(active, result.records)
             if active.latest.offset == self.image.offset:
-                active.latest = self.image  # equal: one of them is enough
+                active.latest = self.image  # equal: keep one of them
         elif self._last_append is not None and not self._last_append.done():
-            # Decided by what may never be committed. Told too early, a leader whose ISR was
-            # "changed already" would wait for ever for the change to arrive.
+            # The decision depends on records that may never be committed. If the response came too
+            # early, a leader whose ISR "is changed already" could wait for the change for ever.
             await asyncio.shield(self._last_append)
         return result.response
 
-    async def _in_thread(self, active: ActiveController, decide: Callable[[], Result[T]]) -> T:
-        """A decision about thousands of partitions: made and encoded in a thread, which may,
-        because it is pure. Other decisions wait until it is appended."""
+    async def _in_thread(
+        self, active: ActiveController, decide: Callable[[], ControllerResult[T]]
+    ) -> T:
+        """A decision about thousands of partitions: made and encoded in a thread, because it is a
+        pure function. Other decisions wait until it is appended."""
         done = self._sweeping = asyncio.get_running_loop().create_future()
         try:
             response, batches = await asyncio.to_thread(self._prepare, active.latest, decide)
@@ -390,10 +351,10 @@ class ControllerService:
             if self._sweeping is done:
                 self._sweeping = None
             done.set_result(None)
-        return await self._commit(active, Result([], response))
+        return await self._commit(active, ControllerResult([], response))
 
     def _prepare(
-        self, image: MetadataImage, decide: Callable[[], Result[T]]
+        self, image: MetadataImage, decide: Callable[[], ControllerResult[T]]
     ) -> tuple[T, list[tuple[Sequence[MetadataRecord], bytes, MetadataDelta]]]:
         result = decide()
         batches = []
@@ -407,7 +368,7 @@ class ControllerService:
     def _append(
         self, active: ActiveController, records: Sequence[MetadataRecord]
     ) -> asyncio.Future[None]:
-        """The future is done when all are committed and published."""
+        """Appends records; the future is done when all are committed and published."""
         if self._log.epoch != active.epoch:
             raise KafkaError(ErrorCode.not_controller, "another controller was elected")
         for at in range(0, len(records), RECORDS_PER_BATCH_MAX):
@@ -422,7 +383,7 @@ class ControllerService:
         data: bytes | None,
         delta: MetadataDelta,
     ) -> asyncio.Future[None]:
-        """`delta` is what the records change in `active.latest`, not finished yet."""
+        """`delta` is the delta of the records on `active.latest`, not finished yet."""
         delta.finish(self._log.next_offset + len(records) - 1)
         committed = self._log.append(records, data, delta)
         active.latest = delta.after

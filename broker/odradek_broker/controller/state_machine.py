@@ -1,9 +1,9 @@
-"""A table of allowed steps, and things that take only those.
+"""State machines given as a table of allowed transitions.
 
-Used for replicas (`replica_states.py`) and partitions (`partition_states.py`), each with the
-table of its own file. A step that the table does not have is refused: logged, counted, and the
-thing stays as it is (MISSION C6, C7). Since when a thing is in its state and how many steps it
-took is kept for people who look (`admin/controller_states.py`); nothing is decided by it.
+Used for replicas (`replica_states.py`) and partitions (`partition_states.py`), each with its own
+table. A transition that is not in the table is refused: it is logged and counted, and the state
+stays (MISSION C6, C7). The time and number of transitions are kept for display
+(`admin/controller_states.py`); no decision depends on them.
 """
 
 import logging
@@ -17,20 +17,20 @@ logger = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S", bound=Enum)
 
-# A controller that goes wrong for ten thousand replicas at once must not fill the disk with it.
+# A bug that concerns ten thousand replicas at once must not fill the disk with log lines.
 ILLEGAL_LOGGED_MAX = 100
 
 
 class Stay(NamedTuple, Generic[S]):
-    """A thing in its state."""
+    """The state of one replica or partition."""
 
     state: S
-    since_ms: int  # wall clock; of the last step, or when this controller found it so
-    transitions: int  # taken under this controller
+    since_ms: int  # wall clock: of the last transition, or of the start of this controller
+    transitions: int  # made under this controller
 
 
 class StateMachine(Generic[K, S]):
-    """Things (`K`) in states (`S`). One that is in `absent` is not kept."""
+    """Keys (`K`) in states (`S`). A key in the state `absent` is not kept."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class StateMachine(Generic[K, S]):
         return ((key, stay.state) for key, stay in self._stays.items())
 
     def stays(self) -> Mapping[K, Stay[S]]:
-        """To look at."""
+        """Read-only."""
         return self._stays
 
     def state(self, key: K) -> S:
@@ -60,11 +60,11 @@ class StateMachine(Generic[K, S]):
         return self._absent if stay is None else stay.state
 
     def count(self) -> Counter[S]:
-        """How many are in each state."""
+        """The number of keys in each state."""
         return Counter(stay.state for stay in self._stays.values())
 
     def move(self, key: K, *path: S) -> bool:
-        """Takes the steps of `path` one after another; False at the first that is illegal."""
+        """Makes the transitions of `path` in order; False at the first illegal one."""
         state = self.state(key)
         for target in path:
             if target not in self._transitions[state]:
@@ -79,10 +79,10 @@ class StateMachine(Generic[K, S]):
         return True
 
     def adopt(self, key: K, state: S) -> None:
-        """What a new controller finds is no step: it was taken under another one."""
+        """Sets the state that a new controller finds; this is not a transition."""
         self._stays[key] = Stay(state, self._wall_ms(), 0)
 
     def _refused(self, key: K, state: S, target: S) -> None:
         self.illegal_transitions += 1
         if self.illegal_transitions <= ILLEGAL_LOGGED_MAX:
-            logger.error("%s: illegal state change %s → %s", key, state.value, target.value)
+            logger.error("%s: illegal transition %s → %s", key, state.value, target.value)

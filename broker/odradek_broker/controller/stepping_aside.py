@@ -1,14 +1,14 @@
-"""When a broker that runs out of disk space lets others lead: it asks to be fenced. Pure.
+"""When a broker that runs out of disk space asks to be fenced, so that others lead. Does no I/O.
 
-A directory is *low* when producers are refused there, and *full* when followers cannot write
-either (`log/room.py` says when).
+A directory is *low* when produce requests are refused there, and *full* when followers cannot
+write either (`log/room.py` has the limits).
 
 - All directories low: the broker asks to be fenced as long as every partition that it hosts has
   at least min.insync.replicas (and one) active in-sync replicas without it. Others lead, acks=all
-  goes on, and the broker follows as far as its space reaches. Where others do not suffice (one
-  replica, the others full too) it stays: it refuses producers and serves readers.
+  continues, and the broker follows while it has space. If the others do not suffice (one replica,
+  or they are full too) it stays unfenced: it refuses producers and serves consumers.
 - It stays, but leads partitions that others could lead: it asks to be fenced once, so that their
-  leaders move, and is let in again at once, because some partition has nobody else.
+  leadership moves, and is unfenced at once, because some partition has no other replica.
 - A directory gets full: the same, so that it leaves every ISR at once and acks=all of others does
   not wait `replica.lag.time.max.ms` for it. It does not fetch into a full directory, so it stays
   out of the ISRs of what is there.
@@ -27,8 +27,8 @@ from odradek_protocol.ids import BrokerId
 
 MinIsr = Callable[[str], int]
 
-# Two brokers that stepped aside together and found themselves too few, or pass their leaders to and
-# fro because both are low, must not go on so: the pause is random, and doubles with each step.
+# Two brokers that step aside together and leave too few replicas, or that move leadership back and
+# forth because both are low, must not repeat it: the pause is random, and doubles with each step.
 PAUSE_MS = 20_000.0
 PAUSE_DOUBLINGS_MAX = 5
 
@@ -44,9 +44,9 @@ class SteppingAside:
         self._node_id = node_id
         self._rng = rng
         self._full = 0  # directories
-        self.leaving = False  # to be fenced once, and let in again
+        self.leaving = False  # asks to be fenced once, then unfenced again
         self._aside = False
-        self._steps = 0  # since there was enough space
+        self._steps = 0  # since the last time with enough space
         self._not_before_ms = float("-inf")
 
     def decide(
@@ -60,9 +60,9 @@ class SteppingAside:
     ) -> bool:
         """Whether to ask to be fenced; called about once a second with all working directories.
 
-        `low_dirs` are those that are low or full; None: any may be. `full_dirs`: while a replica
-        there is in an ISR with others, the broker asks to be fenced. A leader's proposal that was
-        on its way when the directory got full may have taken it in.
+        `low_dirs` are low or full; None means that any directory may be. `full_dirs`: while a
+        replica there is in an ISR with other members, the broker asks to be fenced (a proposal of
+        the leader that was in flight when the directory got full may have added it).
         """
         if all(level is Level.ENOUGH for level in levels):
             self._full = self._steps = 0
@@ -105,7 +105,7 @@ def _one(_: str) -> int:
 
 
 def can_step_aside(image: MetadataImage, node_id: BrokerId, min_isr: MinIsr) -> bool:
-    """Whether every partition that the broker hosts goes on without it."""
+    """Whether every partition that the broker hosts stays available without it."""
     for topic in image.topics.values():
         needed = -1
         for partition in topic.partitions.values():
@@ -137,7 +137,7 @@ def leads_for_others(
 def shares_any(
     image: MetadataImage, node_id: BrokerId, dirs: Collection[UUID] | None = None
 ) -> bool:
-    """Whether the broker is in an ISR in which others are; with a replica in one of `dirs`."""
+    """Whether the broker shares an ISR with others, with a replica in one of `dirs`."""
     return any(
         node_id in partition.isr
         and (dirs is None or partition.directories[partition.replicas.index(node_id)] in dirs)

@@ -1,11 +1,10 @@
-"""What a topic may be called, in Kafka's words."""
+"""Valid topic names, with Kafka's error messages."""
 
 import re
 
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX = 249  # leaves room for "-<partition>" and a suffix in a directory name
-METADATA_TOPIC = "__cluster_metadata"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -1,7 +1,7 @@
-"""Decisions about topics: create, delete, add partitions. Checks and words are Apache Kafka's.
+"""Decisions about topics: create, delete, add partitions. Checks and messages are Apache Kafka's.
 
 Each function takes the image and the decoded request (fields by kio's names) and returns the
-records and the response; one bad topic does not spoil the others of a request.
+records and the response; an invalid topic does not affect the others of a request.
 """
 
 from collections import Counter
@@ -16,12 +16,8 @@ from odradek_broker.controller.configs import (
     validate_topic_configs,
 )
 from odradek_broker.controller.partition_changes import default_dir
-from odradek_broker.controller.result import Result
-from odradek_broker.controller.topic_names import (
-    METADATA_TOPIC,
-    collision_key,
-    validate_topic_name,
-)
+from odradek_broker.controller.result import ControllerResult
+from odradek_broker.controller.topic_names import collision_key, validate_topic_name
 from odradek_broker.metadata.image import MetadataImage, TopicImage
 from odradek_broker.metadata.records import (
     ConfigRecord,
@@ -34,11 +30,11 @@ from odradek_broker.metadata.records import (
 from odradek_broker.model.config_table import ConfigError
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
-from odradek_protocol.ids import BrokerId, TopicId
+from odradek_protocol.ids import METADATA_TOPIC, BrokerId, TopicId
 from odradek_protocol.messages.struct import Struct
 
-# One request becomes one batch of the metadata log, which must stay of bearable size (8 MB; a
-# partition with three replicas takes 125 bytes). Apache Kafka refuses more than 10,000.
+# One request becomes one batch of the metadata log, whose size is limited (8 MB; a partition
+# with three replicas takes 125 bytes). Apache Kafka refuses more than 10,000.
 PARTITIONS_PER_REQUEST_MAX = 20_000
 
 Replicas = tuple[BrokerId, ...]
@@ -49,7 +45,7 @@ Replicas = tuple[BrokerId, ...]
 
 def create_topics(
     image: MetadataImage, request: Struct, settings: Settings, rng: Random
-) -> Result[Struct]:
+) -> ControllerResult[Struct]:
     times = Counter(topic.name for topic in request.topics)
     topics = [t for t in request.topics if times[t.name] == 1 and t.name != METADATA_TOPIC]
     too_many = partitions_asked_for(topics, settings) > PARTITIONS_PER_REQUEST_MAX
@@ -74,7 +70,7 @@ def create_topics(
     if times[METADATA_TOPIC] == 1:
         reason = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
         answers.append(_refused(METADATA_TOPIC, KafkaError(ErrorCode.invalid_request, reason)))
-    return Result([] if request.validate_only else records, Struct(topics=answers))
+    return ControllerResult([] if request.validate_only else records, Struct(topics=answers))
 
 
 def partitions_asked_for(topics: Sequence[Struct], settings: Settings) -> int:
@@ -255,7 +251,7 @@ def place_replicas(
     rng: Random,
     existing: Sequence[Replicas] = (),
 ) -> list[Replicas]:
-    """On live brokers if there are enough of them, else on any that are registered."""
+    """On live brokers if there are enough of them, else on any registered brokers."""
     live = {broker.id: broker.rack for broker in image.usable_brokers()}
     everyone = {broker.id: broker.rack for broker in image.brokers.values()}
     try:
@@ -279,7 +275,7 @@ def place_replicas(
 
 
 def _in_sync(image: MetadataImage, replicas: Replicas) -> Replicas:
-    """A new partition's replicas that can hold it at once; the first is its leader."""
+    """The replicas of a new partition that are live; the first is its leader."""
     return tuple(replica for replica in replicas if image.brokers[replica].active)
 
 
@@ -308,7 +304,7 @@ def _partition_records(
 
 
 def new_topic_id(rng: Random) -> TopicId:
-    """Random, and never one that begins with "-" when written in base64 (a flag to tools)."""
+    """A random id whose base64 form does not begin with "-" (tools would take it for a flag)."""
     while True:
         topic_id = UUID(int=rng.getrandbits(128), version=4)
         if topic_id.bytes[0] >> 2 != 62:
@@ -318,12 +314,14 @@ def new_topic_id(rng: Random) -> TopicId:
 # -- DeleteTopics -----------------------------------------------------------------------------
 
 
-def delete_topics(image: MetadataImage, request: Struct, *, enabled: bool) -> Result[Struct]:
+def delete_topics(
+    image: MetadataImage, request: Struct, *, enabled: bool
+) -> ControllerResult[Struct]:
     """`request.topics` by name or id (v6); older versions have `topic_names`."""
     asked = [*request.topics, *(Struct(name=n, topic_id=None) for n in request.topic_names)]
     if not enabled:
         code = ErrorCode.topic_deletion_disabled
-        return Result(
+        return ControllerResult(
             [], Struct(responses=[_delete_answer(t.name, t.topic_id, code) for t in asked])
         )
     answers = []
@@ -353,7 +351,9 @@ def delete_topics(image: MetadataImage, request: Struct, *, enabled: bool) -> Re
     for name, times in names.items():
         answers += _doom_by_name(image, name, times, ids, doomed)
     answers += [_delete_answer(topic.name, topic.id, ErrorCode.none) for topic in doomed.values()]
-    return Result([RemoveTopicRecord(topic_id) for topic_id in doomed], Struct(responses=answers))
+    return ControllerResult(
+        [RemoveTopicRecord(topic_id) for topic_id in doomed], Struct(responses=answers)
+    )
 
 
 _INVALID = ErrorCode.invalid_request
@@ -366,7 +366,7 @@ def _doom_by_name(
     ids: Counter[TopicId],
     doomed: dict[TopicId, TopicImage],
 ) -> list[Struct]:
-    """Adds to `doomed`, or answers why not."""
+    """Adds a topic to `doomed`, or an error to the response."""
     topic = image.topics.get(name)
     if times > 1:
         return [_delete_answer(name, None, _INVALID, "Duplicate topic name.")]
@@ -391,7 +391,9 @@ def _delete_answer(
 # -- CreatePartitions -------------------------------------------------------------------------
 
 
-def create_partitions(image: MetadataImage, request: Struct, rng: Random) -> Result[Struct]:
+def create_partitions(
+    image: MetadataImage, request: Struct, rng: Random
+) -> ControllerResult[Struct]:
     times = Counter(topic.name for topic in request.topics)
     records: list[MetadataRecord] = []
     answers = []
@@ -412,7 +414,7 @@ def create_partitions(image: MetadataImage, request: Struct, rng: Random) -> Res
         for name, count in times.items()
         if count > 1
     ]
-    return Result([] if request.validate_only else records, Struct(results=answers))
+    return ControllerResult([] if request.validate_only else records, Struct(results=answers))
 
 
 def _create_partitions(image: MetadataImage, asked: Struct, rng: Random) -> list[PartitionRecord]:

@@ -1,4 +1,4 @@
-"""Which partition of its internal topic a group or a transactional id belongs to."""
+"""The partition of its internal topic to which a group or a transactional id belongs."""
 
 
 def java_hash(text: str) -> int:

@@ -1,19 +1,25 @@
-"""One shard with its log: decide, append, replay, answer when committed. Pure.
+"""One shard with its log: decide, append, replay, respond when committed. Does no I/O.
 
 The log is a port (`AppendLog`), so that the service drives a host with a partition and futures,
 and the simulator with a log of its own:
 
-    host.settle(result, reply, now)    records appended and replayed; `reply` is called once they
+    host.settle(result, reply, now)    appends and replays the records; calls `reply` when they
                                        are committed, at once if nothing is uncommitted
-    host.committed(high_watermark)     the log says what is committed by now
-    host.fail(error)                   the partition moved away: all who wait are told
+    host.committed(high_watermark)     everything below is committed
+    host.fail(error)                   the partition moved away: all waiting requests fail
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Producer, Result, Ticket
+from odradek_broker.coordinator.result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    DeferredResponse,
+    Moment,
+    Producer,
+)
 from odradek_broker.coordinator.shard import S
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import NO_PRODUCER_ID, Offset
@@ -24,7 +30,7 @@ T = TypeVar("T")
 
 Reply = Callable[[Any], None]  # gets the response, or a KafkaError
 
-# What a record takes besides its key and value, at most: lengths, deltas, header count.
+# The most bytes that a record takes besides its key and value: lengths, deltas, header count.
 RECORD_OVERHEAD_BYTES = 32
 
 
@@ -33,11 +39,11 @@ class AppendLog(Protocol):
     def batch_bytes_max(self) -> int: ...
 
     def append(self, batch: bytes) -> Offset:
-        """The last offset of what was queued. Raises KafkaError, and nothing was."""
+        """Queues the batch; returns its last offset. Raises KafkaError if nothing was queued."""
 
 
-class ReloadNeeded(Exception):  # noqa: N818  (not an error of anybody: the next step)
-    """Records could not be appended, and what is in no record has changed already."""
+class ReloadNeeded(Exception):  # noqa: N818  (a signal to the service, not an error)
+    """Records could not be appended, but state that is in no record has changed already."""
 
     def __init__(self, cause: KafkaError) -> None:
         super().__init__(str(cause))
@@ -45,17 +51,17 @@ class ReloadNeeded(Exception):  # noqa: N818  (not an error of anybody: the next
 
 
 class ShardHost(Generic[S]):
-    """Invariants: `_waiting` ascends by offset, and all of it is at or past what is committed;
-    a ticket in `_parked` was given out by the shard and not answered yet."""
+    """Invariants: `_waiting` ascends by offset, and all of its offsets are uncommitted; a
+    DeferredResponse in `_parked` was returned by the shard and has no response yet."""
 
     def __init__(self, shard: S, log: AppendLog, *, codec: int = 0) -> None:
         self.shard = shard
-        self.last_offset: Offset = -1  # of what the shard knows
-        self.high_watermark: Offset = 0  # all below is committed
+        self.last_offset: Offset = -1  # the last one that was replayed
+        self.high_watermark: Offset = 0  # everything below is committed
         self._log = log
         self._codec = codec
         self._waiting: deque[tuple[Offset, list[tuple[Reply, Any]]]] = deque()
-        self._parked: dict[Ticket, Reply] = {}
+        self._parked: dict[DeferredResponse, Reply] = {}
 
     @property
     def all_committed(self) -> bool:
@@ -63,15 +69,15 @@ class ShardHost(Generic[S]):
 
     def settle(
         self,
-        result: Result[T],
+        result: CoordinatorResult[T],
         reply: Reply | None,
         now: Moment,
         producer: Producer | None = None,
     ) -> bool:
-        """Makes a decision so; True if there are answers that wait for the high watermark.
+        """Carries out a decision; True if responses wait for the high watermark.
 
-        Raises KafkaError if nothing was appended and all is as before the decision, and
-        ReloadNeeded if nothing was appended and the shard is not as before.
+        Raises KafkaError if nothing was appended and the shard is as before the decision, and
+        ReloadNeeded if nothing was appended but the shard has changed.
         """
         if result.records:
             try:
@@ -82,13 +88,13 @@ class ShardHost(Generic[S]):
                 raise
         answers: list[tuple[Reply, Any]] = []
         if reply is not None:
-            if isinstance(result.response, Ticket):
-                # First: the decision that parks a request may answer it too (the last to join).
+            if isinstance(result.response, DeferredResponse):
+                # First: the decision that parks a request may also answer it (the last to join).
                 self._parked[result.response] = reply
             else:
                 answers.append((reply, result.response))
-        for ticket, answer in result.answers:
-            parked = self._parked.pop(ticket, None)
+        for deferred, answer in result.answers:
+            parked = self._parked.pop(deferred, None)
             if parked is not None:
                 answers.append((parked, answer))
         if not answers:
@@ -99,7 +105,7 @@ class ShardHost(Generic[S]):
         self._waiting.append((self.last_offset, answers))
         return True
 
-    def _append(self, result: Result[T], now: Moment, producer: Producer | None) -> None:
+    def _append(self, result: CoordinatorResult[T], now: Moment, producer: Producer | None) -> None:
         for records in self._batches(result):
             batch = build_batch(
                 [Record(n, now.wall_ms, key, value) for n, (key, value) in enumerate(records)],
@@ -108,7 +114,9 @@ class ShardHost(Generic[S]):
                 transactional=producer is not None,
             )
             if len(batch) > self._log.batch_bytes_max:
-                raise KafkaError(ErrorCode.message_too_large, f"a batch of {len(batch)} bytes")
+                raise KafkaError(
+                    ErrorCode.message_too_large, f"the batch of {len(batch)} bytes is too large"
+                )
             last = self._log.append(batch)
             first = last - len(records) + 1
             self.last_offset = last
@@ -116,7 +124,7 @@ class ShardHost(Generic[S]):
             for number, record in enumerate(records):
                 self.shard.replay(first + number, producer_id, record)
 
-    def _batches(self, result: Result[T]) -> Iterator[Sequence[CoordinatorRecord]]:
+    def _batches(self, result: CoordinatorResult[T]) -> Iterator[Sequence[CoordinatorRecord]]:
         if result.atomic:
             yield result.records
             return
@@ -132,7 +140,7 @@ class ShardHost(Generic[S]):
         yield batch
 
     def appended(self, last_offset: Offset, reply: Reply, answer: Any) -> bool:
-        """Something that is no record of the shard was appended (a marker); as `settle`."""
+        """A transaction marker was appended; as `settle` otherwise."""
         self.last_offset = last_offset
         if self.all_committed:
             reply(answer)
@@ -147,13 +155,13 @@ class ShardHost(Generic[S]):
             _give(waiting.popleft()[1])
 
     def refuse_waiting(self, error: KafkaError) -> None:
-        """Nobody knows when what they wait for is committed. The state stays: it is in the log."""
+        """The commit of the awaited records is uncertain. The state stays: it is in the log."""
         waiting, self._waiting = self._waiting, deque()
         for _, answers in waiting:
             _give([(reply, error) for reply, _ in answers])
 
     def fail(self, error: KafkaError) -> None:
-        """All who wait or are parked are told; the host is not used any more."""
+        """Fails all waiting and parked requests; the host is not used any more."""
         self.refuse_waiting(error)
         parked, self._parked = self._parked, {}
         _give([(reply, error) for reply in parked.values()])

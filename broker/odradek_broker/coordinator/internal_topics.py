@@ -1,10 +1,10 @@
-"""What the internal topics look like when they are created on demand. Pure.
+"""The settings with which internal topics are created on demand. Does no I/O.
 
-Replication: `offsets.topic.replication.factor` where it is set; Kafka's default of 3 would keep a
-single broker from ever having a group, so unset it means 3, or as many brokers as the cluster
-has if it has fewer. Brokers that are registered but away count, and so do the voters that
-`controller.quorum.voters` lists: a cluster of three that is starting does not get topics with
-one replica because the first broker is ahead.
+The replication factor is `offsets.topic.replication.factor` if it is set. With Kafka's default of
+3 a single broker could never have a group, so unset it means 3, or the number of brokers if there
+are fewer. Registered brokers count even if they are down, and so do the voters listed in
+`controller.quorum.voters`: a cluster of three that is starting must not get topics with one
+replica because one broker is up first.
 """
 
 from typing import NamedTuple

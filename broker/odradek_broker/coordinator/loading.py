@@ -1,4 +1,4 @@
-"""The batches of an internal partition as calls of `Shard.replay`. Pure."""
+"""Replays the batches of an internal partition into a shard. Does no I/O."""
 
 import logging
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def batches_of(chunk: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The whole batches in bytes read from a log; what is cut off at the end is left out."""
+    """The complete batches in bytes read from a log; a partial one at the end is left out."""
     view = memoryview(chunk)
     at = 0
     while at + HEADER_BYTES <= len(view):
@@ -27,7 +27,7 @@ def batches_of(chunk: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def replay_batch(shard: Shard, header: BatchHeader, batch: memoryview) -> Offset:
-    """Gives the shard what the batch says; returns the offset after it."""
+    """Replays the batch; returns the offset after it."""
     if header.is_control:
         marker = parse_marker(batch)
         if marker is not None:
@@ -41,6 +41,10 @@ def replay_batch(shard: Shard, header: BatchHeader, batch: memoryview) -> Offset
                     record.offset, producer_id, CoordinatorRecord(record.key, record.value)
                 )
     except DecodeError as error:
-        # Written by somebody else, with a client: it must not keep all others from their state.
-        logger.error("batch at offset %d is not a coordinator's: %s", header.base_offset, error)
+        # Written by another client: it must not keep the shard from being loaded.
+        logger.error(
+            "the batch at offset %d was not written by a coordinator and is skipped: %s",
+            header.base_offset,
+            error,
+        )
     return header.next_offset

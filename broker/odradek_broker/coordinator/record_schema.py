@@ -85,10 +85,10 @@ class RecordSchema:
         return bytes(out)
 
     def read(self, data: bytes) -> Struct:
-        """DecodeError if this is no such record, or one of a version that is not known."""
+        """DecodeError if this is not such a record, or its version is unknown."""
         version = version_of(data)
         if version not in self.versions:
-            raise DecodeError(f"{self.name} of version {version}")
+            raise DecodeError(f"{self.name}: unknown version {version}")
         reader = self._readers.get(version)
         if reader is None:
             reader = self._readers[version] = compile_reader(self._class(version), self._missing)
@@ -104,7 +104,7 @@ class RecordSchema:
 
     @cached_property
     def _missing(self) -> dict[str, dict[str, object]]:
-        """Every field with its default, by structure: what a version may lack."""
+        """The defaults of all fields, by structure, for versions that lack them."""
         found: dict[str, dict[str, object]] = {}
 
         def add(name: str, fields: tuple[F, ...]) -> None:
@@ -120,12 +120,12 @@ class RecordSchema:
 def version_of(data: bytes | None) -> int:
     """The type of a key, or the version of a value; DecodeError if there is none."""
     if data is None or len(data) < _VERSION.size:
-        raise DecodeError("a record without type or version")
+        raise DecodeError("the record has no type or version")
     return int(_VERSION.unpack_from(data)[0])
 
 
 def _class_of(name: str, fields: tuple[F, ...], version: int, flexible: bool) -> type:
-    """A class as kio has them, from which the codecs are compiled."""
+    """A class like those of kio, from which the codecs are compiled."""
     members: list[Any] = []
     for field in fields:
         if not field.since <= version <= field.until:

@@ -1,4 +1,4 @@
-"""What a decision of a coordinator is: records, an answer, and answers to those who waited."""
+"""The result of a coordinator's decision: records, a response, responses to parked requests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Moment(NamedTuple):
-    """Now: monotonic time for deadlines, wall time for what goes into records."""
+    """The current time: monotonic for deadlines, wall time for records."""
 
     monotonic_ms: float
     wall_ms: int
@@ -25,39 +25,39 @@ class CoordinatorRecord(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Whose transaction a batch is part of."""
+    """The producer of the transaction that a batch is part of."""
 
     id: ProducerId
     epoch: int
 
 
-class Ticket:
-    """One request that waits for others; compared by identity."""
+class DeferredResponse:
+    """Stands for the response to a parked request; compared by identity."""
 
     __slots__ = ()
 
 
-Answer = tuple[Ticket, Any]  # the response, or a KafkaError
+Answer = tuple[DeferredResponse, Any]  # the response, or a KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[T]):
-    """Nothing that a record says has changed yet. All answers are given when `records` are
+class CoordinatorResult(Generic[T]):
+    """State that is in records has not changed yet. All responses are sent when `records` are
     committed, or at once if there are none and nothing else is uncommitted.
 
-    volatile: the decision changed what is in no record; if the records cannot be appended, the
-    shard has to be loaded anew. atomic: the records go into one batch (else into several, if
-    they do not fit into one).
+    volatile: the decision changed state that is in no record; if the records cannot be appended,
+    the shard has to be reloaded. atomic: the records go into one batch (else into several, if they
+    do not fit into one).
     """
 
     records: Sequence[CoordinatorRecord]
-    response: T | Ticket
+    response: T | DeferredResponse
     answers: Sequence[Answer] = ()
     volatile: bool = False
     atomic: bool = True
 
 
-NOTHING: Result[None] = Result((), None)
+NOTHING: CoordinatorResult[None] = CoordinatorResult((), None)
 
 
 def as_error(answer: object) -> KafkaError | None:

@@ -1,21 +1,21 @@
-"""All shards of one coordinator on this broker: loads them, writes for them, answers.
+"""All shards of one coordinator on this broker: loads them, appends their records, responds.
 
-Called by `group/service.py` and `txn/service.py`; told by the partitions which of them this broker
-leads (`PartitionService.watch_roles`) and by the metadata what changed. The contract is in
+Called by `group/service.py` and `txn/service.py`. It subscribes to the partitions that this broker
+leads (`PartitionService.watch_roles`) and to changes of the metadata. The contract is in
 `coordinator/__init__.py`. Loading runs as a task: bytes are read in a thread, and replayed in
-pieces that leave the event loop free for others.
+chunks, so that the event loop is not blocked.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from odradek_broker.coordinator.hashing import partition_for
 from odradek_broker.coordinator.host import ReloadNeeded, Reply, ShardHost
 from odradek_broker.coordinator.loading import batches_of, replay_batch
-from odradek_broker.coordinator.result import Moment, Producer, Result, as_error
+from odradek_broker.coordinator.result import CoordinatorResult, Moment, Producer, as_error
 from odradek_broker.coordinator.shard import S
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.metadata.delta import MetadataDelta
@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Decide = Callable[[S, Moment], Result[T]]
+Decide = Callable[[S, Moment], CoordinatorResult[T]]
 
-# Replayed between two looks at the event loop: some 2,000 offsets, about 10 ms.
+# Replayed without yielding to the event loop: some 2,000 offsets, about 10 ms.
 LOAD_CHUNK_BYTES = 256 * 1024
-# A timer that could not write (too few in-sync replicas) tries again after this long.
+# A timer that could not write (too few in-sync replicas) is retried after this long.
 RETRY_MS = 1000.0
-# A shard whose log cannot be read is loaded anew after this long.
+# A shard whose log cannot be read is reloaded after this long.
 RELOAD_SECONDS = 1.0
 
-# What the log says, in the words of a coordinator's clients (as Kafka translates).
+# Errors of the log as a coordinator's clients get them; Kafka's table.
 TRANSLATED = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
     ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
@@ -76,17 +76,17 @@ class _Led(Generic[S]):
         return min(config.max_message_bytes, config.segment_bytes)
 
     def append(self, batch: bytes) -> Offset:
-        """The port of the host: as a produce request with acks=all."""
+        """The host's `AppendLog`: like a produce request with acks=all."""
         self.partition.check_in_sync_replicas()
         return self._service.append(self.partition, batch)
 
     def wait_for_commit(self) -> None:
-        """`acknowledged` will be called when all that the shard knows is committed."""
+        """`acknowledged` is called when everything that was replayed is committed."""
         assert self.host is not None
         self.partition.when_committed(self.host.last_offset, self, 0)
 
     def acknowledged(self, index: int, error: ErrorCode) -> None:  # noqa: ARG002
-        """The partition says: committed, or not known to be. A small ISR by now is no matter."""
+        """Called by the partition: committed, or failed. A shrunk ISR does not matter here."""
         if self.host is None:
             return
         if error in (ErrorCode.none, ErrorCode.not_enough_replicas_after_append):
@@ -95,47 +95,53 @@ class _Led(Generic[S]):
             self.host.refuse_waiting(translated(KafkaError(error)))
 
 
+class CoordinatorTopic(NamedTuple):
+    """The internal topic of a coordinator, and how it writes to it."""
+
+    name: str
+    default_partitions: int  # while the topic does not exist
+    write_timeout_ms: float
+    codec: int = 0  # compression of the batches, as in the attributes of a batch
+
+
 class CoordinatorService(Generic[S]):
     def __init__(
         self,
-        topic: str,
+        topic: CoordinatorTopic,
         new_shard: Callable[[int], S],
         partitions: PartitionService,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         *,
-        default_partitions: int,
-        write_timeout_ms: float,
-        codec: int = 0,
         on_active: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self.topic = topic
+        self.topic = topic.name
         self._new_shard = new_shard
         self._partitions = partitions
         self._clock = clock
         self._loop = loop
-        self._default_partitions = default_partitions
-        self._write_timeout_ms = write_timeout_ms
-        self._codec = codec
-        self._on_active = on_active  # a shard was loaded, or leads in a newer epoch
+        self._default_partitions = topic.default_partitions
+        self._write_timeout_ms = topic.write_timeout_ms
+        self._codec = topic.codec
+        self._on_active = on_active  # called when a shard was loaded, or has a newer epoch
         self._led: dict[int, _Led[S]] = {}
         self._closed = False
-        # For metrics: how many loads were finished and how long the last one took.
+        # For metrics.
         self.loads = 0
         self.last_load_ms = 0.0
         self.load_failures = 0
 
     def start(self) -> None:
-        """Begin to coordinate what this broker leads, and what it will lead."""
+        """Starts to coordinate the partitions that this broker leads now and later."""
         self._partitions.watch_roles(self.topic, self._role_changed)
 
     def close(self) -> None:
-        """The broker stops: nobody is kept waiting."""
+        """The broker stops: unloads all shards; waiting requests fail."""
         self._closed = True
         for index in list(self._led):
             self._unload(index)
 
-    # --- whose key is it? ---------------------------------------------------------------------
+    # --- keys and shards ----------------------------------------------------------------------
 
     @property
     def partition_count(self) -> int:
@@ -146,12 +152,12 @@ class CoordinatorService(Generic[S]):
         return partition_for(key, self.partition_count)
 
     def shards(self) -> Iterator[tuple[int, S | None]]:
-        """Those that are led here; None while one is being loaded."""
+        """The shards of this broker; None while one is being loaded."""
         for index, led in self._led.items():
             yield index, led.host.shard if led.host is not None else None
 
     def shard(self, index: int) -> S | None:
-        """The shard of a partition, if it is led here and loaded."""
+        """The shard of a partition, if this broker leads it and the shard is loaded."""
         led = self._led.get(index)
         return led.host.shard if led is not None and led.host is not None else None
 
@@ -180,8 +186,10 @@ class CoordinatorService(Generic[S]):
         return await self._within(future, timeout_ms)
 
     async def read(self, partition: int, look: Callable[[S, Moment], T]) -> T:
-        """What `look` sees, once all of it is committed."""
-        return await self.write(partition, lambda shard, now: Result((), look(shard, now)))
+        """What `look` returns, once everything that it saw is committed."""
+        return await self.write(
+            partition, lambda shard, now: CoordinatorResult((), look(shard, now))
+        )
 
     async def write_marker(
         self,
@@ -190,7 +198,7 @@ class CoordinatorService(Generic[S]):
         marker: EndTxnMarker,
         transaction_version: int = 0,
     ) -> None:
-        """End the producer's transaction in this partition; returns when that is committed."""
+        """Ends the producer's transaction in this partition; waits for the commit of the marker."""
         led = self._active(partition)
         host = led.host
         assert host is not None
@@ -219,7 +227,7 @@ class CoordinatorService(Generic[S]):
     def _settle(
         self,
         led: _Led[S],
-        result: Result[Any],
+        result: CoordinatorResult[Any],
         reply: Reply | None,
         now: Moment,
         producer: Producer | None = None,
@@ -232,7 +240,7 @@ class CoordinatorService(Generic[S]):
         except KafkaError as error:
             raise translated(error) from error
         except ReloadNeeded as reload:
-            logger.warning("%s is loaded anew: %s", led.partition.topic_partition, reload)
+            logger.warning("%s: reloading the shard: %s", led.partition.topic_partition, reload)
             self._reload(led)
             raise translated(reload.cause) from reload
         self._set_timer(led)
@@ -256,7 +264,7 @@ class CoordinatorService(Generic[S]):
     # --- timers and metadata --------------------------------------------------------------------
 
     def metadata_changed(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
-        """Subscribed after the partitions: roles are taken already."""
+        """Subscribed after the partitions, so that roles are up to date."""
         for led in list(self._led.values()):
             if led.host is not None:
                 self._periodic(led, partial(led.host.shard.metadata_changed, delta))
@@ -266,7 +274,7 @@ class CoordinatorService(Generic[S]):
             return
         at_ms = max(led.host.shard.next_deadline_ms(), at_least_ms)
         if at_ms >= led.timer_at_ms:
-            return  # it will be looked at in time
+            return  # the timer that is set fires earlier
         if led.timer is not None:
             led.timer.cancel()
         led.timer_at_ms = at_ms
@@ -287,14 +295,16 @@ class CoordinatorService(Generic[S]):
             self._periodic(led, shard.expire)
         self._set_timer(led)
 
-    def _periodic(self, led: _Led[S], decide: Callable[[Moment], Result[None]]) -> None:
+    def _periodic(self, led: _Led[S], decide: Callable[[Moment], CoordinatorResult[None]]) -> None:
         now = self._now()
         try:
             self._settle(led, decide(now), None, now)
         except KafkaError as error:
-            logger.warning("%s: periodic work is left: %s", led.partition.topic_partition, error)
+            logger.warning("%s: periodic work failed: %s", led.partition.topic_partition, error)
         except Exception:
-            logger.exception("%s; this is a bug in Odradek", led.partition.topic_partition)
+            logger.exception(
+                "%s: periodic work failed; this is a bug in Odradek", led.partition.topic_partition
+            )
             self._reload(led)
 
     # --- roles and loading ------------------------------------------------------------------------
@@ -361,9 +371,9 @@ class CoordinatorService(Generic[S]):
         log = led.partition.log
         shard = self._new_shard(led.index)
         offset = log.log_start_offset
-        # Others (the cleaner, the mover) may be at work, but nobody appends: hosts only do when
-        # they are loaded. What is queued was written when the role was taken, or by a reload's
-        # end of pass, for which the first await below gives time.
+        # Cleaner and mover may be running, but nothing is appended: only loaded hosts append.
+        # Batches that were queued before are written when the role is taken or, for a reload, at
+        # the end of the loop pass, for which the first await below gives time.
         await asyncio.sleep(0)
         end_offset = log.log_end_offset
         while offset < end_offset:
@@ -407,7 +417,7 @@ class CoordinatorService(Generic[S]):
 def _reply_to(future: "asyncio.Future[T]") -> Reply:
     def reply(answer: Any) -> None:
         if future.done():
-            return  # timed out, or nobody waits any more
+            return  # timed out, or cancelled
         error = as_error(answer)
         if error is not None:
             future.set_exception(error)

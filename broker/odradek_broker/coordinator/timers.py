@@ -1,4 +1,4 @@
-"""Deadlines by key: a shard sets, moves and cancels them, and asks what is due. Pure.
+"""Deadlines by key, which a shard sets, moves and cancels. Does no I/O.
 
 A moved or cancelled deadline stays in the heap until it is reached, or until such entries are the
 majority; then the heap is rebuilt. A heartbeat that only moves a deadline further away costs one
@@ -37,7 +37,7 @@ class Timers(Generic[K]):
         return self._deadlines.get(key)
 
     def set(self, key: K, deadline_ms: float) -> None:
-        """The key is due at this time, and not at the one it had before."""
+        """Sets the deadline of the key, or moves it."""
         self._deadlines[key] = deadline_ms
         head = self._heads.get(key)
         if head is None or deadline_ms < head:
@@ -52,7 +52,7 @@ class Timers(Generic[K]):
                 self._push(kept, deadline_ms)
 
     def next_deadline_ms(self) -> float:
-        """Infinity if nothing is set. Puts back what was moved, so that the first entry is real."""
+        """Infinity if none is set. Drops outdated heap entries, so that the first one is valid."""
         heap = self._heap
         while heap:
             at_ms, _, key = heap[0]
@@ -67,7 +67,7 @@ class Timers(Generic[K]):
         return float("inf")
 
     def pop_due(self, now_ms: float) -> K | None:
-        """A key whose deadline has come, the earliest first; it is not set any more."""
+        """Removes and returns the earliest key that is due, or None."""
         if self.next_deadline_ms() > now_ms:
             return None
         at_ms, _, key = heapq.heappop(self._heap)

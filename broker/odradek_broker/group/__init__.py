@@ -1,19 +1,20 @@
 """Groups of consumers and their offsets: the coordinator over `__consumer_offsets`.
 
-    states         the states of a classic group and what leads from one to another: a table
+    states         the states of a classic group and its transitions: a table
     records        keys and values in the log, in Kafka's encoding
-    config         the settings that groups obey
-    turn           one decision under way: the time, the timers, what it wants written and said
-    group          what every kind of group has to answer (Group): a new kind plugs in here
+    config         the settings of groups
+    turn           one decision in progress: the time, the timers, its records and responses
+    group          the protocol that every kind of group implements (Group)
     classic_group  a classic group: members, generation, the steps of a rebalance
     classic_join, classic_sync  what a member's request does to its group
     classic_requests   the same as decisions on a shard
     offsets        committed offsets, and those of open transactions
     offset_requests, offset_expiry   commit, fetch, delete, expire
     admin          describe, list and delete groups
-    shard          GroupShard: all of it for one partition; replays records, runs timers
-    service        GroupService: finds the shard for a group; the only part that does I/O
+    shard          GroupShard: all groups of one partition; replays records, runs timers
+    kinds          the kinds of groups that a shard supports
+    service        GroupService: finds the shard of a group. Does I/O, as `lag` does
 
-All but the service is pure. A new kind of group is a class with the methods of `Group`, replay
-functions for its record keys in `GroupShard.replayers`, and decision functions of its own.
+A new kind of group is a class with the methods of `Group`, its own decision functions, and a
+`GroupKind` with its record types and timers, which kinds.py lists.
 """

@@ -1,8 +1,8 @@
-"""Describe, list and delete groups. Pure."""
+"""Describe, list and delete groups. Does no I/O."""
 
 from collections.abc import Collection
 
-from odradek_broker.coordinator.result import Moment, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.records import offset_tombstone
 from odradek_broker.group.shard import GroupShard
@@ -14,7 +14,7 @@ DESCRIBE_NOT_FOUND_SINCE = 6
 
 
 def describe(shard: GroupShard, group_id: str, version: int) -> Struct:
-    """As DescribeGroups has it; old versions call an unknown group Dead."""
+    """The group for DescribeGroups; old versions report an unknown group as Dead."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ClassicGroup):
         unknown = version >= DESCRIBE_NOT_FOUND_SINCE
@@ -50,7 +50,7 @@ def describe(shard: GroupShard, group_id: str, version: int) -> Struct:
 
 
 def list_groups(shard: GroupShard, states: Collection[str], types: Collection[str]) -> list[Struct]:
-    """Those in one of these states and of one of these types (in lower case); empty means any."""
+    """Groups with one of these states and types (in lower case); empty means any."""
     return [
         Struct(
             group_id=group.group_id,
@@ -64,8 +64,8 @@ def list_groups(shard: GroupShard, states: Collection[str], types: Collection[st
     ]
 
 
-def delete(shard: GroupShard, now: Moment, group_id: str) -> Result[ErrorCode]:
-    """The group and its offsets; KafkaError unless it exists and has no members."""
+def delete(shard: GroupShard, now: Moment, group_id: str) -> CoordinatorResult[ErrorCode]:
+    """Deletes the group and its offsets; KafkaError unless it exists and has no members."""
     group = shard.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.group_id_not_found)

@@ -1,20 +1,20 @@
-"""A classic group: its members, its generation, and the steps of a rebalance. Pure.
+"""A classic group: its members, its generation, and the steps of a rebalance. Does no I/O.
 
-In the log is what a generation ended with: who is in it, and the leader's assignment. What leads
-there (who has joined, who waits, sessions) is only here; a coordinator that takes over finds the
-last generation, gives every member a new session, and the next heartbeat goes on as before.
+The log has the result of each generation: its members and the leader's assignment. The state of a
+rebalance (members that have joined, parked requests, sessions) is only in memory. A new
+coordinator finds the last generation and gives every member a new session; members continue with
+their next heartbeat.
 
-    join …      prepare_rebalance   everyone is asked to join: heartbeats say REBALANCE_IN_PROGRESS
+    join …      prepare_rebalance   all members have to join: heartbeats get REBALANCE_IN_PROGRESS
     all joined  complete_join       a new generation; the leader gets the list of members
     sync …      (classic_sync)      the leader's assignment is written; replay makes it Stable
 """
 
-from collections import Counter
 from collections.abc import Mapping
 
 from odradek_broker.coordinator.result import CoordinatorRecord
 from odradek_broker.group import subscription
-from odradek_broker.group.classic_member import Member
+from odradek_broker.group.classic_member import Member, common_protocols, most_voted_protocol
 from odradek_broker.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from odradek_broker.group.records import (
     Key,
@@ -32,7 +32,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 class ClassicGroup:
     """Invariants (`validate`): `static` maps each instance id to its member; the leader, if there
-    is one, is a member; requests wait only in the states in which they may."""
+    is one, is a member; joins and syncs are parked only in the states that allow it."""
 
     type_name = "Classic"
 
@@ -46,15 +46,15 @@ class ClassicGroup:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}  # instance id → member id
-        self.pending: set[str] = set()  # ids that were given out and not yet joined with
+        self.pending: set[str] = set()  # member ids that were assigned and have not joined yet
         self.pending_sync: set[str] = set()  # joined this generation, not yet synced
-        # Of the first rebalance: how much longer it may be put off for more members to come.
+        # How much longer the first rebalance may be delayed for more members.
         self.initial_delay_left_ms = 0.0
         self.new_member_added = False
         self.in_initial_delay = False
-        self.emptying = False  # the record that says that nobody is left is on its way
+        self.emptying = False  # the record of the empty group is not replayed yet
 
-    # --- what the shard asks of any group -----------------------------------------------------
+    # --- the Group protocol ------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
@@ -80,7 +80,7 @@ class ClassicGroup:
         if self.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.coordinator_not_available)
         if generation < 0 and self.is_empty:
-            return  # the group is only used to keep offsets
+            return  # the group is only used to store offsets
         if generation >= 0 or member_id or group_instance_id is not None:
             self.validate_member(member_id, group_instance_id)
             if generation != self.generation:
@@ -88,14 +88,14 @@ class ClassicGroup:
         elif not transactional and not self.is_empty:
             raise KafkaError(ErrorCode.unknown_member_id)
         if not transactional and self.state is GroupState.COMPLETING_REBALANCE:
-            # It knows of the generation, but has no partitions in it yet.
+            # The member has joined the generation, but has no assignment yet.
             raise KafkaError(ErrorCode.rebalance_in_progress)
         member = self.members.get(member_id)
         if member is not None and not transactional:
             self.alive(turn, member)
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may read the offsets of a classic group."""
+        """Every client may read the offsets of a classic group."""
 
     def is_subscribed(self, topic: str) -> bool:
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -106,7 +106,7 @@ class ClassicGroup:
         return topics is None or topic in topics
 
     def subscribed_topics(self) -> set[str] | None:
-        """Of all members; None if some member's subscription cannot be read."""
+        """The topics of all members; None if a subscription cannot be parsed."""
         topics: set[str] = set()
         for member in self.members.values():
             found = subscription.topics_of(member.metadata(self.protocol))
@@ -136,7 +136,7 @@ class ClassicGroup:
     # --- members ------------------------------------------------------------------------------
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has the instance's place."""
+        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has this instance id."""
         if group_instance_id is not None:
             holder = self.static.get(group_instance_id)
             if holder is None:
@@ -149,7 +149,7 @@ class ClassicGroup:
         return member
 
     def alive(self, turn: Turn, member: Member) -> None:
-        """A sign of life: the session begins anew."""
+        """Restarts the session of the member."""
         timeout_ms = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
         turn.set_timer(("session", self.group_id, member.member_id), timeout_ms)
 
@@ -163,7 +163,7 @@ class ClassicGroup:
         self.alive(turn, member)
 
     def forget(self, turn: Turn, member: Member) -> None:
-        """It is not in the group any more; what it waits for is answered."""
+        """Removes the member from the group; its parked requests fail."""
         turn.timers.cancel(("session", self.group_id, member.member_id))
         self.members.pop(member.member_id, None)
         self.pending_sync.discard(member.member_id)
@@ -175,15 +175,15 @@ class ClassicGroup:
         self.refuse(turn, member, ErrorCode.unknown_member_id)
 
     def refuse(self, turn: Turn, member: Member, error: ErrorCode) -> None:
-        if member.join_ticket is not None:
-            turn.answer(member.join_ticket, join_error(member.member_id, error))
-            member.join_ticket = None
-        if member.sync_ticket is not None:
-            turn.answer(member.sync_ticket, Struct(error_code=error))
-            member.sync_ticket = None
+        if member.deferred_join is not None:
+            turn.answer(member.deferred_join, join_error(member.member_id, error))
+            member.deferred_join = None
+        if member.deferred_sync is not None:
+            turn.answer(member.deferred_sync, Struct(error_code=error))
+            member.deferred_sync = None
 
     def replace_static(self, turn: Turn, old: Member, member_id: str) -> Member:
-        """Another process with the same instance id: it takes the place; the old one is fenced."""
+        """A new process with the same instance id replaces the member, which is fenced."""
         self.refuse(turn, old, ErrorCode.fenced_instance_id)
         self.rename(turn, old, member_id)
         self.alive(turn, old)
@@ -207,39 +207,27 @@ class ClassicGroup:
 
     # --- protocols ----------------------------------------------------------------------------
 
-    def candidates(self) -> set[str]:
-        """The protocols that every member supports."""
-        counted = Counter(
-            name for member in self.members.values() for name in {p.name for p in member.protocols}
-        )
-        return {name for name, count in counted.items() if count == len(self.members)}
-
     def supports_protocols(self, protocol_type: str, names: set[str]) -> bool:
         if self.is_empty:
             return bool(protocol_type) and bool(names)
-        return self.protocol_type == protocol_type and bool(self.candidates() & names)
-
-    def select_protocol(self) -> str:
-        """The one with the most votes."""
-        candidates = self.candidates()
-        votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        common = common_protocols(self.members.values())
+        return self.protocol_type == protocol_type and bool(common & names)
 
     # --- the steps of a rebalance -------------------------------------------------------------
 
     def prepare_rebalance(self, turn: Turn) -> None:
-        """Everyone has to join anew."""
+        """Starts a rebalance: all members have to join again."""
         if self.state is GroupState.COMPLETING_REBALANCE:
             for member in self.members.values():
                 member.assignment = b""
-                if member.sync_ticket is not None:
+                if member.deferred_sync is not None:
                     self.refuse(turn, member, ErrorCode.rebalance_in_progress)
         turn.timers.cancel(("sync", self.group_id))
         self.pending_sync.clear()
         was_empty = self.is_empty
         self.state = next_state(self.state, GroupEvent.REBALANCE)
         if was_empty:
-            # More members may be about to come: one rebalance for all is better than one each.
+            # More members may join soon: one rebalance for all is better than one for each.
             delay_ms = turn.config.initial_rebalance_delay_ms
             self.in_initial_delay = True
             self.new_member_added = False
@@ -256,7 +244,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def join_due(self, turn: Turn) -> None:
-        """The time to join is over."""
+        """The join timer expired."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             return
         if self.in_initial_delay and self.new_member_added and self.initial_delay_left_ms > 0:
@@ -270,26 +258,26 @@ class ClassicGroup:
     def complete_join_if_all_joined(self, turn: Turn) -> None:
         if self.state is not GroupState.PREPARING_REBALANCE or self.in_initial_delay:
             return
-        joined = all(member.join_ticket is not None for member in self.members.values())
+        joined = all(member.deferred_join is not None for member in self.members.values())
         if joined and not self.pending:
             self.complete_join(turn)
 
     def complete_join(self, turn: Turn) -> None:
-        """A new generation of those who joined; static members may be late."""
+        """Starts a new generation with the members that joined; static members may be late."""
         turn.timers.cancel(("join", self.group_id))
         for member in list(self.members.values()):
-            if member.join_ticket is None and member.group_instance_id is None:
+            if member.deferred_join is None and member.group_instance_id is None:
                 self.forget(turn, member)
-        joined = [m.member_id for m in self.members.values() if m.join_ticket is not None]
+        joined = [m.member_id for m in self.members.values() if m.deferred_join is not None]
         if self.members and not joined:
-            # Only static members that did not come back yet: their sessions will end it.
+            # Only static members that have not joined again yet: wait for them or their sessions.
             turn.set_timer(("join", self.group_id), self.rebalance_timeout_ms)
             return
         self.in_initial_delay = False
         if not self.members:
             if self.emptying:
                 return
-            self.emptying = True  # the record makes it so: `replay_metadata`
+            self.emptying = True  # until `replay_metadata`
             turn.records.append(self.metadata_record(turn.now.wall_ms, {}, self.generation + 1))
             return
         if self.leader not in joined:
@@ -297,19 +285,19 @@ class ClassicGroup:
         self.generation += 1
         turn.metrics.completed_rebalances += 1
         self.state = next_state(self.state, GroupEvent.ALL_JOINED)
-        self.protocol = self.select_protocol()
+        self.protocol = most_voted_protocol(self.members.values())
         self.pending_sync = set(joined)
         for member in self.members.values():
             member.assignment = b""
-            if member.join_ticket is not None:
-                turn.answer(member.join_ticket, self.join_response(member))
-                member.join_ticket = None
+            if member.deferred_join is not None:
+                turn.answer(member.deferred_join, self.join_response(member))
+                member.deferred_join = None
                 member.is_new = False
                 self.alive(turn, member)
         turn.set_timer(("sync", self.group_id), self.rebalance_timeout_ms)
 
     def sync_due(self, turn: Turn) -> None:
-        """Members that joined and never asked for their assignment are gone."""
+        """Removes members that joined but never sent SyncGroup."""
         if self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
         late = [self.members[member_id] for member_id in self.pending_sync]
@@ -327,13 +315,13 @@ class ClassicGroup:
         member = self.members.get(member_id)
         if member is None:
             return
-        if not member.is_new and (member.join_ticket or member.sync_ticket):
-            self.alive(turn, member)  # the wait is ours, not its
+        if not member.is_new and (member.deferred_join or member.deferred_sync):
+            self.alive(turn, member)  # its request is parked: it cannot send heartbeats
             return
         self.remove(turn, member)
 
     def remove(self, turn: Turn, member: Member) -> None:
-        """It left, or was silent for too long."""
+        """The member left, or its session ended."""
         self.forget(turn, member)
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.prepare_rebalance(turn)
@@ -342,7 +330,7 @@ class ClassicGroup:
                 self.in_initial_delay = False
             self.complete_join_if_all_joined(turn)
 
-    # --- what is said and written -------------------------------------------------------------
+    # --- responses and records ----------------------------------------------------------------
 
     def join_response(self, member: Member, *, skip_assignment: bool = False) -> Struct:
         is_leader = member.member_id == self.leader
@@ -370,7 +358,7 @@ class ClassicGroup:
     def metadata_record(
         self, wall_ms: int, assignments: Mapping[str, bytes], generation: int | None = None
     ) -> CoordinatorRecord:
-        """The group as of now, with these assignments."""
+        """The record of the current group, with these assignments."""
         protocol = self.protocol if self.members else None
         return group_metadata_record(
             self.group_id,
@@ -388,8 +376,8 @@ class ClassicGroup:
         )
 
     def replay_metadata(self, value: Struct) -> None:
-        """The end of a generation, as the log has it. Those who are here keep what is not in it:
-        what they wait for, and all protocols that they support."""
+        """Applies the record of a generation. Members that are known keep what is not in the
+        record: their parked requests, and all protocols that they support."""
         self.protocol_type = value.protocol_type or None
         self.generation = value.generation
         self.protocol = value.protocol
@@ -405,7 +393,7 @@ class ClassicGroup:
                 known = Member.from_record(record, value.protocol)
             known.member_id = record.member_id
             known.assignment = record.assignment
-            known.sync_ticket = None
+            known.deferred_sync = None
             members[record.member_id] = known
         self.members = members
         self.static = {
@@ -418,7 +406,7 @@ class ClassicGroup:
         self.state = GroupState.STABLE if members else GroupState.EMPTY
 
     def loaded(self, turn: Turn) -> None:
-        """This broker coordinates it from now on: every member has a whole session to come."""
+        """This broker is the coordinator now: starts a session for every member."""
         for member in self.members.values():
             self.alive(turn, member)
         if len(self.members) > turn.config.max_size:
@@ -433,9 +421,9 @@ class ClassicGroup:
         assert not self.pending & self.members.keys()
         assert self.pending_sync <= self.members.keys()
         for member in self.members.values():
-            if member.join_ticket is not None:
+            if member.deferred_join is not None:
                 assert self.state is GroupState.PREPARING_REBALANCE
-            if member.sync_ticket is not None:
+            if member.deferred_sync is not None:
                 assert self.state is GroupState.COMPLETING_REBALANCE
         if self.state in (GroupState.EMPTY, GroupState.DEAD):
             assert not self.members

@@ -1,25 +1,25 @@
-"""JoinGroup of a classic group. Pure."""
+"""JoinGroup of a classic group. Does no I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odradek_broker.coordinator.result import Ticket
+from odradek_broker.coordinator.result import DeferredResponse
 from odradek_broker.group.classic_group import ClassicGroup, join_error
-from odradek_broker.group.classic_member import Member, Protocol
+from odradek_broker.group.classic_member import Member, Protocol, most_voted_protocol
 from odradek_broker.group.states import GroupState
 from odradek_broker.group.turn import Turn
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
 
-# From this version on a dynamic member gets its id first, and joins with it (KIP-394): else a
-# client that gives up and comes back would leave a member behind each time.
+# From this version on a dynamic member first gets its id, and joins with it (KIP-394): otherwise a
+# client that times out and retries would leave a member behind each time.
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A JoinGroup request, with who sent it."""
+    """A JoinGroup request, with its client."""
 
     group_id: str
     member_id: str
@@ -37,8 +37,8 @@ class Join:
         return {protocol.name for protocol in self.protocols}
 
 
-def join(group: ClassicGroup, turn: Turn, request: Join) -> Struct | Ticket:
-    """The answer, or a ticket for it."""
+def join(group: ClassicGroup, turn: Turn, request: Join) -> Struct | DeferredResponse:
+    """The response, or a DeferredResponse for it."""
     if not _accepts(group, turn, request.member_id):
         group.pending.discard(request.member_id)
         return join_error("", ErrorCode.group_max_size_reached)
@@ -58,15 +58,15 @@ def _accepts(group: ClassicGroup, turn: Turn, member_id: str) -> bool:
     limit = turn.config.max_size
     if group.state is GroupState.PREPARING_REBALANCE:
         member = group.members.get(member_id)
-        if member is not None and member.join_ticket is not None:
+        if member is not None and member.deferred_join is not None:
             return True
-        return sum(m.join_ticket is not None for m in group.members.values()) < limit
+        return sum(m.deferred_join is not None for m in group.members.values()) < limit
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return member_id in group.members or len(group.members) < limit
     return True
 
 
-def _join_new(group: ClassicGroup, turn: Turn, request: Join) -> Struct | Ticket:
+def _join_new(group: ClassicGroup, turn: Turn, request: Join) -> Struct | DeferredResponse:
     instance_id = request.group_instance_id
     member_id = f"{instance_id or request.client_id}-{turn.new_uuid()}"
     if instance_id is not None:
@@ -81,8 +81,8 @@ def _join_new(group: ClassicGroup, turn: Turn, request: Join) -> Struct | Ticket
     return _add(group, turn, request, member_id)
 
 
-def _add(group: ClassicGroup, turn: Turn, request: Join, member_id: str) -> Ticket:
-    ticket = Ticket()
+def _add(group: ClassicGroup, turn: Turn, request: Join, member_id: str) -> DeferredResponse:
+    deferred = DeferredResponse()
     member = Member(
         member_id,
         request.group_instance_id,
@@ -92,7 +92,7 @@ def _add(group: ClassicGroup, turn: Turn, request: Join, member_id: str) -> Tick
         request.session_timeout_ms,
         request.protocols,
         is_new=True,
-        join_ticket=ticket,
+        deferred_join=deferred,
         join_version=request.version,
     )
     if group.is_empty:
@@ -103,10 +103,10 @@ def _add(group: ClassicGroup, turn: Turn, request: Join, member_id: str) -> Tick
         group.complete_join_if_all_joined(turn)
     else:
         group.prepare_rebalance(turn)
-    return ticket
+    return deferred
 
 
-def _join_again(group: ClassicGroup, turn: Turn, request: Join) -> Struct | Ticket:
+def _join_again(group: ClassicGroup, turn: Turn, request: Join) -> Struct | DeferredResponse:
     member_id, instance_id = request.member_id, request.group_instance_id
     if instance_id is not None:
         holder = group.static.get(instance_id)
@@ -119,7 +119,7 @@ def _join_again(group: ClassicGroup, turn: Turn, request: Join) -> Struct | Tick
         return join_error(member_id, ErrorCode.unknown_member_id)
     unchanged = tuple(member.protocols) == tuple(request.protocols)
     if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
-        # It did not get the answer to its join: the generation stands.
+        # The response to its join was lost: the generation stays.
         group.alive(turn, member)
         return group.join_response(member)
     if group.state is GroupState.STABLE and unchanged and member_id != group.leader:
@@ -128,54 +128,54 @@ def _join_again(group: ClassicGroup, turn: Turn, request: Join) -> Struct | Tick
     return _update(group, turn, request, member)
 
 
-def _update(group: ClassicGroup, turn: Turn, request: Join, member: Member) -> Ticket:
-    """It joins (again); the leader does to ask for a rebalance."""
-    ticket = _wait(group, turn, request, member)
+def _update(group: ClassicGroup, turn: Turn, request: Join, member: Member) -> DeferredResponse:
+    """The member joins (again); the leader does so to request a rebalance."""
+    deferred = _wait(group, turn, request, member)
     if group.state is GroupState.PREPARING_REBALANCE:
         group.complete_join_if_all_joined(turn)
     else:
         group.prepare_rebalance(turn)
-    return ticket
+    return deferred
 
 
-def _wait(group: ClassicGroup, turn: Turn, request: Join, member: Member) -> Ticket:
-    ticket = Ticket()
-    if member.join_ticket is not None:
-        # The client gave the old request up, or there are two with the same id.
+def _wait(group: ClassicGroup, turn: Turn, request: Join, member: Member) -> DeferredResponse:
+    deferred = DeferredResponse()
+    if member.deferred_join is not None:
+        # The client gave up the old request, or two clients use the same id.
         group.refuse(turn, member, ErrorCode.unknown_member_id)
     member.protocols = request.protocols
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     member.client_id, member.client_host = request.client_id, request.client_host
-    member.join_ticket = ticket
+    member.deferred_join = deferred
     member.join_version = request.version
     group.alive(turn, member)
-    return ticket
+    return deferred
 
 
 def _take_place(
     group: ClassicGroup, turn: Turn, request: Join, old: Member, member_id: str
-) -> Struct | Ticket:
-    """A static member came back as a new process (KIP-345)."""
+) -> Struct | DeferredResponse:
+    """A static member returned as a new process (KIP-345)."""
     if group.state is not GroupState.STABLE:
         member = group.replace_static(turn, old, member_id)
         return _update(group, turn, request, member)
     leader_before, was_leader = group.leader, group.leader == old.member_id
     member = group.replace_static(turn, old, member_id)
     member.protocols = request.protocols
-    if group.select_protocol() != group.protocol:
+    if most_voted_protocol(group.members.values()) != group.protocol:
         return _update(group, turn, request, member)
     member.client_id, member.client_host = request.client_id, request.client_host
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
-    # No rebalance: it goes on with the assignment of the process before it.
+    # No rebalance: it continues with the assignment of the previous process.
     assignments = {name: one.assignment for name, one in group.members.items()}
     turn.records.append(group.metadata_record(turn.now.wall_ms, assignments))
     response = group.join_response(member)
     if was_leader and request.version >= SKIP_ASSIGNMENT_SINCE:
         response.skip_assignment = True
     elif was_leader:
-        # An old client that believed itself the leader would assign anew.
+        # An old client that takes itself for the leader would compute a new assignment.
         response.leader = leader_before
         response.members = []
     return response

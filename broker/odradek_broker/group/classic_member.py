@@ -1,15 +1,16 @@
-"""A member of a classic group: what it said when it joined, and what it waits for."""
+"""A member of a classic group: the content of its JoinGroup, and its parked requests."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from odradek_broker.coordinator.result import Ticket
+from odradek_broker.coordinator.result import DeferredResponse
 from odradek_protocol.messages.struct import Struct
 
 
 class Protocol(NamedTuple):
-    """A way to assign partitions that a member supports, and what it wants to say in it."""
+    """An assignment protocol that a member supports, with its metadata for it."""
 
     name: str
     metadata: bytes
@@ -17,7 +18,7 @@ class Protocol(NamedTuple):
 
 @dataclass(slots=True)
 class Member:
-    """`join_ticket` and `sync_ticket` are requests of the member that wait; at most one is set."""
+    """`deferred_join` and `deferred_sync` are parked requests of the member; at most one is set."""
 
     member_id: str
     group_instance_id: str | None
@@ -27,13 +28,13 @@ class Member:
     session_timeout_ms: int
     protocols: Sequence[Protocol]
     assignment: bytes = b""
-    is_new: bool = False  # joined, and has not heard of a generation yet
-    join_ticket: Ticket | None = None
-    sync_ticket: Ticket | None = None
-    join_version: int = field(default=0)  # of the request that waits
+    is_new: bool = False  # joined for the first time, and its join is still parked
+    deferred_join: DeferredResponse | None = None
+    deferred_sync: DeferredResponse | None = None
+    join_version: int = field(default=0)  # of the parked request
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says in this protocol; empty if it does not support it."""
+        """The metadata for this protocol; empty if the member does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -43,7 +44,7 @@ class Member:
         return any(name == protocol for name, _ in self.protocols)
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate that it likes best: the first in its own order."""
+        """The candidate that the member prefers: the first in its own order."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def as_record(self, protocol: str | None, assignment: bytes) -> Struct:
@@ -71,3 +72,16 @@ class Member:
             protocols=(Protocol(protocol or "", record.subscription),),
             assignment=record.assignment,
         )
+
+
+def common_protocols(members: Collection[Member]) -> set[str]:
+    """The protocols that every member supports."""
+    counted = Counter(name for member in members for name in {p.name for p in member.protocols})
+    return {name for name, count in counted.items() if count == len(members)}
+
+
+def most_voted_protocol(members: Collection[Member]) -> str:
+    """Of those that every member supports, the one that most members prefer."""
+    candidates = common_protocols(members)
+    votes = Counter(member.vote(candidates) for member in members)
+    return votes.most_common(1)[0][0]

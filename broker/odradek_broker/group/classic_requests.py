@@ -1,8 +1,8 @@
-"""Requests of the members of classic groups as decisions on a shard. Pure."""
+"""Requests of the members of classic groups as decisions on a shard. Does no I/O."""
 
 from collections.abc import Sequence
 
-from odradek_broker.coordinator.result import Moment, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment
 from odradek_broker.group import classic_sync
 from odradek_broker.group.classic_group import ClassicGroup, join_error
 from odradek_broker.group.classic_join import Join, join
@@ -13,12 +13,12 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
 
 
-def join_group(shard: GroupShard, now: Moment, request: Join) -> Result[Struct]:
-    """A new group is made by the first who joins without a member id."""
+def join_group(shard: GroupShard, now: Moment, request: Join) -> CoordinatorResult[Struct]:
+    """The first member that joins without a member id creates the group."""
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.member_id:
-            return Result((), join_error(request.member_id, ErrorCode.unknown_member_id))
+            return CoordinatorResult((), join_error(request.member_id, ErrorCode.unknown_member_id))
         group = shard.groups[request.group_id] = ClassicGroup(request.group_id)
     if isinstance(group, ConsumerGroup):
         return consumer_requests.classic_join(shard, now, group, request)
@@ -29,16 +29,14 @@ def join_group(shard: GroupShard, now: Moment, request: Join) -> Result[Struct]:
     return turn.result(answer, volatile=True)
 
 
-def sync_group(shard: GroupShard, now: Moment, request: Struct) -> Result[Struct]:
-    """Raises KafkaError if the member has no business here."""
+def sync_group(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorResult[Struct]:
+    """Raises KafkaError if the member may not sync."""
     consumers = shard.groups.get(request.group_id)
     if isinstance(consumers, ConsumerGroup):
         return consumer_requests.classic_sync(shard, now, consumers, request)
     group = shard.classic(request.group_id, unknown=ErrorCode.unknown_member_id)
     turn = shard.turn(now)
-    answer = classic_sync.sync(
-        group,
-        turn,
+    sync = classic_sync.Sync(
         request.member_id,
         request.group_instance_id,
         request.generation_id,
@@ -46,11 +44,11 @@ def sync_group(shard: GroupShard, now: Moment, request: Struct) -> Result[Struct
         request.protocol_name,
         {one.member_id: one.assignment for one in request.assignments},
     )
-    return turn.result(answer, volatile=False)
+    return turn.result(classic_sync.sync(group, turn, sync), volatile=False)
 
 
-def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> Result[ErrorCode]:
-    """Raises KafkaError if it is no member."""
+def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> CoordinatorResult[ErrorCode]:
+    """Raises KafkaError if it is not a member."""
     consumers = shard.groups.get(request.group_id)
     if isinstance(consumers, ConsumerGroup):
         return consumer_requests.classic_heartbeat(shard, now, consumers, request)
@@ -64,13 +62,13 @@ def heartbeat(shard: GroupShard, now: Moment, request: Struct) -> Result[ErrorCo
 
 def leave_group(
     shard: GroupShard, now: Moment, group_id: str, members: Sequence[tuple[str, str | None]]
-) -> Result[list[ErrorCode]]:
-    """`members` are member ids and instance ids; a code for each."""
+) -> CoordinatorResult[list[ErrorCode]]:
+    """`members` are member ids and instance ids; an error code for each."""
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return consumer_requests.classic_leave(shard, now, group, list(members))
     if not isinstance(group, ClassicGroup):
-        return Result((), [ErrorCode.unknown_member_id] * len(members))
+        return CoordinatorResult((), [ErrorCode.unknown_member_id] * len(members))
     turn = shard.turn(now)
     codes = [classic_sync.leave(group, turn, *member) for member in members]
     shard.forget_if_unused(group_id)

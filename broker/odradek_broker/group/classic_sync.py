@@ -1,8 +1,9 @@
-"""SyncGroup, Heartbeat and LeaveGroup of a classic group. Pure."""
+"""SyncGroup, Heartbeat and LeaveGroup of a classic group. Does no I/O."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from odradek_broker.coordinator.result import Ticket
+from odradek_broker.coordinator.result import DeferredResponse
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.states import GroupState
 from odradek_broker.group.turn import Turn
@@ -10,29 +11,37 @@ from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
 
-def sync(
-    group: ClassicGroup,
-    turn: Turn,
-    member_id: str,
-    group_instance_id: str | None,
-    generation: int,
-    protocol_type: str | None,
-    protocol_name: str | None,
-    assignments: Mapping[str, bytes],
-) -> Struct | Ticket:
-    """The member's assignment, or a ticket for it. Raises KafkaError.
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A SyncGroup request to a classic group."""
 
-    What the leader brings is written; until it is, nothing has changed, so that an assignment
-    that is too large for the log leaves the group as it was.
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]  # by member id; only the leader sends them
+
+    def contradicts(self, group: ClassicGroup) -> bool:
+        """Whether it names another protocol than the group has."""
+        return (self.protocol_type is not None and self.protocol_type != group.protocol_type) or (
+            self.protocol_name is not None and self.protocol_name != group.protocol
+        )
+
+
+def sync(group: ClassicGroup, turn: Turn, request: Sync) -> Struct | DeferredResponse:
+    """The member's assignment, or a DeferredResponse for it. Raises KafkaError.
+
+    The leader's assignments become a record. Nothing changes before it is replayed, so an
+    assignment that is too large for the log leaves the group as it was.
     """
     if group.state is GroupState.DEAD:
         raise KafkaError(ErrorCode.coordinator_not_available)
-    member = group.validate_member(member_id, group_instance_id)
-    if generation != group.generation:
+    member_id, assignments = request.member_id, request.assignments
+    member = group.validate_member(member_id, request.group_instance_id)
+    if request.generation != group.generation:
         raise KafkaError(ErrorCode.illegal_generation)
-    if (protocol_type is not None and protocol_type != group.protocol_type) or (
-        protocol_name is not None and protocol_name != group.protocol
-    ):
+    if request.contradicts(group):
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise KafkaError(ErrorCode.rebalance_in_progress)
@@ -41,17 +50,17 @@ def sync(
         group.alive(turn, member)
         return sync_response(group, member.assignment)
     group.alive(turn, member)
-    if member.sync_ticket is not None:
-        turn.answer(member.sync_ticket, Struct(error_code=ErrorCode.unknown_member_id))
+    if member.deferred_sync is not None:
+        turn.answer(member.deferred_sync, Struct(error_code=ErrorCode.unknown_member_id))
     if member_id != group.leader:
-        member.sync_ticket = Ticket()
-        return member.sync_ticket
-    member.sync_ticket = None
+        member.deferred_sync = DeferredResponse()
+        return member.deferred_sync
+    member.deferred_sync = None
     turn.records.append(group.metadata_record(turn.now.wall_ms, assignments))
     for other in group.members.values():
-        if other.sync_ticket is not None:
+        if other.deferred_sync is not None:
             assignment = assignments.get(other.member_id, b"")
-            turn.answer(other.sync_ticket, sync_response(group, assignment))
+            turn.answer(other.deferred_sync, sync_response(group, assignment))
     return sync_response(group, assignments.get(member_id, b""))
 
 
@@ -71,7 +80,7 @@ def heartbeat(
     group_instance_id: str | None,
     generation: int,
 ) -> ErrorCode:
-    """What the member has to do; raises KafkaError if it is none (any more)."""
+    """What the member has to do; raises KafkaError if it is not a member (any more)."""
     if group.state is GroupState.DEAD:
         raise KafkaError(ErrorCode.coordinator_not_available)
     member = group.validate_member(member_id, group_instance_id)
@@ -86,7 +95,7 @@ def heartbeat(
 def leave(
     group: ClassicGroup, turn: Turn, member_id: str, group_instance_id: str | None
 ) -> ErrorCode:
-    """What becomes of one member of a LeaveGroup request."""
+    """Removes one member of a LeaveGroup request; its error code."""
     if group_instance_id is not None:
         holder = group.static.get(group_instance_id)
         if holder is None:

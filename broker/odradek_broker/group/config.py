@@ -1,4 +1,4 @@
-"""The settings that groups obey, read once per use: dynamic ones may change."""
+"""The settings of groups, read for each use, because dynamic ones may change."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from odradek_broker.group.consumer.config import ConsumerGroupConfig, MigrationP
 from odradek_broker.model.assignor_names import ASSIGNOR_NAMES
 from odradek_broker.runtime.settings import Settings
 
-# A joining member that does not come back with its id in this time is forgotten, and one that
-# waits for the others to join is not expected to send heartbeats: Kafka's number.
+# A joining member that does not join with its id within this time is removed. It is also the
+# session timeout of a new member whose join is parked. Kafka's value.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 MS_PER_MINUTE = 60_000
 

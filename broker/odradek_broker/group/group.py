@@ -1,4 +1,4 @@
-"""What the shard asks of a group of whatever kind. A new kind implements this and plugs in."""
+"""The protocol that every kind of group implements; the shard uses nothing else."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -12,11 +12,11 @@ from odradek_protocol.error_codes import ErrorCode
 
 class Group(Protocol):
     group_id: str
-    type_name: str  # "Classic", "Consumer": as ListGroups says it
+    type_name: str  # "Classic", "Consumer": as in ListGroups
 
     @property
     def state_name(self) -> str:
-        """As clients see it."""
+        """The state as clients see it."""
 
     @property
     def protocol_type(self) -> str | None:
@@ -24,7 +24,7 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """No members: it may be deleted, and anybody may commit offsets."""
+        """No members: the group may be deleted, and any client may commit offsets."""
 
     @property
     def member_count(self) -> int: ...
@@ -38,21 +38,21 @@ class Group(Protocol):
         *,
         transactional: bool,
     ) -> Callable[[MetadataImage, Key], ErrorCode] | None:
-        """Raises KafkaError unless this member may commit now; counts as a sign of life. May give
-        a function that decides for each partition."""
+        """Raises KafkaError unless this member may commit now; restarts its session. May return a
+        function that decides for each partition."""
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Raises KafkaError unless this member (if one is named) may read offsets."""
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads the topic, so that its offsets may be neither deleted nor
-        expired; also True if that is not known."""
+        """Whether a member subscribes to the topic, so that its offsets must be kept; also True if
+        that is unknown."""
 
     def offset_expires_at_ms(self, key: Key, value: OffsetAndMetadata, retention_ms: int) -> float:
-        """Wall time from which the offset may go; infinity while it is in use."""
+        """Wall time from which the offset may be deleted; infinity while it is in use."""
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that delete the group itself; replaying them forgets it."""
+        """The records that delete the group itself; replaying them removes it."""
 
     def loaded(self, turn: Turn) -> None:
-        """This broker coordinates it from now on: timers begin."""
+        """This broker is the coordinator now: starts the timers."""

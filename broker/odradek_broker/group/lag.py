@@ -1,9 +1,9 @@
-"""How far groups are behind: the ends of partitions that this broker does not host itself.
+"""The lag of groups: the ends of partitions that this broker does not host itself.
 
-A coordinator knows what its groups have committed, but the partitions may lie elsewhere. The
-ends of those that have a replica here are read off it; those of others are asked of their
-leaders (ListOffsets) every few seconds, and only if somebody has offsets there. `/metrics` reads
-what is known by now: a scrape never waits for another broker.
+A coordinator knows the committed offsets of its groups, but the partitions may be on other
+brokers. The end of a partition with a replica here is read from it. The ends of others are fetched
+from their leaders (ListOffsets) every few seconds, and only if a group has offsets there.
+`/metrics` reads the last known values: a scrape never waits for another broker.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ LATEST = -1
 CONSUMER_REPLICA_ID = -1
 ASK_AGAIN_SECONDS = 5.0
 TIMEOUT_MS = 5_000.0
-# Of all groups here; beyond, the lag of some remote partitions is not told. One round then
-# sends some 400 KB.
+# Over all groups here; beyond this, the lag of some remote partitions is not reported. One round
+# then sends some 400 KB.
 REMOTE_PARTITIONS_MAX = 20_000
 
 
 class LogEnds:
-    """`end_of` answers at once; `run` keeps it so."""
+    """`end_of` returns the last known value; `run` updates the values."""
 
     def __init__(
         self, groups: GroupService, partitions: PartitionService, listener_name: str
@@ -44,14 +44,14 @@ class LogEnds:
         self._peers: dict[tuple[str, int], Peer] = {}
 
     def end_of(self, key: Key) -> Offset | None:
-        """The high watermark as far as it is known here; None if nothing is."""
+        """The last known high watermark; None if unknown."""
         partition = self._partitions.by_name.get(key)
         if partition is not None:
             return partition.high_watermark
         return self._remote.get(key)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         try:
             while True:
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
@@ -95,8 +95,8 @@ class LogEnds:
                 LIST_OFFSETS, LIST_OFFSETS_VERSION, request_for(image, keys), TIMEOUT_MS
             )
         except PeerUnavailable as error:
-            logger.debug("lag: broker %d did not answer: %s", leader, error)
-            # What was known is better than nothing for a moment that a leader takes to restart.
+            logger.debug("lag: no response from broker %d: %s", leader, error)
+            # Keep the old values: a leader that restarts is back soon.
             return {key: self._remote[key] for key in keys if key in self._remote}
         return ends_in(answer)
 

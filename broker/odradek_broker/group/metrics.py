@@ -1,4 +1,4 @@
-"""What the coordinator of groups counts, over all its shards."""
+"""Counters of the group coordinator, over all its shards."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Offsets that nobody needs any more: expired, or of a topic that is gone. Pure."""
+"""Deletes offsets that expired or whose topic was deleted. Does no I/O."""
 
 from typing import TYPE_CHECKING
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def expire_offsets(shard: "GroupShard", turn: Turn) -> None:
-    """Offsets older than `offsets.retention.minutes` where the group does not use them, and
-    groups without members that have none left."""
+    """Deletes offsets that are unused for `offsets.retention.minutes`, and groups without members
+    and offsets."""
     retention_ms = turn.config.offsets_retention_ms
     for group_id, group in list(shard.groups.items()):
         offsets = shard.offsets.of_group(group_id)
         left = len(offsets)
         for key, value in offsets.items():
             if shard.offsets.is_unstable(group_id, key):
-                continue  # a transaction is about to commit it
+                continue  # an open transaction has an offset for it
             if group.offset_expires_at_ms(key, value, retention_ms) <= turn.now.wall_ms:
                 turn.records.append(offset_tombstone(group_id, key))
                 turn.metrics.offset_expirations += 1
@@ -32,7 +32,7 @@ def expire_offsets(shard: "GroupShard", turn: Turn) -> None:
 
 
 def topic_deleted(shard: "GroupShard", turn: Turn, topic: str) -> None:
-    """Its offsets would be wrong for a new topic of that name."""
+    """Deletes the offsets of a deleted topic: they would be wrong for a new topic of that name."""
     for group_id in shard.offsets.groups():
         keys = {*shard.offsets.of_group(group_id), *shard.offsets.unstable_keys(group_id)}
         for key in sorted(keys):

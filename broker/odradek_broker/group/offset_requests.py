@@ -1,13 +1,13 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: requests and answers. Pure.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete as decisions. Does no I/O.
 
-Topics are those of the request, already known to exist (the handler has looked).
+The handlers have checked that the topics of a request exist.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from odradek_broker.coordinator.result import Moment, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.records import (
     Key,
@@ -20,7 +20,7 @@ from odradek_protocol.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
-Decide = Callable[[GroupShard, Moment], Result[T]]
+Decide = Callable[[GroupShard, Moment], CoordinatorResult[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,13 @@ class CommitRequest:
     generation: int
     offsets: Sequence[tuple[Key, int, int, str | None]]  # key, offset, leader epoch, metadata
     transactional: bool = False
-    retention_ms: int = -1  # of old clients: -1 the broker's
+    retention_ms: int = -1  # from old clients; -1: the broker's setting
 
 
-def commit(shard: GroupShard, now: Moment, request: CommitRequest) -> Result[list[ErrorCode]]:
-    """One code per offset. KafkaError if the member may not commit at all."""
+def commit(
+    shard: GroupShard, now: Moment, request: CommitRequest
+) -> CoordinatorResult[list[ErrorCode]]:
+    """An error code per offset. KafkaError if the member may not commit at all."""
     turn = shard.turn(now)
     group = shard.groups.get(request.group_id)
     check = None
@@ -81,11 +83,11 @@ def fetch(
     member_epoch: int = -1,
     require_stable: bool = False,
 ) -> list[FetchedOffset]:
-    """Offsets of these partitions, or of all that the group has any for (`keys` is None)."""
+    """The offsets of these partitions, or all offsets of the group (`keys` is None)."""
     group = shard.groups.get(group_id)
     if group is not None:
         group.validate_offset_fetch(member_id, member_epoch)
-    offsets = shard.offsets  # a group that is not there has none, whoever asks
+    offsets = shard.offsets  # an unknown group has no offsets; that is not an error
     if keys is None:
         keys = list(offsets.of_group(group_id))
     found = []
@@ -99,14 +101,14 @@ def fetch(
 
 def delete(
     shard: GroupShard, now: Moment, group_id: str, keys: Sequence[Key]
-) -> Result[list[ErrorCode]]:
-    """One code per offset: GROUP_SUBSCRIBED_TO_TOPIC for those in use."""
+) -> CoordinatorResult[list[ErrorCode]]:
+    """An error code per offset: GROUP_SUBSCRIBED_TO_TOPIC for those in use."""
     turn = shard.turn(now)
     group = shard.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.group_id_not_found)
     if isinstance(group, ClassicGroup) and not group.is_empty and group.protocol_type != "consumer":
-        # Nobody can say what its members read.
+        # It is unknown which topics its members subscribe to.
         raise KafkaError(ErrorCode.non_empty_group)
     codes = []
     for key in keys:

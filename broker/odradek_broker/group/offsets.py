@@ -1,8 +1,8 @@
 """Committed offsets of all groups of a shard, and those that open transactions will commit.
 
-Changed only by replay. A transaction's offsets are pending until its marker: a commit makes
-them the committed ones, unless a later plain commit of the same partition came after them in the
-log (then that one stays); an abort drops them. What is pending makes a partition unstable.
+Changed only by replay. A transaction's offsets are pending until its marker: a commit makes them
+the committed ones, unless a plain commit of the same partition is later in the log; an abort drops
+them. A partition with pending offsets is unstable.
 """
 
 from odradek_broker.group.records import Key, OffsetAndMetadata, Offsets
@@ -19,9 +19,9 @@ class OffsetTable:
             ProducerId, dict[str, dict[Key, tuple[Offset, OffsetAndMetadata | None]]]
         ] = {}
         self._unstable: dict[tuple[str, Key], int] = {}
-        self.count = 0  # of committed offsets, for metrics
+        self.count = 0  # committed offsets, for metrics
 
-    # --- looking ----------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------
 
     def get(self, group: str, key: Key) -> OffsetAndMetadata | None:
         found = self._committed.get(group, {}).get(key)
@@ -52,7 +52,7 @@ class OffsetTable:
         key: Key,
         value: OffsetAndMetadata | None,
     ) -> None:
-        """`offset` is that of the record in the log: it decides what is later."""
+        """`offset` is that of the record in the log: it decides which commit is later."""
         if producer_id != NO_PRODUCER_ID:
             keys = self._pending.setdefault(producer_id, {}).setdefault(group, {})
             if key not in keys:
@@ -64,7 +64,7 @@ class OffsetTable:
         self._set(offset, group, key, value)
 
     def _drop_pending(self, group: str, key: Key) -> None:
-        """The offset is deleted: a transaction that ends later must not bring it back."""
+        """The offset is deleted: a transaction that ends later must not restore it."""
         if self._unstable.pop((group, key), None) is None:
             return
         for producer_id, groups in list(self._pending.items()):
@@ -76,7 +76,7 @@ class OffsetTable:
                 del self._pending[producer_id]
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> list[str]:
-        """The groups whose offsets it was about."""
+        """Ends the producer's transaction; returns the groups whose offsets it had."""
         pending = self._pending.pop(producer_id, {})
         for group, keys in pending.items():
             for key, (offset, value) in keys.items():

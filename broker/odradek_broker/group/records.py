@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets`, as Apache Kafka writes them: its tools and brokers read ours.
+"""Records of `__consumer_offsets` in Apache Kafka's encoding, so that its tools read them.
 
-A key begins with its type: 0 and 1 an offset, 2 a classic group; 3 and up are KIP-848's. Written
-are value versions 3 of both, the newest that are not flexible, as Kafka does; read are all.
+A key begins with its type: 0 and 1 an offset, 2 a classic group; 3 and up are KIP-848's. Values
+are written in version 3, the newest that is not flexible, like Kafka; all versions can be read.
 """
 
 from collections.abc import Mapping
@@ -105,7 +105,7 @@ def _offset_key(group: str, key: Key) -> bytes:
 
 
 def offset_of(value: bytes) -> OffsetAndMetadata:
-    """DecodeError if the value is none of the known versions."""
+    """DecodeError if the version of the value is unknown."""
     read = OFFSET_COMMIT_VALUE.read(value)
     return OffsetAndMetadata(
         read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp

@@ -1,7 +1,7 @@
-"""Requests about groups, brought to the shard that has the group.
+"""Routes requests about groups to the shard of the group.
 
-Called by the handlers. A method gives the answer, raises KafkaError if the request as a whole is
-refused, and waits as long as `coordinator/service.py` does.
+Called by the handlers. A method returns the response, or raises KafkaError if the whole request is
+refused; `coordinator/service.py` says how long it waits.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ class GroupService:
         self._settings = settings
 
     def shards(self) -> Iterator[GroupShard]:
-        """Those in use on this broker; for metrics."""
+        """The loaded shards of this broker, for metrics."""
         return (shard for _, shard in self.coordinator.shards() if shard is not None)
 
     # --- members of classic groups --------------------------------------------------------------
@@ -67,7 +67,7 @@ class GroupService:
     async def leave(
         self, group_id: str, members: Sequence[tuple[str, str | None]]
     ) -> list[ErrorCode]:
-        """`members` are member ids and instance ids; a code for each."""
+        """`members` are member ids and instance ids; an error code for each."""
         _check_group_id(group_id)
         return await self._write(
             group_id, lambda shard, now: leave_group(shard, now, group_id, members)
@@ -78,7 +78,7 @@ class GroupService:
     async def commit(
         self, request: CommitRequest, producer: Producer | None = None
     ) -> list[ErrorCode]:
-        """A code for each offset; with a producer they are part of its transaction."""
+        """An error code per offset; with a producer they are part of its transaction."""
         return await self._write(
             request.group_id,
             lambda shard, now: offset_requests.commit(shard, now, request),
@@ -122,7 +122,7 @@ class GroupService:
         )
 
     async def list_groups(self, states: Collection[str], types: Collection[str]) -> list[Struct]:
-        """Of all shards of this broker. COORDINATOR_LOAD_IN_PROGRESS if one is not loaded yet."""
+        """The groups of all shards. COORDINATOR_LOAD_IN_PROGRESS if one is not loaded yet."""
         states = {state.lower() for state in states}
         types = {kind.lower() for kind in types}
         groups = []
@@ -132,7 +132,7 @@ class GroupService:
                     index, lambda shard, _: admin.list_groups(shard, states, types)
                 )
             except KafkaError as error:
-                if error.code is not ErrorCode.not_coordinator:  # it has just moved
+                if error.code is not ErrorCode.not_coordinator:  # else the partition has just moved
                     raise
         return groups
 

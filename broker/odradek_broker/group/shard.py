@@ -1,15 +1,15 @@
-"""All groups and offsets of one partition of `__consumer_offsets`. Pure.
+"""All groups and offsets of one partition of `__consumer_offsets`. Does no I/O.
 
-`replayers` maps the type of a record's key to what replays it, and `timers_due` the first part of
-a timer's key to what is then done: a new kind of group adds its own to both.
+A `GroupKind` is what a shard needs to know about one kind of group; kinds.py lists them.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 
 from odradek_broker.coordinator.record_schema import version_of
-from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, Moment, Result
+from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, CoordinatorResult, Moment
 from odradek_broker.coordinator.timers import Timers
 from odradek_broker.group import records
 from odradek_broker.group.classic_group import ClassicGroup
@@ -34,6 +34,14 @@ Replayer = Callable[["GroupShard", Offset, ProducerId, CoordinatorRecord], None]
 Due = Callable[["GroupShard", Turn, TimerKey], None]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """How a shard replays the records and runs the timers of one kind of group."""
+
+    replayers: Mapping[int, Replayer]  # by the type of a record's key
+    timers: Mapping[str, Due]  # by the first part of a timer's key
+
+
 class GroupShard:
     """Invariant: every group that has a committed offset is in `groups`."""
 
@@ -41,11 +49,14 @@ class GroupShard:
         self,
         config: Callable[[], GroupConfig],
         rng: Random,
-        metrics: GroupMetrics | None = None,
+        metrics: GroupMetrics,
+        kinds: Sequence[GroupKind],
     ) -> None:
         self._config = config
         self._rng = rng
-        self._metrics = metrics or GroupMetrics()
+        self._metrics = metrics
+        self._replayers = {k: v for kind in kinds for k, v in kind.replayers.items()}
+        self._timers_due = {k: v for kind in kinds for k, v in kind.timers.items()}
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self.timers: Timers[TimerKey] = Timers()
@@ -64,7 +75,7 @@ class GroupShard:
         return group
 
     def forget_if_unused(self, group_id: str) -> None:
-        """A group of which no record is left, and nobody is about to join."""
+        """Drops a group without records, members and members that are about to join."""
         group = self.groups.get(group_id)
         if (
             isinstance(group, ClassicGroup)
@@ -79,19 +90,26 @@ class GroupShard:
 
     def replay(self, offset: Offset, producer_id: ProducerId, record: CoordinatorRecord) -> None:
         try:
-            replayer = self.replayers.get(version_of(record.key))
+            replayer = self._replayers.get(version_of(record.key))
             if replayer is None:
-                logger.warning("record at offset %d of an unknown type is skipped", offset)
+                logger.warning(
+                    "the record at offset %d is of an unknown type and is skipped", offset
+                )
                 return
             replayer(self, offset, producer_id, record)
         except DecodeError as error:
-            logger.error("record at offset %d is skipped: %s", offset, error)
+            logger.error("the record at offset %d is skipped: %s", offset, error)
 
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         for group_id in self.offsets.end_transaction(producer_id, committed=committed):
             self.keep_or_forget(group_id)
 
-    def loaded(self, leader_epoch: LeaderEpoch, image: MetadataImage, now: Moment) -> Result[None]:  # noqa: ARG002
+    def loaded(
+        self,
+        leader_epoch: LeaderEpoch,  # noqa: ARG002
+        image: MetadataImage,
+        now: Moment,
+    ) -> CoordinatorResult[None]:
         self.image = image
         turn = self.turn(now)
         turn.set_timer(EXPIRY_TIMER, turn.config.offsets_retention_check_ms)
@@ -102,22 +120,22 @@ class GroupShard:
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """Nothing here depends on it."""
 
-    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> Result[None]:
+    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> CoordinatorResult[None]:
         self.image = delta.after
         if not delta.deleted_topics:
             return NOTHING
         turn = self.turn(now)
         for topic in delta.deleted_topics.values():
-            topic_deleted(self, turn, topic.name)  # also if there is a new one of that name
+            topic_deleted(self, turn, topic.name)  # even if a new topic has the same name
         return turn.result(None, volatile=False, atomic=False)
 
     def next_deadline_ms(self) -> float:
         return self.timers.next_deadline_ms()
 
-    def expire(self, now: Moment) -> Result[None]:
+    def expire(self, now: Moment) -> CoordinatorResult[None]:
         turn = self.turn(now)
         while (key := self.timers.pop_due(now.monotonic_ms)) is not None:
-            self.timers_due[key[0]](self, turn, key)
+            self._timers_due[key[0]](self, turn, key)
         return turn.result(None, volatile=True, atomic=False)
 
     def validate(self) -> None:
@@ -130,7 +148,7 @@ class GroupShard:
 
     # --- replaying --------------------------------------------------------------------------------
 
-    def _replay_offset(
+    def replay_offset(
         self, offset: Offset, producer_id: ProducerId, record: CoordinatorRecord
     ) -> None:
         key = records.OFFSET_COMMIT_KEY.read(record.key)
@@ -142,10 +160,10 @@ class GroupShard:
         if group_id in self.groups:
             self.forget_if_unused(group_id)
         elif self.offsets.of_group(group_id):
-            # Somebody keeps offsets here without being a member.
+            # A client without membership stores its offsets here.
             self.groups[group_id] = ClassicGroup(group_id)
 
-    def _replay_group_metadata(
+    def replay_group_metadata(
         self,
         _offset: Offset,
         _producer_id: ProducerId,
@@ -166,7 +184,7 @@ class GroupShard:
 
     # --- timers -----------------------------------------------------------------------------------
 
-    def _group_due(self, turn: Turn, key: TimerKey) -> None:
+    def group_due(self, turn: Turn, key: TimerKey) -> None:
         """("session", group, member), ("join", group) or ("sync", group)."""
         group = self.groups.get(key[1])
         if not isinstance(group, ClassicGroup):
@@ -180,18 +198,21 @@ class GroupShard:
             case _:
                 group.sync_due(turn)
 
-    def _expiry_due(self, turn: Turn, key: TimerKey) -> None:  # noqa: ARG002
+    def expiry_due(self, turn: Turn, key: TimerKey) -> None:  # noqa: ARG002
         turn.set_timer(EXPIRY_TIMER, turn.config.offsets_retention_check_ms)
         expire_offsets(self, turn)
 
-    replayers: dict[int, Replayer] = {  # noqa: RUF012  (filled by new kinds of groups)
-        records.LEGACY_OFFSET_COMMIT_TYPE: _replay_offset,
-        records.OFFSET_COMMIT_TYPE: _replay_offset,
-        records.GROUP_METADATA_TYPE: _replay_group_metadata,
-    }
-    timers_due: dict[str, Due] = {  # noqa: RUF012
-        "session": _group_due,
-        "join": _group_due,
-        "sync": _group_due,
-        EXPIRY_TIMER[0]: _expiry_due,
-    }
+
+CLASSIC = GroupKind(
+    replayers={
+        records.LEGACY_OFFSET_COMMIT_TYPE: GroupShard.replay_offset,
+        records.OFFSET_COMMIT_TYPE: GroupShard.replay_offset,
+        records.GROUP_METADATA_TYPE: GroupShard.replay_group_metadata,
+    },
+    timers={
+        "session": GroupShard.group_due,
+        "join": GroupShard.group_due,
+        "sync": GroupShard.group_due,
+        EXPIRY_TIMER[0]: GroupShard.expiry_due,
+    },
+)

@@ -3,8 +3,8 @@
 Empty                no members; may have offsets
 PreparingRebalance   waits for all members to join
 CompletingRebalance  all joined; waits for the leader's assignment
-Stable               everyone has an assignment
-Dead                 deleted; not looked up any more
+Stable               all members have an assignment
+Dead                 deleted
 """
 
 from enum import Enum, auto
@@ -21,9 +21,9 @@ class GroupState(Enum):
 
 
 class GroupEvent(Enum):
-    REBALANCE = auto()  # a member came, left, or changed what it supports
+    REBALANCE = auto()  # a member joined, left, or changed its protocols
     ALL_JOINED = auto()  # the join phase ended with members
-    NOBODY_JOINED = auto()  # it ended without
+    NOBODY_JOINED = auto()  # the join phase ended without members
     ASSIGNED = auto()  # the leader's assignment is in the log
     DELETED = auto()
 
@@ -38,13 +38,13 @@ TRANSITIONS: dict[tuple[GroupState, GroupEvent], GroupState] = {
     (GroupState.COMPLETING_REBALANCE, GroupEvent.REBALANCE): GroupState.PREPARING_REBALANCE,
     (GroupState.COMPLETING_REBALANCE, GroupEvent.DELETED): GroupState.DEAD,
     (GroupState.STABLE, GroupEvent.REBALANCE): GroupState.PREPARING_REBALANCE,
-    (GroupState.STABLE, GroupEvent.ASSIGNED): GroupState.STABLE,  # a static member came back
+    (GroupState.STABLE, GroupEvent.ASSIGNED): GroupState.STABLE,  # a static member returned
     (GroupState.STABLE, GroupEvent.DELETED): GroupState.DEAD,
 }
 
 
 class InvalidTransitionError(Exception):
-    """Our bug: the event cannot happen in that state."""
+    """A bug in Odradek: the event cannot happen in that state."""
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:

@@ -1,7 +1,7 @@
-"""Which topics a member of a consumer group subscribes to, from the bytes that it sent.
+"""The topics that a member subscribes to, parsed from its protocol metadata.
 
 The format is the clients' own (ConsumerProtocolSubscription): version int16, then an array of
-topic names; what newer versions add comes behind that.
+topic names; newer versions append fields.
 """
 
 from struct import error
@@ -11,7 +11,7 @@ from odradek_protocol.primitives import ITEMS_MAX, int32, legacy_text
 
 
 def topics_of(metadata: bytes) -> set[str] | None:
-    """None if this cannot be read: another protocol, or rubbish."""
+    """None if it cannot be parsed: another protocol, or garbage."""
     try:
         (count,) = int32(metadata, 2)
         if not 0 <= count <= min(ITEMS_MAX, len(metadata)):

@@ -1,4 +1,4 @@
-"""One decision under way: what it may look at, what it wants written and said."""
+"""One decision in progress: its inputs, and the records and responses that it collects."""
 
 from random import Random
 from typing import TypeVar
@@ -7,9 +7,9 @@ from uuid import UUID
 from odradek_broker.coordinator.result import (
     Answer,
     CoordinatorRecord,
+    CoordinatorResult,
+    DeferredResponse,
     Moment,
-    Result,
-    Ticket,
 )
 from odradek_broker.coordinator.timers import Timers
 from odradek_broker.group.config import GroupConfig
@@ -17,12 +17,12 @@ from odradek_broker.group.metrics import GroupMetrics
 
 T = TypeVar("T")
 
-# What is due: ("session", group id, member id), ("join", group id), ("sync", group id), …
+# Keys of timers: ("session", group id, member id), ("join", group id), ("sync", group id), …
 TimerKey = tuple[str, ...]
 
 
 class Turn:
-    """Collects records and answers; `result` makes the Result of them."""
+    """Collects records and responses; `result` makes a CoordinatorResult of them."""
 
     __slots__ = ("answers", "config", "metrics", "now", "records", "rng", "timers")
 
@@ -42,16 +42,20 @@ class Turn:
         self.records: list[CoordinatorRecord] = []
         self.answers: list[Answer] = []
 
-    def answer(self, ticket: Ticket, response: object) -> None:
-        """To a request that was parked."""
-        self.answers.append((ticket, response))
+    def answer(self, deferred: DeferredResponse, response: object) -> None:
+        """Responds to a parked request."""
+        self.answers.append((deferred, response))
 
     def set_timer(self, key: TimerKey, delay_ms: float) -> None:
-        """Never due at once: what is due sets timers, and would go on for ever."""
+        """Never due at once: a handler of due timers that sets one again would loop for ever."""
         self.timers.set(key, self.now.monotonic_ms + max(delay_ms, 1.0))
 
     def new_uuid(self) -> UUID:
         return UUID(int=self.rng.getrandbits(128), version=4)
 
-    def result(self, response: T | Ticket, *, volatile: bool, atomic: bool = True) -> Result[T]:
-        return Result(self.records, response, self.answers, volatile=volatile, atomic=atomic)
+    def result(
+        self, response: T | DeferredResponse, *, volatile: bool, atomic: bool = True
+    ) -> CoordinatorResult[T]:
+        return CoordinatorResult(
+            self.records, response, self.answers, volatile=volatile, atomic=atomic
+        )

@@ -9,9 +9,9 @@ of an offset of the metadata log.
 
 import re
 
-from odradek_broker.controller.brokers import SUPPORTED_FEATURES
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import RequestContext
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.raft.values import KRAFT_VERSION
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct

@@ -14,14 +14,14 @@ from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.settings import Settings
 
 if TYPE_CHECKING:
-    from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
     from odradek_broker.controller.service import ControllerService
+    from odradek_broker.controller_client.channel import ControllerChannel
+    from odradek_broker.controller_client.producer_id_blocks import ProducerIdBlocks
     from odradek_broker.group.consumer.service import ConsumerGroupService
     from odradek_broker.group.lag import LogEnds
     from odradek_broker.group.service import GroupService
     from odradek_broker.handlers.api_table import ApiTable
     from odradek_broker.handlers.fetch_session import FetchSessions
-    from odradek_broker.raft.channel import ControllerChannel
     from odradek_broker.raft.service import QuorumService
     from odradek_broker.txn.service import TransactionCoordinator
     from odradek_broker.txn.verifier import TransactionVerifier

@@ -1,13 +1,12 @@
-"""From one image to the next: replays records, and tells what they changed.
+"""From one image to the next: replays records, and keeps track of what they changed.
 
     delta = MetadataDelta(image)
     for record in records:
         delta.replay(record)
     delta.finish(offset).after          # the new image; `image` is untouched
 
-One mutation path for the active controller, a follower and a restarted node. Subscribers of
-the controller get the finished delta: `changed_partitions()`, `deleted_topics`, … (later the
-commands LeaderAndIsr, StopReplica and UpdateMetadata are made from the same).
+The active controller, its followers and a restarted node share this path. Subscribers of the
+publisher get the finished delta: `changed_partitions()`, `deleted_topics`, …
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +42,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-# Fields of a partition that a change record replaces where it has them.
+# Fields of a partition that a change record replaces if it has them.
 _CHANGEABLE = (
     "isr",
     "replicas",
@@ -56,7 +55,7 @@ _CHANGEABLE = (
 
 
 class ReplayError(Exception):
-    """A record that does not fit the image: the log is not one that a controller wrote."""
+    """A record that does not fit the image: no controller of ours wrote this log."""
 
 
 class PartitionChange(NamedTuple):
@@ -69,7 +68,7 @@ class PartitionChange(NamedTuple):
 
 
 class MetadataDelta:
-    """Copies only what it changes: a topic, or a resource's configs, at its first change."""
+    """Copies a topic, or a resource's configs, only when it first changes."""
 
     def __init__(self, before: MetadataImage) -> None:
         self.before = before
@@ -86,7 +85,7 @@ class MetadataDelta:
 
     @classmethod
     def between(cls, before: MetadataImage, after: MetadataImage) -> Self:
-        """What leads from one image to the other, if nobody knows the records (a snapshot)."""
+        """The difference of two images, when the records are unknown (a snapshot)."""
         delta = cls(before)
         delta.after = after
         for topic in before.topics.values():
@@ -134,11 +133,11 @@ class MetadataDelta:
         _REPLAY[type(record)](self, record)
 
     def rebase(self, before: MetadataImage) -> None:
-        """Begin with this image, which has the same contents as `before`."""
+        """Replaces `before` by an image with the same content."""
         self.before = before
 
     def finish(self, offset: Offset) -> Self:
-        """Build `after`; `offset` is that of the last record replayed."""
+        """Builds `after`; `offset` is the offset of the last record."""
         before = self.before
         topics, topics_by_id = before.topics, before.topics_by_id
         if self._topic_ids or self._changed_topics:
@@ -177,7 +176,7 @@ class MetadataDelta:
         existing = self.before.topics.get(record.name)
         taken = self._topic_ids.get(record.name, existing and existing.id)
         if taken is not None:
-            raise ReplayError(f"topic {record.name} exists")
+            raise ReplayError(f"topic {record.name} exists already")
         self._topic_ids[record.name] = record.topic_id
         self._changed_topics[record.topic_id] = _TopicChange(record.name, {})
 
@@ -285,7 +284,9 @@ class MetadataDelta:
 
     def _producer_ids(self, record: ProducerIdsRecord) -> None:
         if record.next_producer_id <= self._next_producer_id:
-            raise ReplayError(f"producer ids from {record.next_producer_id} were given out before")
+            raise ReplayError(
+                f"producer ids from {record.next_producer_id} on were allocated before"
+            )
         self._next_producer_id = record.next_producer_id
 
     def _no_op(self, record: NoOpRecord) -> None:
@@ -293,7 +294,7 @@ class MetadataDelta:
 
 
 class _TopicChange:
-    """A topic under change: its partitions so far, and what the touched ones were before."""
+    """A topic that is being changed: its partitions so far, and the old state of changed ones."""
 
     __slots__ = ("name", "partitions", "touched")
 
@@ -308,7 +309,7 @@ def _changed_keys(before: Mapping[K, V], after: Mapping[K, V]) -> set[K]:
 
 
 def _merged(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
-    """`before` with `changes` on top; None removes. The same object when nothing changed."""
+    """`before` with `changes` applied; None removes. The same object if nothing changed."""
     if not changes:
         return before
     merged = {**before, **changes}

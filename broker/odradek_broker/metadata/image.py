@@ -1,8 +1,8 @@
-"""The cluster's metadata at one offset of the metadata log. Never changed once built.
+"""The cluster's metadata at one offset of the metadata log. Immutable.
 
-Every broker holds one, answers from it, and replaces it by the next one, which
-`metadata/delta.py` makes from it and some records. Parts that did not change are shared
-between images, so a reader may keep an image as long as it likes.
+Every broker holds one, answers requests from it, and replaces it by the next one, which
+`metadata/delta.py` makes from it and new records. Parts that did not change are shared between
+images, so keeping an old image is cheap.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class BrokerRegistration:
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online_dir(self, directory: UUID) -> bool:
-        """Whether a replica in `directory` is there; one without a directory yet is."""
+        """Whether a replica in `directory` is online; also if its directory is not assigned yet."""
         return directory in self.log_dirs or directory == UNASSIGNED_DIRECTORY
 
 
@@ -52,10 +52,10 @@ class BrokerRegistration:
 class PartitionRegistration:
     """Invariants: leader is -1 or in isr; isr ⊆ replicas; one directory per replica.
 
-    Replicas that left an ISR that is below min.insync.replicas (KIP-966) have all that is
-    committed, because nothing was committed without them. `eligible_leader_replicas` are those
-    that did not lose anything since; `last_known_elr` those that stopped without saying so, and
-    may have lost their newest records. Neither shares a member with the ISR or the other.
+    Replicas that left an ISR below min.insync.replicas (KIP-966) have every committed record,
+    because nothing was committed without them. `eligible_leader_replicas` have lost nothing
+    since; `last_known_elr` stopped uncleanly, and may have lost their newest records. ISR and
+    both sets are disjoint.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -73,7 +73,7 @@ class PartitionRegistration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicImage:
-    """A topic and its partitions, 0 … n-1. Compared by identity: unchanged means the same."""
+    """A topic and its partitions, 0 … n-1. Compared by identity: unchanged topics are shared."""
 
     name: str
     id: TopicId
@@ -82,7 +82,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MetadataImage:
-    """`offset` is the last one whose record is in the image; -1 for the empty one."""
+    """`offset` is that of the last record in the image; -1 for the empty image."""
 
     offset: Offset = -1
     brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=dict)
@@ -93,14 +93,14 @@ class MetadataImage:
     next_producer_id: ProducerId = 0
 
     def config(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        """What was set for one topic, broker, …; empty when nothing was."""
+        """The configuration of one topic, broker, …; empty if nothing is set."""
         return self.configs.get(ConfigResource(resource_type, name), {})
 
     def topic_config(self, name: str) -> Mapping[str, str]:
         return self.config(ResourceType.TOPIC, name)
 
     def usable_brokers(self) -> list[BrokerRegistration]:
-        """Those that new replicas may be placed on."""
+        """Brokers on which new replicas may be placed."""
         return [broker for broker in self.brokers.values() if broker.active]
 
     def validate(self) -> None:

@@ -1,7 +1,7 @@
-"""An image as records: what a snapshot of the metadata log holds.
+"""An image as records: the content of a snapshot of the metadata log.
 
-Replaying them into an empty image gives an equal one. Features come first, because how the
-others are to be understood depends on them.
+Replaying them into an empty image gives an equal one. Features come first, because the meaning of
+the other records depends on them.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from odradek_broker.metadata.records import (
 )
 from odradek_protocol.ids import BrokerId
 
-# By name: a field that the record does not have cannot be forgotten, it is a TypeError.
+# By name: a missing field is a TypeError.
 _PARTITION_FIELDS = tuple(field.name for field in fields(PartitionRegistration))
 _NOBODY = BrokerId(-1)
 
@@ -41,7 +41,7 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
         for name, value in configs.items():
             yield ConfigRecord(resource.type, resource.name, name, value)
     if image.next_producer_id:
-        # Who got the last block does not matter any more.
+        # The broker that got the last block does not matter any more.
         yield ProducerIdsRecord(_NOBODY, -1, image.next_producer_id)
 
 

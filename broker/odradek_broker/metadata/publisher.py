@@ -1,8 +1,8 @@
-"""The metadata of this broker: committed records become images, subscribers hear what changed.
+"""The metadata of this broker: turns committed records into images and notifies subscribers.
 
 Every broker has one, whether it leads the quorum or not; `raft/service.py` feeds it. Requests
-are answered from `image`. Subscribers are told each change once, in the order of the log, with
-the epoch of the controller that wrote it:
+are answered from `image`. Subscribers get each change once, in the order of the log, with the
+epoch of the controller that wrote it:
 
     publisher.subscribe(lambda delta, controller_epoch: …)
 """
@@ -26,19 +26,19 @@ Subscriber = Callable[[MetadataDelta, LeaderEpoch], None]
 class MetadataPublisher:
     def __init__(self, node_id: BrokerId, settings: Settings) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
-        self.controller_epoch: LeaderEpoch = 0  # that wrote the last change
+        self.controller_epoch: LeaderEpoch = 0  # of the last change
         self._node_id = node_id
         self._settings = settings
         self._subscribers: list[Subscriber] = []
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """It hears of changes after those in the `image` of this moment."""
+        """The subscriber gets all changes after the current `image`."""
         self._subscribers.append(subscriber)
 
     async def wait_until(
         self, condition: Callable[[MetadataImage], bool], timeout_ms: float
     ) -> bool:
-        """Whether an image came within that time for which the condition holds."""
+        """Waits for an image for which the condition holds; False after the timeout."""
         if condition(self.image):
             return True
         came = asyncio.Event()
@@ -60,7 +60,7 @@ class MetadataPublisher:
     def replay(
         self, records: Iterable[MetadataRecord], last_offset: Offset, epoch: LeaderEpoch
     ) -> None:
-        """Committed records of one controller epoch; `last_offset` is that of the last one."""
+        """Applies committed records of one controller epoch; `last_offset` is that of the last."""
         delta = MetadataDelta(self.image)
         for record in records:
             delta.replay(record)
@@ -77,7 +77,7 @@ class MetadataPublisher:
         self.publish(MetadataDelta.between(self.image, after), epoch)
 
     def publish(self, delta: MetadataDelta, epoch: LeaderEpoch) -> None:
-        """A finished delta of committed records; it begins where `image` ends."""
+        """Publishes a finished delta of committed records, which starts from `image`."""
         self.image = delta.after
         self.controller_epoch = epoch
         if delta.broker_config_changed(self._node_id):
@@ -86,16 +86,16 @@ class MetadataPublisher:
             try:
                 subscriber(delta, epoch)
             except Exception:
-                # One that fails must not keep the others from knowing.
+                # A failing subscriber must not keep the others from being notified.
                 logger.exception("applying metadata up to offset %d failed", delta.after.offset)
 
     def _apply_broker_configs(self) -> None:
-        """In force before subscribers hear of them."""
+        """Settings take effect before subscribers are notified."""
         image = self.image
         default = image.config(ResourceType.BROKER, "")
         own = image.config(ResourceType.BROKER, str(self._node_id))
         try:
             self._settings.apply_dynamic(default, own)
         except ConfigError as error:
-            # Validated when it was set, so perhaps by another version; the rest must go on.
-            logger.error("dynamic broker configuration not applied: %s", error)
+            # Another version may have accepted this setting; the metadata must still be applied.
+            logger.error("the dynamic broker configuration was not applied: %s", error)

@@ -82,7 +82,7 @@ FEATURES = array(
 
 
 class _Type(NamedTuple):
-    """Written in `version`; older ones that lack only tagged fields are read too."""
+    """Written in `version`; older versions that lack only tagged fields can be read too."""
 
     api_key: int
     version: int
@@ -210,7 +210,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> MetadataRecord:
-    """Raises DecodeError: a record that this version does not know must not be skipped."""
+    """Raises DecodeError for an unknown record: it must not be skipped."""
     try:
         frame_version, at = read_uvarint(data, 0)
         api_key, at = read_uvarint(data, at)

@@ -1,7 +1,7 @@
 """The records of the metadata log, under Apache Kafka's names and with its fields.
 
-The controller decides by returning some of these; `metadata/delta.py` replays them. How they
-are laid out in bytes is in `record_codec.py`.
+The decisions of the controller are made of these; `metadata/delta.py` replays them. Their encoding
+is in `record_codec.py`.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ RESERVED_DIRECTORIES = frozenset(UUID(int=i) for i in range(100))
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to; numbers are those of the protocol."""
+    """What a configuration belongs to, with the numbers of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -31,7 +31,7 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A listener as clients reach it. `security_protocol`: 0 PLAINTEXT, 1 SSL, 2/3 SASL."""
+    """An advertised listener. `security_protocol`: 0 PLAINTEXT, 1 SSL, 2/3 SASL."""
 
     name: str
     host: str
@@ -50,7 +50,7 @@ class SupportedFeature:
 class RegisterBrokerRecord:
     broker_id: BrokerId
     incarnation_id: UUID  # new with each start of the process
-    broker_epoch: int  # the offset of this record: grows with each registration
+    broker_epoch: int  # the offset of this record: increases with each registration
     end_points: tuple[Endpoint, ...]
     features: tuple[SupportedFeature, ...]
     rack: str | None
@@ -68,7 +68,7 @@ class UnregisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistrationChangeRecord:
-    """`fenced`, `in_controlled_shutdown`: 1 becomes so, -1 is so no more, 0 unchanged."""
+    """`fenced`, `in_controlled_shutdown`: 1 sets, -1 clears, 0 leaves unchanged."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -85,7 +85,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A new partition, or (in a snapshot) one as it is."""
+    """A new partition, or (in a snapshot) an existing one."""
 
     partition_id: int
     topic_id: TopicId
@@ -104,9 +104,9 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChangeRecord:
-    """What changed of a partition; None (for the leader: -2) is unchanged.
+    """Changes of a partition; None (for the leader: -2) means unchanged.
 
-    Every one raises the partition epoch; one that names a leader raises the leader epoch.
+    Every record raises the partition epoch; one with a leader raises the leader epoch too.
     """
 
     partition_id: int
@@ -132,7 +132,7 @@ class ConfigRecord:
     resource_type: ResourceType
     resource_name: str  # "" for the default of all brokers
     name: str
-    value: str | None  # None: back to the default
+    value: str | None  # None: reset to the default
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class FeatureLevelRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsRecord:
-    """The broker got the ids from the previous record's next_producer_id up to this one's."""
+    """Allocates the ids from the previous record's next_producer_id up to this one to a broker."""
 
     broker_id: BrokerId
     broker_epoch: int

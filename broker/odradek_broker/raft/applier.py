@@ -1,12 +1,12 @@
-"""What is committed becomes the metadata of this broker, in the order of the log.
+"""Applies committed records to the metadata of this broker, in the order of the log.
 
-Records that this node appended as leader are at hand as objects until they are committed, and so
-is what they change, if the controller worked that out already (`PendingAppend.delta`); all others
-are read from the log. Whoever waits for an append hears of it after its records are in the image
-and the subscribers have been told.
+Records that this node appended as leader are kept as objects until they are committed, together
+with their delta if the controller has computed it (`PendingAppend.delta`). All others are read
+from the log. The future of an append is done after its records are in the image and the
+subscribers were notified.
 
 Ten thousand records take a quarter of a second to decode and replay, so all of this is done in
-steps (`runtime/slices.py`): the image and `offset` change when a batch is whole.
+steps (`runtime/slices.py`); the image and `offset` change once per batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odradek_protocol.ids import LeaderEpoch, Offset
 from odradek_protocol.records.record_batch import read_header
 from odradek_protocol.records.records import read_records
 
-READ_BYTES = 1 << 20  # of the log at a time
+READ_BYTES = 1 << 20  # read from the log at a time
 RECORDS_PER_STEP = 50  # some 1.5 ms
 
 
@@ -38,7 +38,7 @@ class PendingAppend(NamedTuple):
     records: Sequence[MetadataRecord]
     size_bytes: int
     committed: asyncio.Future[None]
-    delta: MetadataDelta | None = None  # finished, from an image that the publisher may have
+    delta: MetadataDelta | None = None  # finished; used if it starts from the publisher's image
 
     @property
     def end_offset(self) -> Offset:
@@ -54,21 +54,21 @@ class Applier:
         self._files = files
         self._publisher = publisher
         self._pending: deque[PendingAppend] = deque()
-        self._loads = 0  # snapshots that took the place of the log
+        self._loads = 0  # how often a snapshot replaced the log
 
     def expect(self, pending: PendingAppend) -> None:
         self._pending.append(pending)
 
     def forget_pending(self, error: Exception) -> None:
-        """Nobody knows what becomes of them; if they are committed, the log has them."""
+        """Their outcome is unknown. If they are committed, they will be read from the log."""
         pending, self._pending = self._pending, deque()
         for append in pending:
             if not append.committed.done():
                 append.committed.set_exception(error)
-                append.committed.exception()  # nobody has to listen
+                append.committed.exception()  # retrieved: no caller has to wait for it
 
     def apply_to(self, high_watermark: Offset) -> Iterator[None]:
-        """All that is committed. It ends early if a snapshot takes the place of the log."""
+        """Applies everything below `high_watermark`. Ends early if a snapshot replaces the log."""
         loads = self._loads
         while self.offset < high_watermark and self._loads == loads:
             pending = self._pending[0] if self._pending else None
@@ -80,11 +80,11 @@ class Applier:
                 yield from self._apply_from_log(end, loads)
 
     def replaced(self) -> None:
-        """A snapshot took the place of the log: `load` follows, the rest of the log does not."""
+        """A snapshot replaced the log: stop applying the old log; `load` follows."""
         self._loads += 1
 
     def load(self, snapshot: SnapshotInfo) -> Iterator[None]:
-        """The image is what the snapshot says, whatever it was before."""
+        """Replaces the image by that of the snapshot."""
         data = self._files.read_snapshot(snapshot.id)
         delta = MetadataDelta(EMPTY_IMAGE)
         yield from _replay(delta, read_metadata_records(data))
@@ -106,7 +106,7 @@ class Applier:
             append.committed.set_result(None)
 
     def _apply_from_log(self, end: Offset, loads: int) -> Iterator[None]:
-        """Batches below `end`, as many as are read at a time and are of one epoch."""
+        """Applies batches below `end`: at most one read, and of one epoch."""
         delta = MetadataDelta(self._publisher.image)
         epoch, offset, size, changes = None, self.offset, 0, False
         for batch in self._files.read(self.offset, READ_BYTES):

@@ -6,7 +6,7 @@
 
 Example, leader 1 elected by voter 1 alone: key 00000002, value 0000 00000001 02 00000001 00
 02 00000001 00 00 (version; leader; one voter, no tags; one granting voter, no tags; no tags).
-Called when batches are written, and when fetched or stored ones are looked at.
+Called when batches are written, and when fetched or stored batches are parsed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from uuid import UUID
 
 from odradek_broker.raft.values import (
     ControlRecord,
-    Endpoint,
     KRaftVersion,
     LeaderChange,
+    RaftEndpoint,
     ReplicaKey,
     Voters,
 )
@@ -48,7 +48,7 @@ class SnapshotHeader(NamedTuple):
 
 
 class SnapshotFooter(NamedTuple):
-    """The last record of a snapshot file; one without it is not whole."""
+    """The last record of a snapshot file; a file without it is incomplete."""
 
 
 AnyControlRecord = ControlRecord | SnapshotHeader | SnapshotFooter
@@ -122,7 +122,7 @@ def _decode_value(control_type: int, data: memoryview) -> AnyControlRecord:
         return SnapshotHeader(_INT64.unpack_from(data, 2)[0])
     if control_type == types.SNAPSHOT_FOOTER:
         return SnapshotFooter()
-    raise DecodeError("not one of the metadata log")
+    raise DecodeError("not a control record of the metadata log")
 
 
 def _read_ids(data: memoryview, at: int) -> tuple[tuple[int, ...], int]:
@@ -145,7 +145,7 @@ def _read_voters(data: memoryview) -> VoterSet:
         for _ in range(endpoint_count - 1):
             listener, at = compact_text(data, at)
             host, at = compact_text(data, at)
-            endpoints.append(Endpoint(listener, host, _PORT.unpack_from(data, at)[0]))
+            endpoints.append(RaftEndpoint(listener, host, _PORT.unpack_from(data, at)[0]))
             at = skip_tagged_fields(data, at + 2)
         kraft_version_min, kraft_version_max = _FEATURE.unpack_from(data, at)
         at = skip_tagged_fields(data, skip_tagged_fields(data, at + 4))

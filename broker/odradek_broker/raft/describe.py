@@ -1,7 +1,7 @@
-"""What DescribeQuorum tells (kafka-metadata-quorum, kafka-python's describe_metadata_quorum).
+"""The content of DescribeQuorum (kafka-metadata-quorum, kafka-python's describe_metadata_quorum).
 
-Only the leader knows. Times are ages: the state machine has no wall clock, the handler turns
-them into timestamps.
+Only the leader can answer it. Times are ages: the state machine has no wall clock, the handler
+turns them into timestamps.
 """
 
 from __future__ import annotations

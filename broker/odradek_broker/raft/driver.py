@@ -1,17 +1,16 @@
-"""Drives the quorum state machine: one event at a time in, its instructions carried out.
+"""Drives the quorum state machine: passes events in one at a time, carries out its instructions.
 
-The package's docstring has the rules. Events wait while the vote file or a snapshot is made
-durable in a thread; fsyncs of the log run beside everything else, one at a time, and those
-asked for while one runs share the next.
+The package's docstring has the rules. Events wait while a thread makes the vote file or a
+snapshot durable. Fsyncs of the log run concurrently with everything else, one at a time; flushes
+that are requested while one runs share the next.
 
-What concerns the parts above (`News`) is told when no instruction is under way and before the
-next event is handled, so they may append from within. A failure of the disk, or of a rule that
-must hold, ends the driver for good: a node that guesses is worse than one that is gone.
+`Notice`s for the service above are delivered when no instruction is being carried out and before
+the next event is handled, so the service may append from its callback. A failure of the disk, or
+of an invariant, ends the driver for good: a missing node is better than one that guesses.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,10 +24,10 @@ from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.log_files import LogFiles
 from odradek_broker.raft.messages import Response
 from odradek_broker.raft.quorum_state import QuorumState
-from odradek_broker.raft.sender import Sender
+from odradek_broker.raft.sender import RequestSender
 from odradek_broker.raft.snapshot_files import SnapshotError
 from odradek_broker.raft.types import (
-    Append,
+    AppendBatches,
     AppendRefused,
     BecameLeader,
     Commit,
@@ -48,14 +47,14 @@ from odradek_broker.raft.types import (
     SnapshotLoaded,
     Tick,
     TrimLog,
-    Truncate,
+    TruncateLog,
     VotersChanged,
     WriteSnapshotChunk,
 )
 from odradek_broker.raft.values import SnapshotInfo
 from odradek_broker.raft.voters import VoterSet
-from odradek_broker.runtime.clock import Clock
-from odradek_broker.runtime.tasks import Cancellable, Threads
+from odradek_broker.runtime.ports import Ports
+from odradek_broker.runtime.tasks import Cancellable
 from odradek_protocol.error_codes import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -63,8 +62,8 @@ logger = logging.getLogger(__name__)
 NEVER = quorum.NEVER
 
 Records = FileRange | bytes
-# Where the answer to a request goes: the message, and the bytes that belong to it.
-Ticket = Callable[[Response, Records | None], None]
+# Takes the response to a request: the message, and the bytes that belong to it.
+ReplyTo = Callable[[Response, Records | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,39 +73,37 @@ class LogReplaced:
     snapshot: SnapshotInfo
 
 
-News: TypeAlias = Commit | BecameLeader | LostLeadership | LeaderChanged | LogReplaced
+Notice: TypeAlias = Commit | BecameLeader | LostLeadership | LeaderChanged | LogReplaced
 
 
 class Driver:
     def __init__(
         self,
         files: LogFiles,
-        sender: Sender,
+        sender: RequestSender,
         fetch_bytes_max: int,
+        ports: Ports,
         *,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        threads: Threads,
-        on_news: Callable[[News], None],
+        on_notice: Callable[[Notice], None],
         on_idle: Callable[[], float],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        """`on_idle` is called when all is done for now; gives when to be called again."""
-        self.state: QuorumState | None = None  # None before the start and after the end
+        """`on_idle` is called when no work is left; it returns when to call it again."""
+        self.state: QuorumState | None = None  # None before `begin` and after `end`
         self._files = files
         self._sender = sender
         self._fetch_bytes_max = fetch_bytes_max
-        self._clock = clock
-        self._loop = loop
-        self._threads = threads
-        self._on_news = on_news
+        self._clock = ports.clock
+        self._loop = ports.loop
+        self._threads = ports.threads
+        self._on_notice = on_notice
         self._on_idle = on_idle
         self._on_failure = on_failure
         self._inbox: deque[Event] = deque()
-        self._news: deque[Callable[[], None]] = deque()
+        self._callbacks: deque[Callable[[], None]] = deque()
         self._working = False
         self._carrying = False  # instructions are being carried out
-        self._paused = False  # instructions wait for a file to be durable
+        self._paused = False  # instructions wait until a file is durable
         self._flushing = False
         self._flush_again = False
         self._timer: Cancellable | None = None
@@ -121,31 +118,29 @@ class Driver:
     def end(self) -> None:
         self.state = None
         self._inbox.clear()
-        self._news.clear()
+        self._callbacks.clear()
         if self._timer is not None:
             self._timer.cancel()
         self._sender.close()
 
     def give(self, event: Event) -> None:
-        """One more event; handled now, or when those before it are."""
+        """Adds an event; it is handled now, or after the events before it."""
         if self.state is not None:
             self._inbox.append(event)
             self._work()
 
     def give_first(self, event: Event) -> None:
-        """Handled before it returns; only for a leader, who never waits for its vote file.
-
-        One whose process was stopped for long finds only now that its time is over.
-        """
+        """Handles an event before it returns; only for a leader, which never waits for its vote
+        file. A leader whose process was paused for long may lose its leadership in this step."""
         assert not self._paused
         assert not self._carrying
         self._step(event)
         self._work()
 
-    def tell(self, news: Callable[[], None]) -> None:
-        """Call `news` when no instruction is under way."""
+    def call_when_idle(self, callback: Callable[[], None]) -> None:
+        """Calls back when no instruction is being carried out."""
         if self.state is not None:
-            self._news.append(news)
+            self._callbacks.append(callback)
             self._work()
 
     def _work(self) -> None:
@@ -154,13 +149,13 @@ class Driver:
         self._working = True
         try:
             while not self._paused and self.state is not None:
-                if self._news:
-                    self._news.popleft()()
+                if self._callbacks:
+                    self._callbacks.popleft()()
                 elif self._inbox:
                     self._step(self._inbox.popleft())
                 else:
                     break
-        except Exception as error:  # metadata that cannot be applied: better none than wrong
+        except Exception as error:  # metadata that cannot be applied: none is better than wrong
             self.fail(error)
         finally:
             self._working = False
@@ -207,7 +202,7 @@ class Driver:
             self._carry_out_one(instruction)
 
     def _votes_first(self, change: VotersChanged) -> bool:
-        """Whether this node becomes a voter: from now on its disk must not be forgotten."""
+        """Whether this node becomes a voter for the first time: its disk must be marked before."""
         assert self.state is not None
         return change.voters.voters.contains(self.state.key) and not self._files.marked_voter
 
@@ -225,9 +220,9 @@ class Driver:
                 max_bytes = min(max_bytes, self._fetch_bytes_max)
                 data = files.read_snapshot_chunk(chunk.snapshot_id, chunk.position, max_bytes)
                 _answer(ticket, chunk, data)
-            case Append(batches):
+            case AppendBatches(batches):
                 files.append(batches, self._clock.now_ms())
-            case Truncate(end_offset):
+            case TruncateLog(end_offset):
                 files.truncate_to(end_offset)
             case Flush():
                 self._flush()
@@ -245,17 +240,17 @@ class Driver:
             case Report(message):
                 logger.warning("%s", message)
             case AppendRefused():
-                pass  # leadership was lost in this very step: that news fails what was appended
+                pass  # leadership was lost in this step; LostLeadership fails the append
             case PersistVote() | LoadSnapshot():
-                raise AssertionError(f"{instruction} cannot come here")
+                raise AssertionError(f"{instruction} is handled by _carry_out")
 
-    def _report(self, news: News) -> None:
-        self._news.append(lambda: self._on_news(news))
+    def _report(self, notice: Notice) -> None:
+        self._callbacks.append(lambda: self._on_notice(notice))
 
     # -- files in threads ---------------------------------------------------------------------
 
     def _pause(self, job: Callable[[], None], then: Callable[[], None]) -> None:
-        """`job` in a thread; events wait until it and `then` are done."""
+        """Runs `job` in a thread; events wait until it and `then` are done."""
         self._paused = True
 
         def done(error: BaseException | None) -> None:
@@ -277,14 +272,14 @@ class Driver:
         self._pause(job, lambda: self._carry_out(rest))
 
     def _load_snapshot(self, snapshot: SnapshotInfo, rest: Sequence[Instruction]) -> None:
-        """A download is whole: make it durable, then let the log begin where it ends."""
+        """A download is complete: make it durable, then let the log begin where it ends."""
         found: list[VoterSet] = []
 
         def job() -> None:
             try:
                 found.append(self._files.finish_download(snapshot.id))
             except SnapshotError as error:
-                # The leader's file is damaged, or ours on the way: nothing to go on with.
+                # The leader's file is damaged, or the download was: there is no way to continue.
                 raise OSError(f"snapshot {snapshot.id}: {error}") from error
 
         def then() -> None:
@@ -325,7 +320,7 @@ class Driver:
         due = min(quorum.next_deadline_ms(state), self._on_idle())
         if self._timer is not None:
             if due >= self._timer_at_ms:
-                return  # it fires earlier and looks again
+                return  # the timer that is set fires earlier, and sets the next
             self._timer.cancel()
         self._timer = None
         self._timer_at_ms = due

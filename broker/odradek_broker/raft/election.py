@@ -1,8 +1,8 @@
-"""Votes: whom this node gives its vote, and how it counts those it gets.
+"""Votes: for which candidates this node votes, and how it counts the votes it gets.
 
-Two rules make the elected leader safe. A voter votes once per epoch and remembers it (its
-answer leaves after the vote is on disk). And it votes only for a log that is not behind its
-own: whatever a majority has, the winner has.
+Two rules make the elected leader safe. A voter votes once per epoch and never forgets its vote
+(it responds after the vote is on disk). And it votes only for a candidate whose log is not behind
+its own, so the winner has everything that a majority has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek_protocol.error_codes import ErrorCode
 
 # Backoff after a lost election doubles with each retry, from here up to the configured maximum.
 ELECTION_BACKOFF_BASE_MS = 100
-BACKOFF_DOUBLINGS_MAX = 10  # beyond any configured maximum; keeps the number small
+BACKOFF_DOUBLINGS_MAX = 10  # more would exceed any configured maximum
 
 
 def on_vote_request(
@@ -44,7 +44,7 @@ def on_vote_request(
         if request.epoch > state.epoch:
             transitions.adopt_epoch(state, request.epoch, now_ms, out)
         if request.voter != state.key:
-            # Meant for a disk that this node no longer has: that one may have voted already.
+            # Addressed to a disk that this node no longer has, which may have voted already.
             error = ErrorCode.invalid_voter_key
         else:
             granted = can_grant_vote(state, request, now_ms)
@@ -54,7 +54,7 @@ def on_vote_request(
 
 
 def can_grant_vote(state: QuorumState, request: VoteRequest, now_ms: float) -> bool:
-    """Whether this node gives (or would give) its vote; the epochs are equal already."""
+    """Whether this node votes (or would vote) for the candidate; the epochs are equal."""
     if request.pre_vote:
         return not _has_leader(state, now_ms) and is_up_to_date(state, request)
     if state.voted is not None:
@@ -63,8 +63,8 @@ def can_grant_vote(state: QuorumState, request: VoteRequest, now_ms: float) -> b
 
 
 def _has_leader(state: QuorumState, now_ms: float) -> bool:
-    """Whether there is no reason to want another one. (This node's own deadline may be a little
-    later than the fetch timeout; that must not keep another from standing.)"""
+    """Whether the leader answered within the fetch timeout, so that no election is needed. (This
+    node's own deadline may be a little later; that must not keep others from standing.)"""
     following = state.following
     if following is not None and following.has_fetched:
         return now_ms < following.answered_ms + state.config.fetch_timeout_ms
@@ -106,7 +106,7 @@ def on_vote_response(
 
 
 def is_of_this_round(state: QuorumState, correlation_id: int) -> bool:
-    """A pre-vote that was granted late is not a vote, nor is a vote of the round before."""
+    """Counts a vote, if it belongs to the current round."""
     return state.election is not None and state.election.correlation_id == correlation_id
 
 
@@ -135,7 +135,7 @@ def on_end_quorum_epoch(
     now_ms: float,
     out: list[Instruction],
 ) -> None:
-    """The leader gives up: the best successor asks for votes at once, the others a bit later."""
+    """The leader resigns: the best successor asks for votes at once, the others a bit later."""
     error = ErrorCode.none
     if request.epoch < state.epoch:
         error = ErrorCode.fenced_leader_epoch
@@ -161,7 +161,7 @@ def on_end_quorum_epoch_response(
         state.resignation.unacknowledged.remove(source)
 
 
-def tell_of_resignation(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
+def announce_resignation(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
     """EndQuorumEpoch to every voter that has not confirmed it yet."""
     resignation = state.resignation
     assert resignation is not None
@@ -183,7 +183,7 @@ def _lost_election_backoff_ms(state: QuorumState) -> float:
 
 
 def _successor_backoff_ms(state: QuorumState, preferred: tuple[ReplicaKey, ...]) -> float:
-    """0 for the first, then doubling up to the maximum for the last and for all others."""
+    """0 for the first successor, doubling up to the maximum for the last and for all others."""
     longest = state.config.election_backoff_max_ms
     if state.key not in preferred:
         return longest

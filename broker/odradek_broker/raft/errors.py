@@ -1,4 +1,4 @@
-"""What must never happen in a quorum. Each of these ends the process rather than the data."""
+"""Violations of what must always hold in a quorum. Each ends the process to protect the data."""
 
 
 class RaftError(Exception):
@@ -6,7 +6,7 @@ class RaftError(Exception):
 
 
 class IllegalTransitionError(RaftError):
-    """A role change that the table in states.py does not have: a bug of ours."""
+    """A role change that is not in the table of states.py: a bug in Odradek."""
 
 
 class TwoLeadersError(RaftError):

@@ -1,6 +1,6 @@
-"""Fetching: a follower copies the leader's log; a node that knows no leader asks around.
+"""Fetching: a follower copies the leader's log; a node that knows no leader asks other nodes.
 
-One fetch is under way at a time, and the next leaves only when all that was fetched is durable,
+One fetch is in flight at a time, and the next is sent only when everything fetched is durable,
 because its offset is the acknowledgement.
 """
 
@@ -38,7 +38,7 @@ from odradek_protocol.ids import LeaderEpoch, Offset
 
 
 def wants_fetch(state: QuorumState) -> bool:
-    """Whether a fetch should leave as soon as `next_fetch_ms` has come."""
+    """Whether a fetch should be sent when `next_fetch_ms` is reached."""
     if state.role not in FETCHERS or state.fetch is not None:
         return False
     if state.following and state.following.download and state.following.download.loading:
@@ -80,7 +80,7 @@ def _fetch_request(state: QuorumState, to: NodeId) -> FetchRequest | FetchSnapsh
 
 
 def _whom_to_ask(state: QuorumState, now_ms: float) -> NodeId | None:
-    """The leader; anybody while none is known, or when an observer's leader is silent."""
+    """The leader; any node while no leader is known, or when an observer's leader is silent."""
     if state.following is not None and (state.may_stand or now_ms < state.deadline_ms):
         return state.leader_id
     asked = dict.fromkeys((*state.voters.ids, *state.bootstrap))
@@ -89,7 +89,7 @@ def _whom_to_ask(state: QuorumState, now_ms: float) -> NodeId | None:
 
 
 def give_up_fetch(state: QuorumState, now_ms: float) -> None:
-    """No answer, or one that is of no use: ask again a little later."""
+    """No usable response: fetch again after a backoff."""
     state.fetch = None
     state.next_fetch_ms = now_ms + state.config.retry_backoff_ms
 
@@ -97,7 +97,7 @@ def give_up_fetch(state: QuorumState, now_ms: float) -> None:
 def look_for_another_leader(state: QuorumState, fetch: PendingFetch, now_ms: float) -> None:
     """The leader's process is gone: do not wait for the fetch timeout.
 
-    Nothing is risked: pre-votes are granted only by those who miss the leader as well.
+    This is safe: pre-votes are granted only by nodes that have lost the leader as well.
     """
     following = state.following
     if following is not None and fetch.to == state.leader_id:
@@ -143,7 +143,7 @@ def on_fetch_response(
 
 
 def is_current(state: QuorumState, pending: PendingFetch | None, correlation_id: int) -> bool:
-    """Whether an answer belongs to the fetch under way, and the log still ends where it did."""
+    """Whether a response belongs to the fetch in flight, and the log still ends where it did."""
     return (
         pending is not None
         and pending is state.fetch
@@ -153,7 +153,7 @@ def is_current(state: QuorumState, pending: PendingFetch | None, correlation_id:
 
 
 def truncation_offset(log: LogView, diverging: OffsetAndEpoch) -> Offset:
-    """Where the logs can still be equal: the end of the newest epoch that both have."""
+    """The highest point up to which the logs can be equal: the end of the newest common epoch."""
     ours = log.end_of_epoch(diverging.epoch)
     if ours.epoch == diverging.epoch:
         return min(ours.offset, diverging.offset)
@@ -161,7 +161,7 @@ def truncation_offset(log: LogView, diverging: OffsetAndEpoch) -> Offset:
 
 
 def commit_to(state: QuorumState, high_watermark: Offset, out: list[Instruction]) -> None:
-    """The leader's high watermark, as far as this log reaches."""
+    """Takes over the leader's high watermark, up to the end of this log."""
     offset = min(high_watermark, state.log.end_offset)
     if offset > state.high_watermark:
         state.high_watermark = offset
@@ -186,7 +186,7 @@ def on_fetch_snapshot_response(
         return
     download = following.download
     if response.error is not ErrorCode.none:
-        following.download = None  # gone or replaced by a newer one: fetch again, be told which
+        following.download = None  # gone or replaced: the next fetch response names the new one
         return
     if response.snapshot_id != download.id or response.position != download.position:
         return
@@ -210,7 +210,7 @@ def on_snapshot_loaded(
 
 
 def update_own_voter(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
-    """Tell the leader when the voter set has old addresses of this node."""
+    """Sends UpdateRaftVoter if the voter set has outdated addresses of this node."""
     following = state.following
     if following is None or not following.has_fetched or now_ms < following.update_voter_ms:
         return

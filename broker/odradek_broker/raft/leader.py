@@ -1,8 +1,8 @@
-"""The leader: it answers fetches, and learns from them what is committed.
+"""The leader: it responds to fetches, and derives from them what is committed.
 
 A fetch from offset 120 is an acknowledgement: everything below 120 is durable there. The high
-watermark is the highest offset that a majority of the voters has acknowledged, the leader
-counting itself up to where it has flushed.
+watermark is the highest offset that a majority of the voters has acknowledged. The leader counts
+itself up to where it has flushed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek_broker.raft.messages import (
     FetchSnapshotResponse,
     VoterChangeResponse,
 )
-from odradek_broker.raft.quorum_state import Leadership, Progress, QuorumState, WaitingFetch
+from odradek_broker.raft.quorum_state import Leadership, ParkedFetch, Progress, QuorumState
 from odradek_broker.raft.types import (
     AppendRefused,
     ClientAppend,
@@ -32,9 +32,9 @@ from odradek_broker.raft.values import Batch, OffsetAndEpoch, ReplicaKey
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import LeaderEpoch, Offset
 
-# An observer that has not fetched for this long is forgotten.
+# The progress of an observer that has not fetched for this long is dropped.
 OBSERVER_SESSION_MS = 300_000
-# More replicas than this are served but not kept track of, so that memory stays bounded.
+# More replicas than this are served but not tracked, so that memory stays bounded.
 REPLICAS_MAX = 1000
 
 
@@ -62,20 +62,20 @@ def on_fetch(
         return
     _note_position(state.log, progress, position.offset, now_ms)
     advance_high_watermark(state, now_ms, out)
-    if state.leadership is None:  # that committed its own removal
+    if state.leadership is None:  # the new high watermark committed its own removal
         out.append(Reply(ticket, FetchResponse(ErrorCode.not_leader_or_follower, state.leader)))
     elif (
-        has_news(state, request)
+        has_new_data(state, request)
         or request.max_wait_ms <= 0
         or request.replica not in leadership.progress
     ):
         _answer_with_records(state, ticket, request, out)
     else:
         older = leadership.waiting.get(request.replica)
-        if older is not None:  # the replica gave it up, or it would not ask again
+        if older is not None:  # the replica gave it up, or it would not fetch again
             out.append(Reply(older.ticket, _response(state)))
         deadline_ms = now_ms + min(request.max_wait_ms, state.config.fetch_max_wait_ms)
-        leadership.waiting[request.replica] = WaitingFetch(ticket, request, deadline_ms)
+        leadership.waiting[request.replica] = ParkedFetch(ticket, request, deadline_ms)
 
 
 def refuse(
@@ -85,12 +85,12 @@ def refuse(
     now_ms: float,
     out: list[Instruction],
 ) -> ErrorCode:
-    """What a request that is for the leader of an epoch gets from anybody else."""
+    """The error for a request that only the leader of `epoch` may answer; none if this is it."""
     if replica.id == state.key.id:
         return ErrorCode.invalid_request
     if epoch > state.epoch:
-        # It may have voted in an epoch that nobody else remembers; it cannot go back, so the
-        # others go forward.
+        # The replica may have voted in an epoch that no other node knows. It cannot go back to a
+        # lower epoch, so the others adopt the higher one.
         transitions.adopt_epoch(state, epoch, now_ms, out)
     if epoch < state.epoch:
         return ErrorCode.fenced_leader_epoch
@@ -100,7 +100,7 @@ def refuse(
 
 
 def needs_snapshot(log: LogView, position: OffsetAndEpoch) -> bool:
-    """Whether what the replica needs next, or where it diverged, is before the log's start."""
+    """Whether the records that the replica needs, or its divergence, are before the log start."""
     if log.start.offset == 0:
         return False
     return position.offset < log.start.offset or position.epoch < log.start.epoch
@@ -116,7 +116,7 @@ def find_divergence(log: LogView, position: OffsetAndEpoch) -> OffsetAndEpoch | 
     return end
 
 
-def has_news(state: QuorumState, request: FetchRequest) -> bool:
+def has_new_data(state: QuorumState, request: FetchRequest) -> bool:
     return (
         state.log.end_offset > request.fetch_offset or state.high_watermark > request.high_watermark
     )
@@ -134,11 +134,11 @@ def append_from_client(
 
 
 def answer_waiting(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
-    """Fetches for which there is something now, or whose time is over."""
+    """Responds to parked fetches that have new data, or whose deadline has passed."""
     assert state.leadership is not None
     waiting = state.leadership.waiting
     for replica, fetch in list(waiting.items()):
-        if fetch.deadline_ms <= now_ms or has_news(state, fetch.request):
+        if fetch.deadline_ms <= now_ms or has_new_data(state, fetch.request):
             del waiting[replica]
             _answer_with_records(state, fetch.ticket, fetch.request, out)
 
@@ -161,7 +161,7 @@ def advance_high_watermark(state: QuorumState, now_ms: float, out: list[Instruct
 
 
 def majority_offset(state: QuorumState, leadership: Leadership) -> Offset:
-    """The highest offset below which a majority of the newest voter set has everything."""
+    """The highest offset up to which a majority of the newest voter set has the log."""
     offsets = []
     for voter in state.voters.voters:
         if voter.key == state.key:
@@ -174,16 +174,16 @@ def majority_offset(state: QuorumState, leadership: Leadership) -> Offset:
 
 
 def may_commit(leadership: Leadership, offset: Offset) -> bool:
-    """Older epochs' records are committed only together with one of this epoch.
+    """Records of older epochs are committed only together with a record of this epoch.
 
-    A majority may hold a record of an older epoch and yet elect somebody who has a newer epoch's
-    record in its place; with a record of this epoch on top nobody else can win.
+    A majority may hold a record of an older epoch and still elect a node that has a record of a
+    newer epoch in its place. With a record of this epoch after it, no such node can win.
     """
     return offset > leadership.epoch_start_offset
 
 
 def check_quorum_deadline_ms(state: QuorumState) -> float:
-    """When a majority will have been silent for too long; never for a quorum of one."""
+    """When the leader resigns unless a majority fetches; never for a quorum of one."""
     leadership = state.leadership
     assert leadership is not None
     needed = state.voters.majority - state.is_voter
@@ -200,7 +200,7 @@ def check_quorum_deadline_ms(state: QuorumState) -> float:
 
 
 def successors(state: QuorumState) -> tuple[ReplicaKey, ...]:
-    """The other voters, the one with the most of the log first."""
+    """The other voters, the most caught up first."""
     assert state.leadership is not None
     progress = state.leadership.progress
 
@@ -212,7 +212,7 @@ def successors(state: QuorumState) -> tuple[ReplicaKey, ...]:
 
 
 def call_silent_voters(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
-    """BeginQuorumEpoch to voters that do not fetch: they may not know who leads."""
+    """Sends BeginQuorumEpoch to voters that do not fetch: they may not know the leader."""
     leadership = state.leadership
     assert leadership is not None
     period_ms = state.config.begin_epoch_ms
@@ -299,7 +299,7 @@ def _response(
 def _answer_with_records(
     state: QuorumState, ticket: object, request: FetchRequest, out: list[Instruction]
 ) -> None:
-    """Empty when there is nothing, or when the log was trimmed while the fetch waited."""
+    """Empty if there are no records, or if the log was trimmed while the fetch was parked."""
     if state.log.start.offset <= request.fetch_offset < state.log.end_offset:
         out.append(ReplyWithRecords(ticket, _response(state), request.fetch_offset))
     else:

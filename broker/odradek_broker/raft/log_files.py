@@ -3,9 +3,9 @@
     files = open_metadata_log(Path("/data"), RealDisk(), settings, now_ms)
     LogView.load(files, formatted_with)        the quorum's view of it
 
-All in `<metadata.log.dir>/__cluster_metadata-0`, beside the file `quorum-state`. Owned by the
-event loop's thread, except for what says that it may run in another. Raises LogDirError or
-OSError when the disk fails; the node then leaves the quorum.
+All files are in `<metadata.log.dir>/__cluster_metadata-0`, with the file `quorum-state`. Owned by
+the event loop's thread, except for methods that say that they may run in another. Raises
+LogDirError or OSError when the disk fails; the node then leaves the quorum.
 """
 
 from __future__ import annotations
@@ -54,28 +54,28 @@ logger = logging.getLogger(__name__)
 
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 QUORUM_STATE = "quorum-state"
-# Beside meta.properties: a node with this directory id is or was a voter.
+# Next to meta.properties: a node with this directory id is or was a voter.
 VOTER_MARK = ".odradek-voter"
 VOTER_MARK_TEXT = (
-    b"A node with this directory id votes about the cluster's metadata. Without its log and its\n"
-    b"votes (__cluster_metadata-0) it must not go on under that id; this file tells it so.\n"
+    b"The node with this directory id is a voter of the metadata quorum. Without its log and its\n"
+    b"vote (__cluster_metadata-0) it must not start with this id; this file prevents that.\n"
 )
 
-BATCH_BYTES_MAX = 8 * 1024 * 1024  # as Kafka; 10,000 partitions take some 700 KB
+BATCH_BYTES_MAX = 8 * 1024 * 1024  # Kafka's limit; 10,000 partitions take some 700 KB
 OPEN_FILES_MAX = 16
 
 
 def open_metadata_log(directory: Path, disk: Disk, settings: Settings, now_ms: int) -> LogFiles:
-    """The log in `<directory>/__cluster_metadata-0`, created if it is not there.
+    """The log in `<directory>/__cluster_metadata-0`, created if it does not exist.
 
-    It is always recovered as after a crash: its tail decides what exists, and it is short.
+    It is always recovered as after a crash: its tail decides which topics exist, and it is short.
     """
     disk.make_dir(f"{directory}/{METADATA_PARTITION}")
     config = LogConfig(
         segment_bytes=settings.int("metadata.log.segment.bytes"),
         segment_ms=settings.int("metadata.log.segment.ms"),
         max_message_bytes=BATCH_BYTES_MAX,
-        retention_ms=-1,  # what goes is what a snapshot covers
+        retention_ms=-1,  # only records that a snapshot covers are deleted
     )
     log_dir = LogDir(str(directory), disk, FileCache(disk, OPEN_FILES_MAX))
     log = load_log(log_dir, METADATA_PARTITION, config, LoadOptions(clean=False), now_ms)
@@ -98,7 +98,7 @@ class LogFiles:
     # -- opening ----------------------------------------------------------------------------
 
     def recover(self, now_ms: int) -> None:
-        """Find the snapshots; let the log begin where the newest ends."""
+        """Finds the snapshots; lets the log begin where the newest ends."""
         for entry in sorted(self._disk.scan(self._directory)):
             if entry.name.endswith(PART):
                 self._disk.remove(f"{self._directory}/{entry.name}")
@@ -113,7 +113,7 @@ class LogFiles:
                 NO_LEADER_EPOCH,
                 newest.epoch,
             ):
-                # It was about to be replaced by the snapshot when the process died.
+                # The snapshot was about to replace the log when the process died.
                 log.truncate_fully_and_start_at(newest.offset, now_ms)
             elif log.log_start_offset <= newest.offset:
                 log.high_watermark = newest.offset
@@ -122,8 +122,8 @@ class LogFiles:
             snapshot_id.offset for snapshot_id in self._snapshots
         ):
             raise LogDirConfigError(
-                f"{self._directory}: the log begins at offset {log.log_start_offset}, and the "
-                "snapshot that holds what was before is missing"
+                f"{self._directory}: the log begins at offset {log.log_start_offset}, but the "
+                "snapshot of the records before that offset is missing"
             )
 
     def _remember(self, info: SnapshotInfo) -> None:
@@ -131,13 +131,13 @@ class LogFiles:
         try:
             voters = read_voters(self._disk.read(path))
         except SnapshotError as error:
-            logger.error("%s: not used: %s", path, error)
+            logger.error("snapshot %s is ignored: %s", path, error)
             return
-        # Where in the log the voters were written is not told: committed, so below its end.
+        # The offset of the Voters record is unknown; it is committed, so below the snapshot's end.
         self._snapshots[info.id] = (info, VotersAt(info.id.offset - 1, voters))
 
     def read_vote(self) -> VoteState | None:
-        """What `quorum-state` says; LogDirConfigError if it is damaged."""
+        """The content of `quorum-state`; LogDirConfigError if it is damaged."""
         path = f"{self._directory}/{QUORUM_STATE}"
         if not self._disk.exists(path):
             return None
@@ -158,28 +158,28 @@ class LogFiles:
         self.marked_voter = True
 
     def check_memory(self) -> None:
-        """LogDirConfigError if this was a voter, and what it knew and promised is gone.
+        """LogDirConfigError if this node was a voter, and its log or its vote is gone.
 
-        An empty disk has another directory id and is no voter. But somebody may have deleted
-        only __cluster_metadata-0: such a voter would help to elect a leader without records
-        that were committed with its help, or vote twice in an epoch.
+        A new disk has another directory id and is not a voter. But if only __cluster_metadata-0
+        was deleted, the voter could help to elect a leader that lacks records which it had
+        acknowledged, or vote twice in an epoch.
         """
         mark = f"{self.log.log_dir.path}/{VOTER_MARK}"
         empty = self.end_offset == 0 and not self._snapshots
         formatted = self._disk.exists(self._path(FORMATTED))
-        forgot = (empty and not formatted) or (not empty and self.read_vote() is None)
-        if forgot and self._disk.exists(mark):
+        lost = (empty and not formatted) or (not empty and self.read_vote() is None)
+        if lost and self._disk.exists(mark):
             raise LogDirConfigError(
-                f"{self._directory}: this node votes about the cluster's metadata, and its log or "
-                "its votes are gone. Restore the directory; or remove this voter from the cluster "
+                f"{self._directory}: this node is a voter of the metadata quorum, and its log or "
+                "its vote is missing. Restore the directory; or remove this voter from the cluster "
                 "(kafka-metadata-quorum remove-controller, with the directory.id of "
-                f"meta.properties), delete {mark}, start it and add it again. (A broker that was a "
-                "cluster of its own begins anew without that file, and keeps the logs that it "
-                "finds as -stray.)"
+                f"meta.properties), delete {mark}, start the node and add it again. (A broker that "
+                "was a cluster of its own starts as a new cluster without that file, and keeps the "
+                "logs that it finds as -stray.)"
             )
 
     def formatted_with(self) -> VoterSet:
-        """The voters that the disk was formatted with; empty if it was to join others."""
+        """The voters that the disk was formatted with; empty if the node joins other voters."""
         path = self._path(FORMATTED)
         return read_voters(self._disk.read(path)) if self._disk.exists(path) else VoterSet()
 
@@ -199,7 +199,7 @@ class LogFiles:
         return self.log.log_end_offset
 
     def range(self, from_offset: Offset, max_bytes: int) -> FileRange | None:
-        """For a follower; goes to the socket by sendfile."""
+        """The records for a follower's fetch; sent by sendfile."""
         return self.log.read(from_offset, max_bytes, self.end_offset)[0]
 
     def read(self, from_offset: Offset, max_bytes: int) -> tuple[Batch, ...]:
@@ -209,7 +209,7 @@ class LogFiles:
         return parse_batches(_file(found.file).pread(found.length, found.position))
 
     def append(self, batches: tuple[Batch, ...], now_ms: int = 0) -> None:
-        """Batches of another leader as they are; own ones get their bytes, offset and epoch."""
+        """Batches of another leader are written as they are; own ones get offset and epoch."""
         for batch in batches:
             assert batch.base_offset == self.end_offset
             data = batch.data
@@ -226,7 +226,7 @@ class LogFiles:
         self.log.truncate_to(end_offset)
 
     def flush(self) -> None:
-        """In a thread."""
+        """Runs in a thread."""
         self.log.flush()
 
     def trim_to(self, start_offset: Offset, now_ms: int = 0) -> None:
@@ -236,7 +236,7 @@ class LogFiles:
         self._forget_snapshots_before(start_offset)
 
     def remove_doomed(self, now_ms: int) -> None:
-        """Remove what `trim_to` took away long enough ago."""
+        """Deletes the files that `trim_to` removed from the log long enough ago."""
         log_dir = self.log.log_dir
         log_dir.remove(log_dir.take_due_removals(now_ms))
 
@@ -246,7 +246,7 @@ class LogFiles:
         return tuple(self._snapshots[snapshot_id] for snapshot_id in sorted(self._snapshots))
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch, data: bytes) -> None:
-        """In a thread; `snapshot_written` then makes it known."""
+        """Runs in a thread; call `snapshot_written` afterwards."""
         part = self._path(snapshot_id) + PART
         file = self._disk.open(part, create=True)
         file.truncate(0)
@@ -266,7 +266,7 @@ class LogFiles:
         return self._disk.open(self._path(snapshot_id)).pread(max_bytes, position)
 
     def write_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """A piece of a download; position 0 begins it anew."""
+        """Writes a part of a download; position 0 starts over."""
         part = self._path(snapshot_id) + PART
         if position == 0 or self._download is None:
             self._download = self._disk.open(part, create=True)
@@ -274,7 +274,7 @@ class LogFiles:
         self._download.pwritev([data], position)
 
     def finish_download(self, snapshot_id: OffsetAndEpoch) -> VoterSet:
-        """In a thread. SnapshotError if what came is not a snapshot."""
+        """Runs in a thread. SnapshotError if the file is not a complete snapshot."""
         part = self._path(snapshot_id) + PART
         assert self._download is not None
         voters = read_voters(self._disk.read(part))
@@ -284,7 +284,7 @@ class LogFiles:
         return voters
 
     def replace_by(self, info: SnapshotInfo, voters: VoterSet, now_ms: int) -> VotersAt:
-        """The log is empty and begins where the snapshot ends."""
+        """Replaces the log: it is empty and begins where the snapshot ends."""
         self.log.truncate_fully_and_start_at(info.id.offset, now_ms)
         self.snapshot_written(info, voters)
         self._forget_snapshots_before(info.id.offset)
@@ -305,7 +305,7 @@ class LogFiles:
 
 
 def parse_batches(data: Buffer) -> tuple[Batch, ...]:
-    """Every whole batch; DecodeError if one is damaged. A cut one at the end is left out."""
+    """All complete batches; DecodeError if one is damaged. A partial one at the end is left out."""
     return tuple(_parse_batches(memoryview(data)))
 
 
@@ -315,12 +315,12 @@ def _parse_batches(view: memoryview) -> Iterable[Batch]:
         header = read_header(view, at)
         size = header.batch_length + LOG_OVERHEAD
         if size < HEADER_BYTES:
-            raise DecodeError(f"a batch of {size} bytes")
+            raise DecodeError(f"invalid batch size of {size} bytes")
         if size > len(view) - at:
             return
         batch = view[at : at + size]
         if crc32c(batch[CRC_FROM:]) != header.crc:
-            raise DecodeError(f"CRC of the batch at offset {header.base_offset}")
+            raise DecodeError(f"wrong CRC of the batch at offset {header.base_offset}")
         control = tuple(_known_controls(batch)) if header.is_control else ()
         yield Batch(
             header.base_offset,
@@ -335,11 +335,11 @@ def _parse_batches(view: memoryview) -> Iterable[Batch]:
 def _known_controls(batch: memoryview) -> Iterator[LeaderChange | KRaftVersion | Voters]:
     for record in read_control_batch(batch):
         if not isinstance(record, LeaderChange | KRaftVersion | Voters):
-            raise DecodeError("a snapshot's control record in the log")
+            raise DecodeError("the log has a control record that belongs into a snapshot")
         yield record
 
 
 def _file(file: object) -> File:
-    """A range's file, as one to read from; the log's own files all are."""
+    """The range's file; all files of the log can be read."""
     assert hasattr(file, "pread")
     return file  # type: ignore[return-value]

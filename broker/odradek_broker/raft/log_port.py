@@ -24,8 +24,9 @@ class RaftLog(Protocol):
     def snapshots(self) -> tuple[tuple[SnapshotInfo, VotersAt], ...]:
         """Complete snapshots, oldest first, each with the voter set in its header.
 
-        The log starts at 0 or where one of them ends. A log that ends before the newest one was
-        about to be replaced by it when the process died: the driver does so when it opens it.
+        The log starts at 0 or where one of them ends. A log that ends before the newest
+        snapshot was about to be replaced by it when the process died; the driver does that at the
+        next start.
         """
 
     def read(self, from_offset: Offset, max_bytes: int) -> tuple[Batch, ...]:

@@ -1,7 +1,7 @@
 """The shape of the log as the quorum sees it: offsets, epochs, snapshots, voter sets; no data.
 
 The state machine changes it in the step that returns the matching instruction, so within a step
-it is already what the files will be once the instruction was carried out.
+it already is what the files will be when the instruction has been carried out.
 
 Example: epochs [(1, 0), (4, 50), (5, 52)] and end 60 say that records 0–49 are of epoch 1,
 50–51 of epoch 4 and 52–59 of epoch 5; the end is the position (60, 5), the end of epoch 1 (and
@@ -46,19 +46,19 @@ class LogView:
     )
 
     def __init__(self, voters: VoterHistory) -> None:
-        # Where the log begins: (0, 0), or the id of the snapshot that covers what is before.
+        # Where the log begins: (0, 0), or the id of the snapshot that covers everything before.
         self.start: OffsetAndEpoch = EMPTY_LOG
-        # The newest snapshot; invariant: None only while start.offset is 0, and not below it.
+        # The newest snapshot. Invariant: not below start.offset; None only while that is 0.
         self.snapshot: SnapshotInfo | None = None
         self.end_offset: Offset = 0
         # Epoch of the last record, of the snapshot if there is none, 0 in a new log.
         self.last_epoch: LeaderEpoch = 0
-        # Invariant: start.offset <= flushed_offset <= end_offset; below it a crash loses nothing.
+        # Everything below is durable. Invariant: start.offset <= flushed_offset <= end_offset.
         self.flushed_offset: Offset = 0
-        # Counts truncations. A flush that began before one says nothing about what came after.
+        # Counts truncations: a flush that began before one does not cover records appended after.
         self.generation = 0
         self.voters = voters
-        # Invariant: both columns ascend strictly; all at or above start.offset.
+        # Invariant: both columns strictly ascend; all offsets are at or above start.offset.
         self._epochs: list[EpochStart] = []
 
     @classmethod

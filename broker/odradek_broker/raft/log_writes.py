@@ -1,9 +1,9 @@
-"""Changes of the log: the view at once, the files by the instruction."""
+"""Changes of the log: the view changes at once, the files when the instruction is carried out."""
 
 from __future__ import annotations
 
 from odradek_broker.raft.quorum_state import QuorumState
-from odradek_broker.raft.types import Append, Flush, Instruction, Truncate
+from odradek_broker.raft.types import AppendBatches, Flush, Instruction, TruncateLog
 from odradek_broker.raft.values import Batch, ControlRecord
 from odradek_protocol.ids import Offset
 
@@ -11,7 +11,7 @@ from odradek_protocol.ids import Offset
 def append(state: QuorumState, batches: tuple[Batch, ...], out: list[Instruction]) -> None:
     for batch in batches:
         state.log.append(batch)
-    out.append(Append(batches))
+    out.append(AppendBatches(batches))
     _flush(state, out)
 
 
@@ -26,7 +26,7 @@ def append_control(
 
 def truncate(state: QuorumState, end_offset: Offset, out: list[Instruction]) -> None:
     state.log.truncate_to(end_offset)
-    out.append(Truncate(end_offset))
+    out.append(TruncateLog(end_offset))
     if state.log.flushed_offset < end_offset:  # flushes of the old generation no longer count
         _flush(state, out)
 

@@ -1,10 +1,10 @@
-"""Requests and answers between the nodes of a quorum: what Kafka's RPCs say, without framing.
+"""Requests and responses between the nodes of a quorum: the content of Kafka's RPCs.
 
     Vote 52, BeginQuorumEpoch 53, EndQuorumEpoch 54, Fetch 1, FetchSnapshot 59,
     AddRaftVoter 80, RemoveRaftVoter 81, UpdateRaftVoter 82
 
-Every answer carries who leads as far as the answering node knows, so that one round trip to any
-node finds the leader.
+Every response names the leader as far as the responding node knows, so that one round trip to
+any node finds the leader.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from odradek_broker.raft.values import (
     Batch,
-    Endpoint,
     LeaderAndEpoch,
     NodeId,
     OffsetAndEpoch,
+    RaftEndpoint,
     ReplicaKey,
 )
 from odradek_broker.raft.voters import Voter
@@ -27,9 +27,9 @@ from odradek_protocol.ids import LeaderEpoch, Offset
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """A pre-vote asks "would you" in the current epoch; a vote asks "do you" in a new one."""
+    """A pre-vote asks for a promise in the current epoch, a vote for the vote of a new epoch."""
 
-    voter: ReplicaKey  # whom the candidate means to ask; another disk there must refuse
+    voter: ReplicaKey  # the voter that is asked; a node with another disk must refuse
     candidate: ReplicaKey
     epoch: LeaderEpoch
     last_epoch: LeaderEpoch
@@ -51,7 +51,7 @@ class BeginQuorumEpochRequest:
     voter: ReplicaKey
     leader_id: NodeId
     epoch: LeaderEpoch
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RaftEndpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class BeginQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True)
 class EndQuorumEpochRequest:
-    """From a leader that gives up; the first of `preferred_candidates` should try at once."""
+    """From a leader that resigns; the first of `preferred_candidates` should stand at once."""
 
     leader_id: NodeId
     epoch: LeaderEpoch
     preferred_candidates: tuple[ReplicaKey, ...]
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RaftEndpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,13 @@ class EndQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """Asks for what follows `fetch_offset`, and says that all below it is durable here."""
+    """Fetches from `fetch_offset` on, and acknowledges that everything below is durable here."""
 
     replica: ReplicaKey
     epoch: LeaderEpoch
     fetch_offset: Offset
     last_fetched_epoch: LeaderEpoch
-    high_watermark: Offset  # as known here: the leader answers at once when its own is newer
+    high_watermark: Offset  # as known here: the leader responds at once if its own is higher
     max_wait_ms: int
 
 
@@ -141,7 +141,7 @@ class UpdateVoterRequest:
 
 @dataclass(frozen=True, slots=True)
 class VoterChangeResponse:
-    """The answer to Add-, Remove- and UpdateRaftVoter."""
+    """The response to Add-, Remove- and UpdateRaftVoter."""
 
     error: ErrorCode
     message: str

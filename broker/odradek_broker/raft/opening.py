@@ -1,31 +1,27 @@
-"""Puts a node's quorum service together from its settings. Called by broker.py.
+"""Builds a node's quorum service from its settings. Called by broker.py.
 
-Which of three ways a node with an empty disk goes is decided here:
+Decides how a node with an empty disk starts:
 
-    controller.quorum.voters names it          it forms the cluster together with the others
-    an address to ask is configured            it joins a cluster that exists
+    controller.quorum.voters names it          it forms the cluster together with the other voters
+    a bootstrap server is configured           it joins an existing cluster
     neither                                    it is a cluster of its own
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from random import Random
 
 from odradek_broker.metadata.publisher import MetadataPublisher
-from odradek_broker.raft.formation import Formation
+from odradek_broker.raft.config import QuorumConfig, SnapshotPolicy
+from odradek_broker.raft.formation import Bootstrap, Formation
 from odradek_broker.raft.log_files import LogFiles
-from odradek_broker.raft.quorum_state import QuorumConfig
-from odradek_broker.raft.service import Identity, QuorumService
-from odradek_broker.raft.snapshots import SnapshotPolicy
-from odradek_broker.raft.values import NodeId
-from odradek_broker.runtime.clock import Clock
+from odradek_broker.raft.service import QuorumService
+from odradek_broker.raft.values import NodeId, NodeIdentity
+from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.tasks import Threads
 
-# Addresses whose node ids are not known get numbers from here downwards.
+# Bootstrap servers, whose node ids are unknown, get numbers from here downwards.
 FIRST_UNKNOWN_NODE: NodeId = -2
 
 
@@ -33,12 +29,8 @@ def open_quorum(
     settings: Settings,
     files: LogFiles,
     publisher: MetadataPublisher,
-    identity: Identity,
-    *,
-    clock: Clock,
-    loop: asyncio.AbstractEventLoop,
-    threads: Threads,
-    rng: Random,
+    identity: NodeIdentity,
+    ports: Ports,
     on_failure: Callable[[Exception], None],
 ) -> QuorumService:
     return QuorumService(
@@ -46,18 +38,9 @@ def open_quorum(
         publisher,
         identity,
         quorum_config(settings),
-        bootstrap=bootstrap_addresses(settings),
-        formation=formation_of(settings),
-        snapshot_policy=SnapshotPolicy(
-            settings.int("metadata.log.max.record.bytes.between.snapshots"),
-            settings.int("metadata.log.max.snapshot.interval.ms"),
-        ),
-        fetch_bytes_max=settings.int("controller.quorum.fetch.max.bytes"),
-        clock=clock,
-        loop=loop,
-        threads=threads,
-        rng=rng,
-        on_failure=on_failure,
+        Bootstrap(bootstrap_addresses(settings), formation_of(settings)),
+        ports,
+        on_failure,
     )
 
 
@@ -68,7 +51,12 @@ def quorum_config(settings: Settings) -> QuorumConfig:
         fetch_timeout_ms=settings.int("controller.quorum.fetch.timeout.ms"),
         request_timeout_ms=settings.int("controller.quorum.request.timeout.ms"),
         retry_backoff_ms=settings.int("controller.quorum.retry.backoff.ms"),
+        fetch_bytes_max=settings.int("controller.quorum.fetch.max.bytes"),
         snapshot_chunk_bytes=settings.int("controller.quorum.fetch.snapshot.max.bytes"),
+        snapshots=SnapshotPolicy(
+            settings.int("metadata.log.max.record.bytes.between.snapshots"),
+            settings.int("metadata.log.max.snapshot.interval.ms"),
+        ),
     )
 
 

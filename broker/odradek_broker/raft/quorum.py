@@ -1,16 +1,17 @@
 """`step`: the one entry point of the quorum state machine. See the package's docstring.
 
-An event first lets time pass (a process that was stopped for a minute must not act on what it
-believed before), then does its own work; then whatever the new state wants is sent.
+An event first lets time pass (a process that was paused for a minute must not act on outdated
+state), then is handled; then the requests that the new state needs are sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from odradek_broker.raft import election, follower, leader, transitions, voter_changes
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import (
     AddVoterRequest,
@@ -30,7 +31,6 @@ from odradek_broker.raft.messages import (
 )
 from odradek_broker.raft.quorum_state import (
     Following,
-    QuorumConfig,
     QuorumState,
     Resignation,
 )
@@ -53,25 +53,32 @@ from odradek_broker.raft.types import (
     TrimLog,
     VotersChanged,
 )
-from odradek_broker.raft.values import Endpoint, NodeId, ReplicaKey
+from odradek_broker.raft.values import NodeId, RaftEndpoint, ReplicaKey
 from odradek_broker.raft.vote_state import VoteState
 
 NEVER = float("inf")
 
 
+class Persisted(NamedTuple):
+    """What a node finds on its disk when it starts."""
+
+    log: LogView
+    vote: VoteState | None  # None: it has never voted, and has seen no epoch
+
+
 def start_quorum(
     key: ReplicaKey,
     *,
-    endpoints: tuple[Endpoint, ...],
+    endpoints: tuple[RaftEndpoint, ...],
     config: QuorumConfig,
-    log: LogView,
-    vote: VoteState | None,
+    persisted: Persisted,
     bootstrap: tuple[NodeId, ...],
     rng: Random,
     now_ms: float,
 ) -> QuorumState:
-    """The state of a node that has just started, from what its disk remembers."""
-    remembered = vote or VoteState()
+    """The state of a node that has just started, from what is on its disk."""
+    log = persisted.log
+    remembered = persisted.vote or VoteState()
     if remembered.epoch < log.last_epoch:
         remembered = VoteState(log.last_epoch)
     state = QuorumState(
@@ -94,8 +101,8 @@ def start_quorum(
 
 def _resume_role(state: QuorumState, leader_id: NodeId | None, now_ms: float) -> None:
     if leader_id == state.key.id:
-        # It led this epoch and may have lost unflushed records of it: it must not write others
-        # under the same offsets and epoch.
+        # It led this epoch and may have lost unflushed records of it: it must not write other
+        # records with the same offsets and epoch.
         state.role, state.leader_id = Role.RESIGNED, leader_id
         state.leader_endpoints = state.endpoints
         others = [voter.key.id for voter in state.other_voters()]
@@ -108,11 +115,11 @@ def _resume_role(state: QuorumState, leader_id: NodeId | None, now_ms: float) ->
     elif state.voted is not None:
         state.role = Role.VOTED
     if state.voters.keys == (state.key,):
-        state.deadline_ms = now_ms  # nobody to wait for
+        state.deadline_ms = now_ms  # the only voter: stand at once
 
 
 def step(state: QuorumState, event: Event, now_ms: float) -> list[Instruction]:
-    """Changes `state` by one event; returns what the driver has to do, in order."""
+    """Changes `state` by one event; returns the instructions for the driver, in order."""
     out: list[Instruction] = []
     leader_before = state.leader
     voters_before = state.log.voters.newest
@@ -164,7 +171,7 @@ def _pass_time(state: QuorumState, now_ms: float, out: list[Instruction]) -> Non
         if now_ms >= state.deadline_ms:
             transitions.end_resignation(state, now_ms, out)
         elif now_ms >= state.resignation.send_at_ms:
-            election.tell_of_resignation(state, now_ms, out)
+            election.announce_resignation(state, now_ms, out)
     elif role in NOMINEES:
         if now_ms >= state.deadline_ms:
             transitions.give_up_election(state, now_ms, out)
@@ -198,7 +205,7 @@ def _handle(state: QuorumState, event: Event, now_ms: float, out: list[Instructi
         case ReceivedResponse():
             _on_response(state, event, now_ms, out)
         case Tick():
-            pass  # time has passed already
+            pass  # handled by _pass_time
         case Flushed():
             _on_flushed(state, event, now_ms, out)
         case ClientAppend():
@@ -250,7 +257,7 @@ def _on_snapshot_created(state: QuorumState, event: SnapshotCreated) -> None:
     newest = state.log.snapshot
     if newest is not None and newest.id.offset >= event.snapshot.id.offset:
         return  # a newer one was loaded while it was being written
-    assert event.snapshot.id.offset <= state.high_watermark, "only what is committed"
+    assert event.snapshot.id.offset <= state.high_watermark, "not committed"
     assert state.log.contains(event.snapshot.id)
     state.log.snapshot = event.snapshot
 

@@ -1,4 +1,4 @@
-"""Everything that a node of the quorum knows; changed by `step` only.
+"""The state of a node of the quorum; changed by `step` only.
 
 What belongs to one role lives in an object of its own (`Election`, `Leadership`, `Following`)
 that exists only while the node has that role.
@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
+from odradek_broker.raft.config import QuorumConfig
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import FetchRequest
 from odradek_broker.raft.states import FETCHERS, NOMINEES, Role
 from odradek_broker.raft.values import (
-    Endpoint,
     LeaderAndEpoch,
     NodeId,
     OffsetAndEpoch,
+    RaftEndpoint,
     ReplicaKey,
 )
 from odradek_broker.raft.vote_state import VoteState
@@ -24,39 +25,12 @@ from odradek_broker.raft.voters import Voter, VoterSet
 from odradek_protocol.ids import LeaderEpoch, Offset
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumConfig:
-    """Timeouts in ms; the first four are Kafka's controller.quorum.* with its defaults."""
-
-    election_timeout_ms: int = 1000
-    election_backoff_max_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    request_timeout_ms: int = 2000
-    retry_backoff_ms: int = 50
-    fetch_max_wait_ms: int = 500
-    snapshot_chunk_bytes: int = 1 << 20
-
-    @property
-    def check_quorum_ms(self) -> float:
-        """Without fetches of a majority for this long a leader resigns.
-
-        Longer than the fetch timeout, so that a follower gives up first only if the leader is
-        really out of reach.
-        """
-        return self.fetch_timeout_ms * 1.5
-
-    @property
-    def begin_epoch_ms(self) -> float:
-        """How often a leader calls voters that do not fetch: twice per their patience."""
-        return self.fetch_timeout_ms / 2
-
-
 @dataclass(slots=True)
 class PendingFetch:
-    """The one fetch under way, and the end of the log when it was sent.
+    """The one fetch in flight, and the end of the log when it was sent.
 
-    Its answer is applied only if the log still ends there: a late answer that says "truncate to
-    50" would erase what was acknowledged since.
+    Its response is applied only if the log still ends there: a late response with a divergence
+    at 50 would erase records that were acknowledged since.
     """
 
     correlation_id: int
@@ -68,10 +42,10 @@ class PendingFetch:
 
 @dataclass(slots=True)
 class Election:
-    """A round of pre-votes or votes: one correlation id, so answers of older rounds are known."""
+    """A round of pre-votes or votes; responses with another correlation id are of older rounds."""
 
     correlation_id: int
-    # Invariant: keys are voters; each counts once, by its first answer.
+    # Invariant: keys are voters; each counts once, by its first response.
     votes: dict[NodeId, bool]
     lost: bool = False  # a candidate waits out its backoff
 
@@ -83,37 +57,36 @@ class Election:
 class SnapshotDownload:
     id: OffsetAndEpoch
     position: int = 0
-    loading: bool = False  # all there; `SnapshotLoaded` is awaited
+    loading: bool = False  # complete; `SnapshotLoaded` is awaited
 
 
 @dataclass(slots=True)
 class Following:
-    # The leader answered at least once: until the fetch timeout there is no reason to want
-    # another leader, and pre-votes are refused.
+    # The leader answered at least once: pre-votes are refused until the fetch timeout.
     has_fetched: bool = False
-    answered_ms: float = 0.0  # the last time that it did
+    answered_ms: float = 0.0  # when it last did
     download: SnapshotDownload | None = None
-    update_voter_ms: float = 0.0  # not before this the next UpdateRaftVoter
+    update_voter_ms: float = 0.0  # earliest time of the next UpdateRaftVoter
 
 
 @dataclass(slots=True)
 class Progress:
-    """What a leader knows of another replica, from that replica's own fetches."""
+    """What a leader knows about another replica, from that replica's fetches."""
 
     last_fetch_ms: float
-    # Everything below is durable there and equal to ours; -1 before the first valid fetch.
-    # Never falls within an epoch: a replica that lost data has another directory id.
+    # Everything below is durable there and equal to our log; -1 before the first valid fetch.
+    # Never decreases within an epoch: a replica that lost data has another directory id.
     match_offset: Offset = -1
-    # The last time at which it had all that was there; -inf if never.
+    # The last time at which it had the whole log; -inf if never.
     caught_up_ms: float = float("-inf")
-    # Our end at its last valid fetch: when it fetches from there, it was caught up back then.
+    # Our end at its last valid fetch: when it fetches from there, it was caught up at that time.
     end_at_last_fetch: Offset = -1
     last_position_ms: float = 0.0
 
 
 @dataclass(slots=True)
-class WaitingFetch:
-    """A fetch that found nothing new."""
+class ParkedFetch:
+    """A fetch that waits for new data."""
 
     ticket: object
     request: FetchRequest
@@ -122,7 +95,7 @@ class WaitingFetch:
 
 @dataclass(slots=True)
 class PendingVoterChange:
-    """Somebody waits for the commit of the newest voter set."""
+    """A request that waits for the commit of the newest voter set."""
 
     ticket: object
     offset: Offset
@@ -133,18 +106,18 @@ class PendingVoterChange:
 class Leadership:
     since_ms: float
     # The end of the log before the first record of this epoch. Until the high watermark is past
-    # it, a majority may hold records of older epochs that a later leader would still remove.
+    # it, a majority may hold records of older epochs that a later leader could still remove.
     epoch_start_offset: Offset
     begin_epoch_at_ms: float
     progress: dict[ReplicaKey, Progress] = field(default_factory=dict)
     # Invariant: at most one per replica.
-    waiting: dict[ReplicaKey, WaitingFetch] = field(default_factory=dict)
+    waiting: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict)
     voter_change: PendingVoterChange | None = None
 
 
 @dataclass(slots=True)
 class Resignation:
-    """Voters that have not heard yet that it is over, best successor first."""
+    """The voters that have not confirmed EndQuorumEpoch yet, and the best successors."""
 
     preferred: tuple[ReplicaKey, ...]
     unacknowledged: list[NodeId]
@@ -154,20 +127,20 @@ class Resignation:
 @dataclass(slots=True)
 class QuorumState:
     key: ReplicaKey
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RaftEndpoint, ...]
     config: QuorumConfig
     rng: Random
-    bootstrap: tuple[NodeId, ...]  # whom to ask when the voter set does not help
+    bootstrap: tuple[NodeId, ...]  # nodes to ask when no voter is known or responds
     log: LogView
 
-    epoch: LeaderEpoch = 0  # never falls, not even across restarts
+    epoch: LeaderEpoch = 0  # never decreases, not even across restarts
     leader_id: NodeId | None = None  # of this epoch; itself while Leader and while Resigned
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[RaftEndpoint, ...] = ()
     voted: ReplicaKey | None = None  # in this epoch
     persisted: VoteState = field(default_factory=VoteState)
 
     role: Role = Role.UNATTACHED
-    # When the role gives up waiting: election, fetch or resignation timeout.
+    # When the role times out: election, fetch or resignation timeout.
     deadline_ms: float = 0.0
     election: Election | None = None  # iff nominee
     leadership: Leadership | None = None  # iff leader
@@ -177,7 +150,7 @@ class QuorumState:
     next_fetch_ms: float = 0.0
     election_retries: int = 0
 
-    high_watermark: Offset = 0  # never falls while the process lives
+    high_watermark: Offset = 0  # never decreases while the process runs
     next_correlation_id: int = 0
 
     @property
@@ -190,17 +163,17 @@ class QuorumState:
 
     @property
     def may_stand(self) -> bool:
-        """Whether this node may ask for votes: as a voter, or as one whose removal may be undone.
+        """Whether this node may ask for votes: a voter, or a voter whose removal is uncommitted.
 
-        A leader writes its own removal and crashes before it is committed: now nobody's log is
-        newer than its own, so nobody else can be elected. It stands (without a vote of its own),
-        commits its removal and is gone.
+        If a leader writes its own removal and crashes before it is committed, no other log is as
+        new as its own, so no other node can be elected. It stands (without a vote of its own),
+        commits its removal and leaves.
         """
         return self.is_voter or self.log.voters.removal_pending(self.key, self.high_watermark)
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """Who leads, for others to know; a resigned leader sends nobody to itself."""
+        """The leader for responses to others; a resigned leader does not name itself."""
         if self.role is Role.RESIGNED:
             return LeaderAndEpoch(None, self.epoch)
         return LeaderAndEpoch(self.leader_id, self.epoch, self.leader_endpoints)
@@ -220,7 +193,7 @@ class QuorumState:
         return tuple(voter for voter in self.voters.voters if voter.key.id != self.key.id)
 
     def validate(self) -> None:
-        """Checks what must hold between two steps (tests call it after each)."""
+        """Asserts the invariants between two steps (tests call it after each)."""
         role = self.role
         assert (self.election is not None) == (role in NOMINEES), role
         assert (self.leadership is not None) == (role is Role.LEADER), role

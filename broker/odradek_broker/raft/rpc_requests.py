@@ -1,11 +1,11 @@
-"""Requests of the quorum as Kafka's messages: out to other nodes, and in from them.
+"""Requests of the quorum as Kafka's messages: encoded for other nodes, decoded from them.
 
     api_key, version, struct = encode(VoteRequest(…), cluster_id, fetch_bytes_max)
-    decode_vote(struct) -> VoteRequest          what a handler gives to the quorum
+    decode_vote(struct) -> VoteRequest          what a handler passes to the quorum
 
 Kafka's messages have room for many partitions; the quorum has one, and a request that does not
-name exactly `__cluster_metadata-0` is INVALID_REQUEST. Only the newest version of each API is
-spoken: quorum members are brokers of one release and its neighbours.
+name exactly `__cluster_metadata-0` gets INVALID_REQUEST. Only the newest version of each API is
+implemented: the members of a quorum run the same release or an adjacent one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek_broker.raft.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from odradek_broker.raft.values import Endpoint, OffsetAndEpoch, ReplicaKey
+from odradek_broker.raft.values import OffsetAndEpoch, RaftEndpoint, ReplicaKey
 from odradek_broker.raft.voters import Voter
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import METADATA_TOPIC, ZERO_UUID
@@ -49,7 +49,7 @@ METADATA_TOPIC_ID = UUID(int=1)
 
 
 def encode(request: Request, cluster_id: str, max_bytes: int) -> tuple[int, int, Struct]:
-    """(API key, version, message). `max_bytes` bounds the records that a fetch may bring."""
+    """(API key, version, message). `max_bytes` limits the records in a fetch response."""
     api_key, fields = _ENCODERS[type(request)](request, max_bytes)
     return api_key, VERSIONS[api_key], Struct(cluster_id=cluster_id, **fields)
 
@@ -59,7 +59,7 @@ def _topics(**partition: object) -> list[Struct]:
     return [Struct(topic_name=METADATA_TOPIC, partitions=partitions)]
 
 
-def endpoint_structs(endpoints: Sequence[Endpoint]) -> list[Struct]:
+def endpoint_structs(endpoints: Sequence[RaftEndpoint]) -> list[Struct]:
     return [Struct(name=name, host=host, port=port) for name, host, port in endpoints]
 
 
@@ -100,11 +100,11 @@ def _encode_begin(request: BeginQuorumEpochRequest, _: int) -> tuple[int, dict[s
 
 
 def decode_begin_quorum_epoch(message: Struct) -> BeginQuorumEpochRequest:
-    told = _only_partition(message)
+    partition_data = _only_partition(message)
     return BeginQuorumEpochRequest(
-        voter=ReplicaKey(message.voter_id, told.voter_directory_id or ZERO_UUID),
-        leader_id=told.leader_id,
-        epoch=told.leader_epoch,
+        voter=ReplicaKey(message.voter_id, partition_data.voter_directory_id or ZERO_UUID),
+        leader_id=partition_data.leader_id,
+        epoch=partition_data.leader_epoch,
         endpoints=_endpoints(message.leader_endpoints),
     )
 
@@ -123,13 +123,13 @@ def _encode_end(request: EndQuorumEpochRequest, _: int) -> tuple[int, dict[str, 
 
 
 def decode_end_quorum_epoch(message: Struct) -> EndQuorumEpochRequest:
-    told = _only_partition(message)
+    partition_data = _only_partition(message)
     return EndQuorumEpochRequest(
-        leader_id=told.leader_id,
-        epoch=told.leader_epoch,
+        leader_id=partition_data.leader_id,
+        epoch=partition_data.leader_epoch,
         preferred_candidates=tuple(
             ReplicaKey(c.candidate_id, c.candidate_directory_id or ZERO_UUID)
-            for c in told.preferred_candidates
+            for c in partition_data.preferred_candidates
         ),
         endpoints=_endpoints(message.leader_endpoints),
     )
@@ -239,8 +239,8 @@ def decode_update_raft_voter(message: Struct) -> UpdateVoterRequest:
     )
 
 
-def _endpoints(listeners: Sequence[Struct]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(item.name, item.host, item.port) for item in listeners)
+def _endpoints(listeners: Sequence[Struct]) -> tuple[RaftEndpoint, ...]:
+    return tuple(RaftEndpoint(item.name, item.host, item.port) for item in listeners)
 
 
 def _only_partition(message: Struct) -> Any:

@@ -1,10 +1,10 @@
-"""Answers of the quorum as Kafka's messages: in from other nodes, and out to them.
+"""Responses of the quorum as Kafka's messages: decoded from other nodes, encoded for them.
 
     decode(request, struct, listener) -> VoteResponse | FetchResponse | …
     encode(request, response) -> Struct             (Fetch has its own, handlers/fetch_metadata.py)
 
-Answers tell who leads in a field of their own and where that is in `node_endpoints`, which has
-no listener name: it is the one that brokers reach each other on, the same everywhere.
+A response has the leader's id in a field of its own and its address in `node_endpoints`, without
+a listener name: it is always the inter-broker listener, which has the same name on all nodes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from odradek_broker.raft.messages import (
     VoteResponse,
 )
 from odradek_broker.raft.rpc_requests import METADATA_TOPIC_ID
-from odradek_broker.raft.values import Endpoint, LeaderAndEpoch, OffsetAndEpoch
+from odradek_broker.raft.values import LeaderAndEpoch, OffsetAndEpoch, RaftEndpoint
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import METADATA_TOPIC
 from odradek_protocol.messages.struct import Struct
@@ -41,8 +41,8 @@ _NOBODY = -1
 
 
 def decode(request: Request, message: Struct, listener: str) -> Response:
-    """The answer to `request`. KafkaError if it is a refusal as a whole (another cluster's node,
-    or one that does not know the request), DecodeError if its records are damaged."""
+    """The response to `request`. KafkaError if the whole request was refused (by a node of another
+    cluster, or one that does not support it), DecodeError if its records are damaged."""
     decoder = _DECODERS[type(request)]
     error = ErrorCode(message.error_code)
     if error is not ErrorCode.none and decoder not in (_decode_change, _decode_update):
@@ -51,7 +51,7 @@ def decode(request: Request, message: Struct, listener: str) -> Response:
 
 
 def encode(response: Response) -> Struct:
-    """Of everything but Fetch and FetchSnapshot, which have records."""
+    """All responses except Fetch and FetchSnapshot, which carry records."""
     return _ENCODERS[type(response)](response)
 
 
@@ -59,7 +59,7 @@ def _leader(node_id: int, epoch: int, message: Struct, listener: str) -> LeaderA
     if node_id == _NOBODY:
         return LeaderAndEpoch(None, epoch)
     endpoints = tuple(
-        Endpoint(listener, node.host, node.port)
+        RaftEndpoint(listener, node.host, node.port)
         for node in message.node_endpoints
         if node.node_id == node_id
     )
@@ -81,23 +81,23 @@ def _node_endpoints(leader: LeaderAndEpoch) -> list[Struct]:
 
 def _partition_of(message: Struct) -> Any:
     if len(message.topics) != 1 or len(message.topics[0].partitions) != 1:
-        raise KafkaError(ErrorCode.unknown_server_error, "an answer about other partitions")
+        raise KafkaError(ErrorCode.unknown_server_error, "the response is about other partitions")
     return message.topics[0].partitions[0]
 
 
-def _encode_one(leader: LeaderAndEpoch, **partition: object) -> Struct:
-    told = Struct(partition_index=0, **leader_fields(leader), **partition)
+def _encode_one(leader: LeaderAndEpoch, **fields: object) -> Struct:
+    partition_data = Struct(partition_index=0, **leader_fields(leader), **fields)
     return Struct(
         error_code=ErrorCode.none,
-        topics=[Struct(topic_name=METADATA_TOPIC, partitions=[told])],
+        topics=[Struct(topic_name=METADATA_TOPIC, partitions=[partition_data])],
         node_endpoints=_node_endpoints(leader),
     )
 
 
 def _decode_vote(message: Struct, listener: str) -> VoteResponse:
-    told = _partition_of(message)
-    leader = _leader(told.leader_id, told.leader_epoch, message, listener)
-    return VoteResponse(ErrorCode(told.error_code), leader, told.vote_granted)
+    partition_data = _partition_of(message)
+    leader = _leader(partition_data.leader_id, partition_data.leader_epoch, message, listener)
+    return VoteResponse(ErrorCode(partition_data.error_code), leader, partition_data.vote_granted)
 
 
 def _encode_vote(response: VoteResponse) -> Struct:
@@ -106,15 +106,15 @@ def _encode_vote(response: VoteResponse) -> Struct:
 
 
 def _decode_begin(message: Struct, listener: str) -> BeginQuorumEpochResponse:
-    told = _partition_of(message)
-    leader = _leader(told.leader_id, told.leader_epoch, message, listener)
-    return BeginQuorumEpochResponse(ErrorCode(told.error_code), leader)
+    partition_data = _partition_of(message)
+    leader = _leader(partition_data.leader_id, partition_data.leader_epoch, message, listener)
+    return BeginQuorumEpochResponse(ErrorCode(partition_data.error_code), leader)
 
 
 def _decode_end(message: Struct, listener: str) -> EndQuorumEpochResponse:
-    told = _partition_of(message)
-    leader = _leader(told.leader_id, told.leader_epoch, message, listener)
-    return EndQuorumEpochResponse(ErrorCode(told.error_code), leader)
+    partition_data = _partition_of(message)
+    leader = _leader(partition_data.leader_id, partition_data.leader_epoch, message, listener)
+    return EndQuorumEpochResponse(ErrorCode(partition_data.error_code), leader)
 
 
 def _encode_begin_or_end(response: BeginQuorumEpochResponse | EndQuorumEpochResponse) -> Struct:
@@ -124,41 +124,43 @@ def _encode_begin_or_end(response: BeginQuorumEpochResponse | EndQuorumEpochResp
 def _decode_fetch(message: Struct, listener: str) -> FetchResponse:
     topics = message.responses
     if len(topics) != 1 or topics[0].topic_id != METADATA_TOPIC_ID:
-        raise KafkaError(ErrorCode.unknown_server_error, "an answer about other partitions")
-    told = topics[0].partitions[0]
-    current = told.current_leader
-    diverging, snapshot_id = told.diverging_epoch, told.snapshot_id
+        raise KafkaError(ErrorCode.unknown_server_error, "the response is about other partitions")
+    partition_data = topics[0].partitions[0]
+    current = partition_data.current_leader
+    diverging, snapshot_id = partition_data.diverging_epoch, partition_data.snapshot_id
     return FetchResponse(
-        error=ErrorCode(told.error_code),
+        error=ErrorCode(partition_data.error_code),
         leader=_leader(current.leader_id, current.leader_epoch, message, listener),
-        high_watermark=told.high_watermark,
-        log_start_offset=told.log_start_offset,
+        high_watermark=partition_data.high_watermark,
+        log_start_offset=partition_data.log_start_offset,
         diverging=OffsetAndEpoch(diverging.end_offset, diverging.epoch)
         if diverging.end_offset >= 0
         else None,
         snapshot_id=OffsetAndEpoch(snapshot_id.end_offset, snapshot_id.epoch)
         if snapshot_id.end_offset >= 0
         else None,
-        batches=parse_batches(told.records or b""),
+        batches=parse_batches(partition_data.records or b""),
     )
 
 
 def _decode_fetch_snapshot(message: Struct, listener: str) -> FetchSnapshotResponse:
-    told = _partition_of(message)
-    current = told.current_leader
+    partition_data = _partition_of(message)
+    current = partition_data.current_leader
     return FetchSnapshotResponse(
-        error=ErrorCode(told.error_code),
+        error=ErrorCode(partition_data.error_code),
         leader=_leader(current.leader_id, current.leader_epoch, message, listener),
-        snapshot_id=OffsetAndEpoch(told.snapshot_id.end_offset, told.snapshot_id.epoch),
-        size_bytes=told.size,
-        position=told.position,
-        data=bytes(told.unaligned_records or b""),
+        snapshot_id=OffsetAndEpoch(
+            partition_data.snapshot_id.end_offset, partition_data.snapshot_id.epoch
+        ),
+        size_bytes=partition_data.size,
+        position=partition_data.position,
+        data=bytes(partition_data.unaligned_records or b""),
     )
 
 
 def encode_fetch_snapshot(response: FetchSnapshotResponse, data: bytes) -> Struct:
     snapshot_id = response.snapshot_id
-    told = Struct(
+    partition_data = Struct(
         index=0,
         error_code=response.error,
         snapshot_id=Struct(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch),
@@ -169,13 +171,13 @@ def encode_fetch_snapshot(response: FetchSnapshotResponse, data: bytes) -> Struc
     )
     return Struct(
         error_code=ErrorCode.none,
-        topics=[Struct(name=METADATA_TOPIC, partitions=[told])],
+        topics=[Struct(name=METADATA_TOPIC, partitions=[partition_data])],
         node_endpoints=_node_endpoints(response.leader),
     )
 
 
 def _decode_change(message: Struct, _: str) -> VoterChangeResponse:
-    """AddRaftVoter and RemoveRaftVoter do not tell who leads."""
+    """AddRaftVoter and RemoveRaftVoter do not name the leader."""
     unknown = LeaderAndEpoch(None, 0)
     return VoterChangeResponse(ErrorCode(message.error_code), message.error_message or "", unknown)
 
@@ -184,20 +186,20 @@ def _decode_update(message: Struct, listener: str) -> VoterChangeResponse:
     current = message.current_leader
     leader = LeaderAndEpoch(None, max(current.leader_epoch, 0))
     if current.leader_id != _NOBODY:
-        endpoint = Endpoint(listener, current.host, current.port)
+        endpoint = RaftEndpoint(listener, current.host, current.port)
         leader = LeaderAndEpoch(current.leader_id, current.leader_epoch, (endpoint,))
     return VoterChangeResponse(ErrorCode(message.error_code), "", leader)
 
 
 def _encode_change(response: VoterChangeResponse) -> Struct:
-    """One answer for three APIs: each takes the fields that it has."""
+    """One response for three APIs; each encodes the fields that it has."""
     message = response.message or None
     return Struct(error_code=response.error, error_message=message)
 
 
 def encode_update_voter(response: VoterChangeResponse) -> Struct:
     leader = response.leader
-    where = leader.endpoints[0] if leader.endpoints else Endpoint("", "", 0)
+    where = leader.endpoints[0] if leader.endpoints else RaftEndpoint("", "", 0)
     current = Struct(**leader_fields(leader), host=where.host, port=where.port)
     return Struct(error_code=response.error, current_leader=current)
 

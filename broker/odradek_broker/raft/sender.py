@@ -1,7 +1,7 @@
-"""Carries the quorum's requests to other nodes, and their answers back as events.
+"""Sends the quorum's requests to other nodes, and passes responses back as events.
 
-Two connections per address: fetches may wait at the leader for half a second, and a vote must
-not queue behind one.
+Two connections per address: a fetch may be parked at the leader for half a second, and a vote
+must not queue behind it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek_broker.raft import rpc_requests, rpc_responses
 from odradek_broker.raft.messages import FetchRequest, FetchSnapshotRequest
 from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.types import Event, ReceivedResponse, RequestFailed, Send
-from odradek_broker.raft.values import LeaderAndEpoch, NodeId
+from odradek_broker.raft.values import LeaderAndEpoch, NodeId, NodeIdentity
 from odradek_broker.runtime.peer import Peer, PeerRefused, PeerUnavailable
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -23,40 +23,38 @@ from odradek_protocol.errors import DecodeError
 
 logger = logging.getLogger(__name__)
 
-# Addresses that are not used any more (nodes that moved) are forgotten beyond this many.
+# Beyond this many, connections to the oldest addresses (nodes that moved) are closed.
 PEERS_MAX = 64
 
 
 class WrongClusterError(Exception):
-    """Another node says that it belongs to another cluster."""
+    """A node belongs to another cluster."""
 
 
-class Sender:
+class RequestSender:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        cluster_id: str,
-        listener: str,
+        identity: NodeIdentity,
         bootstrap: Mapping[NodeId, Address],
         fetch_bytes_max: int,
         *,
-        client_id: str,
         on_leader_heard: Callable[[NodeId, LeaderAndEpoch], None],
         on_wrong_cluster: Callable[[WrongClusterError], None],
     ) -> None:
         self._loop = loop
-        self._cluster_id = cluster_id
-        self._listener = listener
+        self._cluster_id = identity.cluster_id
+        self._listener = identity.listener
         self._bootstrap = bootstrap
         self._fetch_bytes_max = fetch_bytes_max
-        self._client_id = client_id
+        self._client_id = f"broker-{identity.key.id}-quorum"
         self._on_leader_heard = on_leader_heard
         self._on_wrong_cluster = on_wrong_cluster
         self._peers: dict[tuple[Address, bool], Peer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, state: QuorumState, send: Send, give: Callable[[Event], None]) -> None:
-        """`give` gets the answer or the failure, later."""
+        """`give` is called later, with the response or the failure."""
         address = self.address_of(state, send.to)
         if address is None:
             logger.warning("no address is known for node %d", send.to)
@@ -66,7 +64,7 @@ class Sender:
         self._start(self._call(address, send, timeout_ms, give))
 
     def address_of(self, state: QuorumState, node_id: NodeId) -> Address | None:
-        """By what the leader said of itself, by the voter set, by the settings; in this order."""
+        """From the leader's own endpoints, the voter set, the settings; in this order."""
         endpoints = state.leader_endpoints if node_id == state.leader_id else ()
         for endpoint in (*endpoints, *state.voters.endpoints_of(node_id)):
             if endpoint.listener == self._listener:

@@ -1,21 +1,19 @@
-"""This node's part in the metadata quorum: what other brokers and its own controller use.
+"""This node's part in the metadata quorum, as the handlers and the controller use it.
 
     quorum = QuorumService(files, publisher, …)
     await quorum.start(endpoints)          this node takes part from now on
-    await quorum.append(records)           as leader; done when they are committed
+    await quorum.append(records)           as leader; returns when they are committed
 
-`driver.py` runs the state machine; this is what its news mean: the metadata of this broker
-(`applier.py`), the controller that is elected or not, the cluster that is formed. Any failure
-ends its part in the quorum and is given to `on_failure`.
+`driver.py` runs the state machine. This module handles its notices: it applies the metadata
+(`applier.py`), starts and stops the controller, forms a new cluster. Any failure ends this node's
+part in the quorum and is passed to `on_failure`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from odradek_broker.metadata.delta import MetadataDelta
@@ -24,8 +22,9 @@ from odradek_broker.metadata.record_codec import encode_record
 from odradek_broker.metadata.records import MetadataRecord
 from odradek_broker.raft import quorum
 from odradek_broker.raft.applier import Applier, PendingAppend
-from odradek_broker.raft.driver import Driver, LogReplaced, News, Records, Ticket
-from odradek_broker.raft.formation import Formation
+from odradek_broker.raft.config import QuorumConfig
+from odradek_broker.raft.driver import Driver, LogReplaced, Notice, Records, ReplyTo
+from odradek_broker.raft.formation import Bootstrap
 from odradek_broker.raft.log_files import BATCH_BYTES_MAX, LogFiles
 from odradek_broker.raft.log_view import LogView
 from odradek_broker.raft.messages import (
@@ -36,9 +35,9 @@ from odradek_broker.raft.messages import (
     UpdateVoterRequest,
     VoterChangeResponse,
 )
-from odradek_broker.raft.quorum_state import QuorumConfig, QuorumState
-from odradek_broker.raft.sender import Sender, WrongClusterError
-from odradek_broker.raft.snapshots import SnapshotPolicy, Snapshots
+from odradek_broker.raft.quorum_state import QuorumState
+from odradek_broker.raft.sender import RequestSender, WrongClusterError
+from odradek_broker.raft.snapshots import Snapshots
 from odradek_broker.raft.states import Role
 from odradek_broker.raft.types import (
     BecameLeader,
@@ -50,41 +49,34 @@ from odradek_broker.raft.types import (
     Resign,
 )
 from odradek_broker.raft.values import (
-    Endpoint,
     LeaderAndEpoch,
     NodeId,
+    NodeIdentity,
+    RaftEndpoint,
     ReplicaKey,
     SnapshotInfo,
 )
 from odradek_broker.raft.voters import Voter, VoterSet
-from odradek_broker.runtime.clock import Clock
+from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_broker.runtime.slices import SLICE_MS, Slices
-from odradek_broker.runtime.tasks import Threads
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import LeaderEpoch, Offset
 from odradek_protocol.records.records import Record, build_batch
 
-__all__ = ["Identity", "Leadership", "QuorumService", "Records", "Ticket"]
+__all__ = ["LeadershipListener", "QuorumService", "Records", "ReplyTo"]
 
 logger = logging.getLogger(__name__)
 
 
-class Leadership(Protocol):
-    """The controller, as the quorum sees it."""
+class LeadershipListener(Protocol):
+    """The controller of this node, which is active while the node leads."""
 
     def became_leader(self, epoch: LeaderEpoch) -> None:
-        """This node leads, and all that is committed is in the publisher's image."""
+        """This node leads, and everything committed is in the publisher's image."""
 
     def lost_leadership(self) -> None:
-        """Of what was appended and not committed nobody knows the outcome."""
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    key: ReplicaKey
-    cluster_id: str
-    listener: str  # the name of the one that brokers reach each other on
+        """The outcome of appends that are not committed is unknown."""
 
 
 class QuorumService:
@@ -95,70 +87,59 @@ class QuorumService:
         self,
         files: LogFiles,
         publisher: MetadataPublisher,
-        identity: Identity,
+        identity: NodeIdentity,
         config: QuorumConfig,
-        *,
-        bootstrap: Mapping[NodeId, Address],
-        formation: Formation | None,
-        snapshot_policy: SnapshotPolicy,
-        fetch_bytes_max: int,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        threads: Threads,
-        rng: Random,
+        bootstrap: Bootstrap,
+        ports: Ports,
         on_failure: Callable[[Exception], None],
     ) -> None:
         self.key = identity.key
         self.cluster_id = identity.cluster_id
         self.listener = identity.listener
-        self.endpoints: tuple[Endpoint, ...] = ()
+        self.endpoints: tuple[RaftEndpoint, ...] = ()
         self.publisher = publisher
         self._files = files
         self._config = config
-        self._bootstrap = bootstrap
-        self._formation = formation
-        self._clock = clock
-        self._loop = loop
-        self._rng = rng
+        self._bootstrap = tuple(bootstrap.addresses)
+        self._formation = bootstrap.formation
+        self._clock = ports.clock
+        self._loop = ports.loop
+        self._rng = ports.rng
         self._on_failure = on_failure
-        self._sender = Sender(
-            loop,
-            identity.cluster_id,
-            identity.listener,
-            bootstrap,
-            fetch_bytes_max,
-            client_id=f"broker-{identity.key.id}-quorum",
+        self._sender = RequestSender(
+            ports.loop,
+            identity,
+            bootstrap.addresses,
+            config.fetch_bytes_max,
             on_leader_heard=self._heard,
             on_wrong_cluster=self._wrong_cluster,
         )
         self._driver = Driver(
             files,
             self._sender,
-            fetch_bytes_max,
-            clock=clock,
-            loop=loop,
-            threads=threads,
-            on_news=self._on_news,
+            config.fetch_bytes_max,
+            ports,
+            on_notice=self._on_notice,
             on_idle=self._on_idle,
             on_failure=self._failed,
         )
         self._applier = Applier(files, publisher)
-        self._slices = Slices(clock, loop)
-        self._snapshots = Snapshots(files, snapshot_policy, threads, clock)
-        self._leadership: Leadership | None = None
+        self._slices = Slices(ports.clock, ports.loop)
+        self._snapshots = Snapshots(files, config.snapshots, ports.threads, ports.clock)
+        self._leadership: LeadershipListener | None = None
         self._leader_watchers: list[Callable[[], None]] = []
-        self._leading_from: Offset | None = None  # elected; active once this is committed
+        self._leading_from: Offset | None = None  # elected; active once this offset is committed
         self._active_epoch: LeaderEpoch | None = None
 
     # -- life ---------------------------------------------------------------------------------
 
-    def attach(self, leadership: Leadership) -> None:
+    def attach(self, leadership: LeadershipListener) -> None:
         self._leadership = leadership
 
-    async def start(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Takes part from now on, under these addresses."""
+    async def start(self, endpoints: tuple[RaftEndpoint, ...]) -> None:
+        """Joins the quorum, reachable at these addresses."""
         self.endpoints = endpoints
-        # What a crash left in the page cache must not be counted and then lost.
+        # Records that a crash left in the page cache must not be counted and then lost.
         await asyncio.to_thread(self._files.flush)
         snapshots = self._files.snapshots()
         if snapshots:
@@ -168,29 +149,28 @@ class QuorumService:
         if log.newest_voters.contains(self.key):
             await asyncio.to_thread(self._files.mark_voter)
         if len(log.newest_voters) > 0 or self._files.read_vote() is not None:
-            self._formation = None  # it knows of a cluster
+            self._formation = None  # it belongs to a cluster already
         if self._formation is not None and self._formation.may_form:
             self._form()
         else:
             self._begin(log)
 
     def _begin(self, log: LogView) -> None:
-        """From what the disk remembers."""
+        """Starts the state machine from what is on disk."""
         self._driver.begin(
             quorum.start_quorum(
                 self.key,
                 endpoints=self.endpoints,
                 config=self._config,
-                log=log,
-                vote=self._files.read_vote(),
-                bootstrap=tuple(self._bootstrap),
+                persisted=quorum.Persisted(log, self._files.read_vote()),
+                bootstrap=self._bootstrap,
                 rng=self._rng,
                 now_ms=self._clock.monotonic_ms(),
             )
         )
 
     def _heard(self, node_id: NodeId, leader: LeaderAndEpoch) -> None:
-        """A cluster that is to be formed listens to what the others know."""
+        """While the cluster is not formed: what another node knows of a leader."""
         if self._formation is None:
             return
         self._formation.heard(node_id, leader)
@@ -200,7 +180,7 @@ class QuorumService:
             self._form()
 
     def _form(self) -> None:
-        """This node is the first voter of a new cluster."""
+        """Makes this node the first voter of a new cluster."""
         self._formation = None
         logger.info("node %d forms the cluster %s", self.key.id, self.cluster_id)
         voters = VoterSet((Voter(self.key, self.endpoints),))
@@ -208,7 +188,7 @@ class QuorumService:
         self._begin(LogView.load(self._files, voters))
 
     async def resign(self, patience_ms: float) -> None:
-        """Before a shutdown: hand leadership over, and wait a little for the successor."""
+        """Before a shutdown: hands over leadership, waits up to `patience_ms` for a successor."""
         state = self._driver.state
         if state is None or state.role is not Role.LEADER or not state.other_voters():
             return
@@ -230,7 +210,7 @@ class QuorumService:
             self._leader_watchers.remove(look)
 
     def stop(self) -> None:
-        """Takes part no longer; whoever waits for a commit does not learn its outcome."""
+        """Leaves the quorum; pending appends fail, with an unknown outcome."""
         self._driver.end()
         self._slices.close()
         self._sender.close()
@@ -243,24 +223,24 @@ class QuorumService:
         self._on_failure(error)
 
     def _wrong_cluster(self, error: WrongClusterError) -> None:
-        """Harmless to a member, a misconfiguration of one that never got in touch."""
+        """Harmless for a member; a misconfiguration if this node never reached its cluster."""
         state = self._driver.state
         if state is not None and state.epoch == 0 and state.leader_id is None:
             self._driver.end()
             self._failed(error)
 
-    # -- what others ask ------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
 
     @property
     def state(self) -> QuorumState:
-        """For those who describe it; changed by the driver only."""
+        """Read-only; only the driver changes it."""
         if self._driver.state is None:
             raise KafkaError(ErrorCode.not_controller, "this node is not in the quorum")
         return self._driver.state
 
     @property
     def applied_offset(self) -> Offset:
-        """All below is in the publisher's image."""
+        """Everything below it is in the publisher's image."""
         return self._applier.offset
 
     @property
@@ -276,7 +256,7 @@ class QuorumService:
 
     @property
     def waits_for(self) -> str:
-        """Why there is no metadata yet, for a person."""
+        """Why there is no metadata yet, as a sentence for the readiness endpoint."""
         if self._formation is not None:
             return self._formation.waits_for
         if self.leader.leader_id is None:
@@ -288,15 +268,15 @@ class QuorumService:
         self._leader_watchers.append(watcher)
 
     def leader_address(self) -> Address | None:
-        """Where the leader is reached, if another node leads."""
+        """The address of the leader, if another node leads."""
         state = self._driver.state
         if state is None or state.leader_id in (None, self.key.id):
             return None
         assert state.leader_id is not None
         return self._sender.address_of(state, state.leader_id)
 
-    def request(self, request: Request, ticket: Ticket) -> None:
-        """A request of another node; `ticket` is called with the answer, at once or later."""
+    def request(self, request: Request, ticket: ReplyTo) -> None:
+        """A request of another node; `ticket` is called with the response, at once or later."""
         if self._driver.state is None:
             raise KafkaError(ErrorCode.broker_not_available, "this node is not in the quorum")
         self._driver.give(ReceivedRequest(ticket, request))
@@ -308,10 +288,10 @@ class QuorumService:
         return self._driver.state.voters.keys if self._driver.state else ()
 
     def observers(self) -> list[ReplicaKey]:
-        """As leader: those that fetch, are caught up and do not vote.
+        """On the leader: replicas that fetch, are caught up and are not voters.
 
-        One with the id of a voter that is alive is not among them: somebody started a second
-        node under that id.
+        A replica with the id of a live voter is left out: it is a second node that was started
+        with the same id.
         """
         state = self._driver.state
         if state is None or state.leadership is None:
@@ -334,7 +314,7 @@ class QuorumService:
     def change_voters(
         self, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
     ) -> asyncio.Future[VoterChangeResponse]:
-        """Done when the change is committed or refused."""
+        """The future is done when the change is committed or refused."""
         answered: asyncio.Future[VoterChangeResponse] = self._loop.create_future()
 
         def ticket(response: Response, _: Records | None) -> None:
@@ -361,11 +341,14 @@ class QuorumService:
         data: bytes | None = None,
         delta: MetadataDelta | None = None,
     ) -> asyncio.Future[None]:
-        """Append as one batch: all of them or none. Their offsets are given at once; the
-        future is done when they are committed and published. KafkaError: NOT_CONTROLLER if
-        this node does not lead; from the future, if it does no longer (a process that was
-        stopped finds that here), and then the outcome is unknown. `data` is the batch, if it is
-        built already (`batch_of`), and `delta` what the records change, finished."""
+        """Appends the records as one batch, all or none.
+
+        Their offsets are assigned at once; the future is done when they are committed and
+        published. KafkaError NOT_CONTROLLER if this node does not lead. The future fails with it
+        if the node loses leadership first (also in this call, after a pause of the process); the
+        outcome is unknown then. `data` is the encoded batch, if it is built already (`batch_of`),
+        `delta` the finished delta of the records.
+        """
         if not self.is_active:
             raise KafkaError(ErrorCode.not_controller, "this node is not the active controller")
         if data is None:
@@ -384,16 +367,16 @@ class QuorumService:
         return committed
 
     def batch_of(self, records: Sequence[MetadataRecord]) -> bytes:
-        """What `append` writes; any thread may build it."""
+        """Encodes a batch for `append`; may be called in any thread."""
         now_ms = self._clock.now_ms()
         return build_batch(
             [Record(i, now_ms, None, encode_record(record)) for i, record in enumerate(records)]
         )
 
-    # -- news of the driver -----------------------------------------------------------------------
+    # -- notices of the driver --------------------------------------------------------------------
 
-    def _on_news(self, news: News) -> None:
-        match news:
+    def _on_notice(self, notice: Notice) -> None:
+        match notice:
             case Commit(high_watermark):
                 self._slices.add(self._unless_it_fails(self._apply_to(high_watermark)))
             case BecameLeader(epoch, epoch_start_offset):
@@ -403,13 +386,13 @@ class QuorumService:
                 self._lost(epoch)
             case LeaderChanged(leader):
                 logger.info("quorum epoch %d, leader %s", leader.epoch, leader.leader_id)
-                self._tell_watchers()
+                self._notify_watchers()
             case LogReplaced(snapshot):
                 self._applier.replaced()
                 self._slices.add(self._unless_it_fails(self._load_image(snapshot)))
 
     def _unless_it_fails(self, steps: Iterator[None]) -> Iterator[None]:
-        """Metadata that cannot be applied: better none than wrong."""
+        """Metadata that cannot be applied ends this node's part: none is better than wrong."""
         try:
             yield from steps
         except Exception as error:
@@ -420,30 +403,30 @@ class QuorumService:
         if self._leading_from is not None and high_watermark > self._leading_from:
             self._leading_from = None
             if self.state.role is not Role.LEADER:
-                return  # no longer: that news comes next
+                return  # deposed since; LostLeadership follows
             self._active_epoch = self.epoch
             if self._leadership is not None:
                 self._leadership.became_leader(self.epoch)
-            self._tell_watchers()
+            self._notify_watchers()
 
     def _lost(self, epoch: LeaderEpoch) -> None:
         logger.info("node %d no longer leads the metadata quorum (epoch %d)", self.key.id, epoch)
         self._leading_from = None
-        message = "the controller changed; whether the request was carried out is unknown"
+        message = "the controller changed; the outcome of the request is unknown"
         self._applier.forget_pending(KafkaError(ErrorCode.not_controller, message))
         if self._active_epoch is not None:
             self._active_epoch = None
             if self._leadership is not None:
                 self._leadership.lost_leadership()
 
-    def _tell_watchers(self) -> None:
+    def _notify_watchers(self) -> None:
         for watcher in tuple(self._leader_watchers):
             watcher()
 
     # -- snapshots ----------------------------------------------------------------------------
 
     async def _load_first(self, snapshot: SnapshotInfo) -> None:
-        """At the start: nobody waits for metadata yet, but other brokers may ask for votes."""
+        """At the start, in slices: other brokers may ask for votes in the meantime."""
         until_ms = self._clock.monotonic_ms() + SLICE_MS
         for _ in self._load_image(snapshot):
             if self._clock.monotonic_ms() >= until_ms:
@@ -455,7 +438,7 @@ class QuorumService:
         self._snapshots.loaded(snapshot)
 
     def _on_idle(self) -> float:
-        """A snapshot, if one is due; or when it will be."""
+        """Takes a snapshot if one is due; returns when the next is due."""
         if self._snapshots.is_due(self._applier.offset, self._applier.bytes_since_snapshot):
             self._applier.bytes_since_snapshot = 0
             state = self.state

@@ -8,9 +8,9 @@ The content is a sequence of record batches, offsets counted from 0 within the f
 
     control batch   SnapshotHeader, KRaftVersion, Voters
     batches         metadata records, about 1 MB each
-    control batch   SnapshotFooter: a file without it is not whole
+    control batch   SnapshotFooter: a file without it is incomplete
 
-A file gets its name only when it is whole and durable; until then it ends in `.part`.
+A file gets its name only when it is complete and durable; until then it ends in `.part`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 class SnapshotError(Exception):
-    """The file is not a whole snapshot."""
+    """The file is not a complete snapshot."""
 
 
 def checkpoint_name(snapshot_id: OffsetAndEpoch) -> str:
@@ -85,16 +85,16 @@ def _in_batches(records: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def read_voters(data: Buffer) -> VoterSet:
-    """The voters in the header of a snapshot. SnapshotError if the file is not whole."""
+    """The voters in the header of a snapshot. SnapshotError if the file is incomplete."""
     voters = VoterSet()
     controls: list[AnyControlRecord] = []
     for header, batch in _batches(data):
         if header.is_control:
             controls += _control(batch)
     if not controls or not isinstance(controls[-1], SnapshotFooter):
-        raise SnapshotError("it has no footer")
+        raise SnapshotError("the footer is missing")
     if not isinstance(controls[0], SnapshotHeader):
-        raise SnapshotError("it has no header")
+        raise SnapshotError("the header is missing")
     for control in controls:
         if isinstance(control, Voters):
             voters = control.voters
@@ -114,11 +114,11 @@ def _batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     at = 0
     while at < len(view):
         if len(view) - at < HEADER_BYTES:
-            raise SnapshotError(f"it ends inside a batch at byte {at}")
+            raise SnapshotError(f"the file ends inside the batch at byte {at}")
         header = read_header(view, at)
         batch = view[at : at + header.size]
         if not HEADER_BYTES <= header.size <= len(batch):
-            raise SnapshotError(f"it ends inside a batch at byte {at}")
+            raise SnapshotError(f"the file ends inside the batch at byte {at}")
         if crc32c(batch[CRC_FROM:]) != header.crc:
             raise SnapshotError(f"the CRC of the batch at byte {at} does not match")
         yield header, batch

@@ -1,21 +1,21 @@
 """When a node writes a snapshot of its metadata, and how.
 
-After `metadata.log.max.record.bytes.between.snapshots` of committed records, or when
-`metadata.log.max.snapshot.interval.ms` is over and something was committed since the last. The
-image never changes, so a thread can write it while the loop goes on.
+After `metadata.log.max.record.bytes.between.snapshots` of committed records, or after
+`metadata.log.max.snapshot.interval.ms` if anything was committed since the last one. An image is
+immutable, so a thread can write it while the loop goes on.
 
-The log then begins where the snapshot *before* the new one ends: a follower that is a little
-behind finds the records it needs and does not have to fetch a snapshot.
+The log then begins where the snapshot *before* the new one ends, so that a follower that is a
+little behind still finds the records it needs and does not have to fetch a snapshot.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.image_records import records_of
 from odradek_broker.metadata.record_codec import encode_record
+from odradek_broker.raft.config import SnapshotPolicy
 from odradek_broker.raft.driver import Driver
 from odradek_broker.raft.log_files import LogFiles
 from odradek_broker.raft.log_view import LogView
@@ -32,12 +32,6 @@ logger = logging.getLogger(__name__)
 NEVER = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotPolicy:
-    record_bytes_max: int = 20 * 1024 * 1024
-    interval_ms: int = 3_600_000  # 0: only by bytes
-
-
 class Snapshots:
     def __init__(
         self, files: LogFiles, policy: SnapshotPolicy, threads: Threads, clock: Clock
@@ -51,7 +45,7 @@ class Snapshots:
         self._writing = False
 
     def loaded(self, snapshot: SnapshotInfo) -> None:
-        """One came from disk or from the leader."""
+        """A snapshot was loaded from disk or from the leader."""
         self._last_offset = snapshot.id.offset
         self._last_ms = self._clock.monotonic_ms()
 
@@ -61,7 +55,7 @@ class Snapshots:
         return self._last_ms + self._policy.interval_ms
 
     def is_due(self, applied_offset: Offset, bytes_since: int) -> bool:
-        """`bytes_since`: of records that were committed since the last one."""
+        """`bytes_since`: size of the records that were committed since the last snapshot."""
         if self._writing or applied_offset <= self._last_offset:
             return False
         if bytes_since >= self._policy.record_bytes_max:
@@ -69,7 +63,7 @@ class Snapshots:
         return self._clock.monotonic_ms() >= self.due_ms(applied_offset)
 
     def take(self, offset: Offset, image: MetadataImage, log: LogView, driver: Driver) -> None:
-        """Write everything below `offset`, which is what the image has."""
+        """Writes a snapshot of the image, which covers everything below `offset`."""
         snapshot_id = OffsetAndEpoch(offset, log.epoch_before(offset))
         voters = log.voters.at(offset).voters
         now_ms = self._clock.now_ms()
@@ -92,9 +86,9 @@ class Snapshots:
             self._writing = False
             if error is None:
                 info = SnapshotInfo(snapshot_id, size)
-                driver.tell(lambda: self._written(driver, info, voters))
+                driver.call_when_idle(lambda: self._written(driver, info, voters))
             else:
-                # The next write to this directory fails as well, and ends this node's part.
+                # The directory is offline now: the next write to it ends this node's part.
                 logger.error("snapshot %s was not written: %s", snapshot_id, error)
 
         self._threads.run(write, done)
@@ -103,7 +97,7 @@ class Snapshots:
         assert driver.state is not None
         newest = driver.state.log.snapshot
         if newest is not None and newest.id.offset >= info.id.offset:
-            return  # the leader's was newer; the file goes with the next one
+            return  # a newer one came from the leader; the next snapshot deletes this file
         logger.info("snapshot %s: %d bytes", info.id, info.size_bytes)
         self._files.snapshot_written(info, voters)
         driver.give(AdvanceLogStart())

@@ -1,16 +1,16 @@
 """The roles of a node in the quorum, and every change between them, as one table.
 
 An observer (a node outside the voter set) is not a role: the newest voter set in the log says
-so. An observer is only ever Unattached, Voted or Follower; it can vote, because a voter set that
-it has not fetched yet may count on it.
+so. An observer is only ever Unattached, Voted or Follower; it may vote, because it may be a voter
+in a set that it has not fetched yet.
 
-    Unattached    knows the epoch, knows no leader
-    Voted         Unattached, and has given its vote of this epoch away
+    Unattached    knows the epoch but no leader
+    Voted         Unattached, and has voted for another node in this epoch
     Prospective   asks the voters whether it would win (pre-vote); the epoch stays as it is
-    ProspectiveVoted   Prospective, and has given its vote of this epoch away
+    ProspectiveVoted   Prospective, and has voted for another node in this epoch
     Candidate     raised the epoch, voted for itself, asks for votes
     Leader        the only one of its epoch
-    Resigned      was leader of this epoch and tells the others that it is over
+    Resigned      was the leader of this epoch, and sends EndQuorumEpoch to the others
     Follower      fetches from the leader of this epoch
 """
 
@@ -33,18 +33,18 @@ class Role(Enum):
 
 
 class Cause(Enum):
-    HIGHER_EPOCH = "heard of a higher epoch"
-    LEADER_FOUND = "heard who leads this epoch"
-    VOTE_GRANTED = "gave its vote to a candidate"
+    HIGHER_EPOCH = "a higher epoch was seen"
+    LEADER_FOUND = "the leader of this epoch is known"
+    VOTE_GRANTED = "it voted for a candidate"
     ELECTION_TIMEOUT = "no leader was found in time"
-    FETCH_TIMEOUT = "the leader did not answer in time"
-    PRE_VOTES_WON = "a majority would vote for it"
-    PRE_VOTES_LOST = "no majority would vote for it, no leader is known"
-    PRE_VOTES_LOST_TO_LEADER = "no majority would vote for it, a leader is known"
+    FETCH_TIMEOUT = "the leader did not respond in time"
+    PRE_VOTES_WON = "a majority granted pre-votes"
+    PRE_VOTES_LOST = "no majority granted pre-votes, and no leader is known"
+    PRE_VOTES_LOST_TO_LEADER = "no majority granted pre-votes, and a leader is known"
     VOTES_WON = "a majority voted for it"
     VOTES_LOST = "no majority voted for it"
-    RESIGN = "stops, was removed, or lost touch with the majority"
-    RESIGNATION_OVER = "told everybody long enough"
+    RESIGN = "it stops, was removed, or lost the majority"
+    RESIGNATION_OVER = "its time as a resigned leader ended"
 
 
 _R, _C = Role, Cause
@@ -93,10 +93,10 @@ FETCHERS = (_R.UNATTACHED, _R.VOTED, _R.FOLLOWER)
 
 
 def next_role(role: Role, cause: Cause, *, may_stand: bool) -> Role:
-    """The role after `cause`; IllegalTransitionError if the table has none."""
+    """The role after `cause`; IllegalTransitionError if the table has no entry."""
     target = TRANSITIONS.get((role, cause))
     if target is None:
-        raise IllegalTransitionError(f"{role.value} cannot change because it {cause.value}")
+        raise IllegalTransitionError(f"no transition from {role.value} because {cause.value}")
     if target in NOMINEES and not may_stand:
         raise IllegalTransitionError(f"an observer cannot become {target.value}")
     return target

@@ -1,4 +1,4 @@
-"""Role changes: what each sets up and takes down. The only code that writes `state.role`."""
+"""Role changes and the state that belongs to them. The only code that writes `state.role`."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def election_timeout_ms(state: QuorumState) -> float:
 
 
 def fetch_timeout_ms(state: QuorumState) -> float:
-    """Up to a tenth longer than configured: voters that miss a leader together (its process was
-    stopped) must not stand against each other within the same millisecond."""
+    """Up to a tenth longer than configured: voters that lose the leader at the same time must not
+    stand for election within the same millisecond."""
     return state.config.fetch_timeout_ms * (1.0 + state.rng.random() / 10)
 
 
 def adopt_epoch(
     state: QuorumState, epoch: LeaderEpoch, now_ms: float, out: list[Instruction]
 ) -> None:
-    """A higher epoch exists: whatever this node was, it is over.
+    """A higher epoch exists: this node gives up its role.
 
-    The time left to wait stays, so that somebody who keeps raising the epoch cannot keep this
-    node from ever asking for votes itself.
+    Its deadline stays, so that a node that keeps raising the epoch cannot keep this one from
+    standing for election.
     """
     assert epoch > state.epoch
     fresh = state.role in (Role.LEADER, Role.RESIGNED)
@@ -60,7 +60,7 @@ def adopt_epoch(
 def follow(
     state: QuorumState, leader: LeaderAndEpoch, now_ms: float, out: list[Instruction]
 ) -> None:
-    """The leader of this node's epoch is known now."""
+    """Follows the leader of this node's epoch."""
     assert leader.leader_id not in (None, state.key.id)
     assert leader.epoch == state.epoch
     _change(state, Cause.LEADER_FOUND, out)
@@ -71,7 +71,7 @@ def follow(
 def learn_leader(
     state: QuorumState, leader: LeaderAndEpoch, now_ms: float, out: list[Instruction]
 ) -> None:
-    """Take in what another node says about the leader; old news changes nothing."""
+    """Applies what another node reported about the leader, unless it is outdated."""
     if leader.epoch < state.epoch:
         return
     if leader.epoch > state.epoch:
@@ -79,7 +79,7 @@ def learn_leader(
     if leader.leader_id is None or leader.leader_id == state.leader_id:
         return
     if leader.leader_id == state.key.id:
-        return  # the disk that this node had before led that epoch: nobody leads it now
+        return  # this node led that epoch with a disk that it lost: the epoch has no leader
     if state.leader_id is not None:
         raise TwoLeadersError(
             f"epoch {state.epoch} has leaders {state.leader_id} and {leader.leader_id}"
@@ -90,7 +90,7 @@ def learn_leader(
 def ask_for_pre_votes(
     state: QuorumState, cause: Cause, now_ms: float, out: list[Instruction]
 ) -> None:
-    """Would a majority vote for this node? The epoch is left alone until it would."""
+    """Starts a round of pre-votes; the epoch is raised only if a majority grants them."""
     _change(state, cause, out)
     election = _start_election(state, now_ms, out, pre_vote=True)
     if len(election.votes) >= state.voters.majority:
@@ -98,7 +98,7 @@ def ask_for_pre_votes(
 
 
 def stand_for_election(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
-    """A majority would: raise the epoch and ask in earnest."""
+    """A majority granted pre-votes: raises the epoch and asks for votes."""
     _change(state, Cause.PRE_VOTES_WON, out)
     state.epoch += 1
     state.leader_id, state.leader_endpoints, state.voted = None, (), state.key
@@ -109,7 +109,7 @@ def stand_for_election(state: QuorumState, now_ms: float, out: list[Instruction]
 
 
 def lead(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
-    """A majority voted for this node. Its first record lets older ones be committed."""
+    """A majority voted for this node. Its first record allows older ones to be committed."""
     assert state.election is not None
     granting = state.election.granted()
     _change(state, Cause.VOTES_WON, out)
@@ -125,15 +125,15 @@ def lead(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
     newest = state.log.voters.newest
     mine = newest.voters.get(state.key.id) if state.is_voter else None
     if newest.offset == BEFORE_THE_LOG or (mine and mine.endpoints != state.endpoints):
-        # The same voters, written down for the first time or with this node's new addresses:
-        # no majority changes, so it need not wait for a commit.
+        # The same voters, written for the first time or with new addresses of this node. No
+        # majority changes, so there is no commit to wait for.
         updated = newest.voters.with_updated(state.as_voter)
         records += [KRaftVersion(KRAFT_VERSION), Voters(updated)]
     log_writes.append_control(state, tuple(records), out)
 
 
 def give_up_election(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
-    """No majority: back to where the node was before it asked."""
+    """No majority: back to the role before the election."""
     if state.role is Role.CANDIDATE:
         ask_for_pre_votes(state, Cause.VOTES_LOST, now_ms, out)
     elif state.leader_id is not None:
@@ -166,7 +166,7 @@ def resign(
     now_ms: float,
     out: list[Instruction],
 ) -> None:
-    """Stop leading and say so, in the hope that somebody else starts at once."""
+    """Stops leading and sends EndQuorumEpoch, so that a successor stands at once."""
     _change(state, Cause.RESIGN, out)
     state.deadline_ms = now_ms + election_timeout_ms(state)
     unacknowledged = [voter.key.id for voter in state.other_voters()]
@@ -174,11 +174,11 @@ def resign(
 
 
 def end_resignation(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
-    """Its own epoch had its leader: the node waits for the next one."""
+    """This epoch had its leader, this node: it waits for the next epoch."""
     _change(state, Cause.RESIGNATION_OVER, out)
     state.epoch += 1
     state.leader_id, state.leader_endpoints, state.voted = None, (), None
-    alone = state.voters.keys == (state.key,)  # nobody to wait for
+    alone = state.voters.keys == (state.key,)  # no other voter to wait for
     state.deadline_ms = now_ms if alone else now_ms + election_timeout_ms(state)
 
 
@@ -191,7 +191,7 @@ def _change(state: QuorumState, cause: Cause, out: list[Instruction]) -> None:
 
 
 def _close_leadership(state: QuorumState, leadership: Leadership, out: list[Instruction]) -> None:
-    """Nobody who waits for this leader may wait longer."""
+    """Replies to all requests that wait for this leader."""
     out.append(LostLeadership(state.epoch))
     unknown = LeaderAndEpoch(None, state.epoch)
     error = ErrorCode.not_leader_or_follower

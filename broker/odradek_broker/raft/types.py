@@ -33,7 +33,7 @@ from odradek_protocol.ids import LeaderEpoch, Offset
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. Every other event looks at the clock as well."""
+    """Time has passed. Every other event lets time pass as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class ReceivedResponse:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The connection broke: no answer will come.
+    """No response will come, because the connection broke.
 
-    `refused`: nobody listens at that address, so the process that did is gone.
+    `refused`: the address refuses connections, so the process there is gone.
     """
 
     correlation_id: int
@@ -64,7 +64,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class ClientAppend:
-    """The controller writes one batch, in the epoch in which it believes to lead."""
+    """The controller writes one batch, in the epoch in which it believes to be the leader."""
 
     epoch: LeaderEpoch
     record_count: int
@@ -73,7 +73,7 @@ class ClientAppend:
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """The log below `end_offset` is durable, as asked for by the `Flush` of that generation."""
+    """The log below `end_offset` is durable, as requested by the `Flush` of that generation."""
 
     end_offset: Offset
     generation: int
@@ -88,14 +88,14 @@ class SnapshotCreated:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceLogStart:
-    """The records that the latest snapshot covers are no longer wanted in the log."""
+    """The records that the latest snapshot covers may be deleted from the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLoaded:
     """`LoadSnapshot` is done: the log is empty and starts where the snapshot ends.
 
-    The driver gives it as the very next event.
+    The driver passes it in as the very next event.
     """
 
     snapshot: SnapshotInfo
@@ -132,7 +132,7 @@ class PersistVote:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    to: NodeId  # a voter, the leader, or a bootstrap address that the driver gave a number
+    to: NodeId  # a voter, the leader, or the number of a bootstrap server
     correlation_id: int
     request: Request
 
@@ -162,23 +162,23 @@ class ReplyWithSnapshotChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
-    """Write; batches that this node made as leader have offset and epoch still to be set in
-    their bytes, and its control batches have no bytes yet."""
+class AppendBatches:
+    """Write batches. Those that this node made as leader have no offset and epoch in their bytes
+    yet, and its control batches have no bytes yet."""
 
     batches: tuple[Batch, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AppendRefused:
-    """Of a `ClientAppend`: not the leader, or not of that epoch."""
+    """The response to a `ClientAppend` of a node that is not the leader of that epoch."""
 
     error: ErrorCode
     leader: LeaderAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class TruncateLog:
     """Remove everything at and above `end_offset` (always a batch boundary)."""
 
     end_offset: Offset
@@ -186,7 +186,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Start an fsync; say `Flushed` with both numbers when it has ended."""
+    """Start an fsync; pass in `Flushed` with both numbers when it has ended."""
 
     end_offset: Offset
     generation: int
@@ -224,7 +224,7 @@ class VotersChanged:
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshotChunk:
-    """Into the file of a snapshot under download; position 0 begins it anew."""
+    """Write to the file of a snapshot that is downloaded; position 0 starts over."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -233,7 +233,7 @@ class WriteSnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class LoadSnapshot:
-    """The download is whole: make it durable, then replace the log by it."""
+    """The download is complete: make it durable, then replace the log by it."""
 
     snapshot: SnapshotInfo
 
@@ -247,7 +247,7 @@ class TrimLog:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something that a person should read in the log of this process."""
+    """A message for the log of this process."""
 
     message: str
 
@@ -258,9 +258,9 @@ Instruction: TypeAlias = (
     | Reply
     | ReplyWithRecords
     | ReplyWithSnapshotChunk
-    | Append
+    | AppendBatches
     | AppendRefused
-    | Truncate
+    | TruncateLog
     | Flush
     | Commit
     | BecameLeader

@@ -3,7 +3,7 @@
 A position in the log is (offset, epoch), where epoch is that of the record *before* the offset:
 (120, 7) says "everything below 120, and record 119 was written in epoch 7". Two logs that have
 the same position are equal up to it (log matching), which is why fetch, vote, divergence and
-snapshot ids all speak in such pairs.
+snapshot ids all use such pairs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NodeId: TypeAlias = int
 
-# Below every offset: where the voter set of a freshly formatted disk counts from.
+# Below every offset: the position of the voter set of a freshly formatted disk.
 BEFORE_THE_LOG: Offset = -1
 
 # The only version that we write. Version 0 (voters from a setting) is never used.
@@ -35,28 +35,36 @@ EMPTY_LOG = OffsetAndEpoch(0, 0)
 
 
 class ReplicaKey(NamedTuple):
-    """A replica is a node *and* its disk: with an emptied disk it is somebody else."""
+    """A replica is a node *and* its disk: with an empty disk it is another replica."""
 
     id: NodeId
     directory_id: UUID
 
 
-class Endpoint(NamedTuple):
+class NodeIdentity(NamedTuple):
+    """This node, as the other nodes of the quorum know it."""
+
+    key: ReplicaKey
+    cluster_id: str
+    listener: str  # the name of the listener on which brokers reach each other
+
+
+class RaftEndpoint(NamedTuple):
     listener: str
     host: str
     port: int
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads, as far as the speaker knows; part of every answer."""
+    """The leader, as far as the responding node knows; part of every response."""
 
     leader_id: NodeId | None
     epoch: LeaderEpoch
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[RaftEndpoint, ...] = ()
 
 
 class SnapshotInfo(NamedTuple):
-    """A snapshot holds everything below `id.offset`; all of it is committed."""
+    """A snapshot covers everything below `id.offset`, all of it committed."""
 
     id: OffsetAndEpoch
     size_bytes: int
@@ -78,7 +86,7 @@ class KRaftVersion:
 
 @dataclass(frozen=True, slots=True)
 class Voters:
-    """The voter set that counts from this record on, committed or not."""
+    """The voter set that applies from this record on, committed or not."""
 
     voters: VoterSet
 
@@ -90,7 +98,7 @@ ControlRecord: TypeAlias = LeaderChange | KRaftVersion | Voters
 class Batch:
     """A batch of records as it is replicated: whole or not at all, of one epoch.
 
-    `data` is the batch as on disk and is never looked into; `control` holds the decoded records
+    `data` is the batch as on disk and is never parsed here; `control` holds the decoded records
     of a control batch, because voter sets are among them.
     """
 

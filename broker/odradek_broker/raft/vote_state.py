@@ -1,9 +1,9 @@
-"""What a voter must not forget: the content of the file `quorum-state`, in Kafka's own JSON.
+"""The vote of a voter: the content of the file `quorum-state`, in Kafka's own JSON.
 
     {"leaderId":2,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA",
      "data_version":1}
 
-A node that forgot its vote could vote twice in an epoch, and two leaders would be elected.
+A voter that lost it could vote twice in an epoch, and two leaders could be elected.
 """
 
 from __future__ import annotations

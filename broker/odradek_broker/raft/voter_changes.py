@@ -1,8 +1,8 @@
 """Changes of the voter set: one voter at a time, as a record in the log.
 
-A new set counts as soon as it is written. The next change waits until the last one is
+A new set applies as soon as it is written. The next change is refused until the last one is
 committed, and the first change of a leader until it has committed a record of its own epoch:
-otherwise two leaders could hold sets whose majorities share nobody.
+otherwise two leaders could hold sets whose majorities have no voter in common.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 
 class RefusedError(Exception):
-    """The change cannot be made (now); nothing was written."""
+    """The change cannot be made (yet); nothing was written."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ def on_voter_change(
         out.append(Reply(ticket, answer))
         return
     offset = log_writes.append_control(state, (Voters(voters),), out)
-    if isinstance(request, UpdateVoterRequest):  # nobody's majority changed: nothing to wait for
+    if isinstance(request, UpdateVoterRequest):  # no majority changed: nothing to wait for
         out.append(Reply(ticket, VoterChangeResponse(ErrorCode.none, "", state.leader)))
     else:
         timeout_ms = state.config.request_timeout_ms
@@ -76,7 +76,7 @@ def check_no_change_pending(state: QuorumState, leadership: Leadership) -> None:
 def _check_can_commit(
     state: QuorumState, leadership: Leadership, voters: VoterSet, now_ms: float
 ) -> None:
-    """A set whose majority is silent would end this leadership at once, and maybe for good."""
+    """A set whose majority is silent would end this leadership at once, maybe for good."""
     oldest_ms = now_ms - state.config.fetch_timeout_ms
     in_touch = 0
     for key in voters.keys:
@@ -87,12 +87,12 @@ def _check_can_commit(
     if in_touch < voters.majority:
         raise RefusedError(
             ErrorCode.request_timed_out,
-            f"of the voters {voters.keys} only {in_touch} are in touch with the leader",
+            f"of the voters {voters.keys} only {in_touch} have fetched from the leader lately",
         )
 
 
 def expire(state: QuorumState, now_ms: float, out: list[Instruction]) -> None:
-    """Stop waiting for a commit; the change itself stays in the log."""
+    """Responds to a change that was not committed in time; it stays in the log."""
     assert state.leadership is not None
     change = state.leadership.voter_change
     if change is not None and change.deadline_ms <= now_ms:
@@ -138,7 +138,7 @@ def _changed(
         raise RefusedError(
             ErrorCode.duplicate_voter, f"node {voter.key.id} is already one of {voters.keys}"
         )
-    # One that has to fetch the whole log first would hold up every commit.
+    # A voter that has to fetch the whole log first would delay every commit.
     progress = leadership.progress.get(voter.key)
     if progress is None or progress.caught_up_ms <= now_ms - state.config.fetch_timeout_ms:
         raise RefusedError(ErrorCode.request_timed_out, f"{voter.key} is not caught up")

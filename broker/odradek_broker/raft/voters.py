@@ -1,8 +1,8 @@
-"""Who votes: a voter set, and the history of voter sets in the log.
+"""Voter sets, and their history in the log.
 
-The newest set *in the log* counts, committed or not. When the log is truncated, the set before
-it counts again. Between two neighbours in the history at most one voter differs, so any two
-majorities of neighbours share a node; that is what makes a change one at a time safe.
+The newest set *in the log* applies, committed or not. When the log is truncated, the set before
+it applies again. Two neighbours in the history differ in at most one voter, so their majorities
+always have a node in common; this is why voters are changed one at a time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 from odradek_broker.raft.values import (
     BEFORE_THE_LOG,
     KRAFT_VERSION,
-    Endpoint,
     NodeId,
+    RaftEndpoint,
     ReplicaKey,
 )
 from odradek_protocol.ids import Offset
@@ -23,7 +23,7 @@ from odradek_protocol.ids import Offset
 @dataclass(frozen=True, slots=True)
 class Voter:
     key: ReplicaKey
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[RaftEndpoint, ...] = ()
     kraft_version_min: int = 0
     kraft_version_max: int = KRAFT_VERSION
 
@@ -42,7 +42,7 @@ class VoterSet:
         ordered = tuple(sorted(self.voters, key=lambda voter: voter.key.id))
         by_id = {voter.key.id: voter for voter in ordered}
         if len(by_id) != len(ordered):
-            raise ValueError(f"a node id is there twice: {[voter.key for voter in ordered]}")
+            raise ValueError(f"a node id occurs twice: {[voter.key for voter in ordered]}")
         object.__setattr__(self, "voters", ordered)
         object.__setattr__(self, "ids", tuple(by_id))
         object.__setattr__(self, "keys", tuple(voter.key for voter in ordered))
@@ -59,19 +59,19 @@ class VoterSet:
         voter = self._by_id.get(key.id)
         return voter is not None and voter.key == key
 
-    def endpoints_of(self, node_id: NodeId) -> tuple[Endpoint, ...]:
+    def endpoints_of(self, node_id: NodeId) -> tuple[RaftEndpoint, ...]:
         voter = self._by_id.get(node_id)
         return voter.endpoints if voter else ()
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """Adds a voter; its id must not be there yet."""
+        """Adds a voter; its id must not be in the set yet."""
         return VoterSet((*self.voters, voter))
 
     def without(self, key: ReplicaKey) -> VoterSet:
         return VoterSet(tuple(voter for voter in self.voters if voter.key != key))
 
     def with_updated(self, voter: Voter) -> VoterSet:
-        """The same keys, with what else is known of one of them replaced."""
+        """The same keys, with the endpoints and versions of one of them replaced."""
         return VoterSet(
             tuple(
                 replace(voter, key=old.key) if old.key == voter.key else old for old in self.voters
@@ -114,12 +114,12 @@ class VoterHistory:
             self._entries.pop()
 
     def trim_to(self, start_offset: Offset) -> None:
-        """Records below `start_offset` are in a snapshot now; the newest of them still counts."""
+        """Records below `start_offset` are in a snapshot now; the newest of them still applies."""
         while len(self._entries) > 1 and self._entries[1].offset < start_offset:
             del self._entries[0]
 
     def at(self, end_offset: Offset) -> VotersAt:
-        """The set that counts in a log that ends at `end_offset` (for a snapshot's header)."""
+        """The set that applies in a log that ends at `end_offset` (for a snapshot's header)."""
         for entry in reversed(self._entries):
             if entry.offset < end_offset:
                 return entry

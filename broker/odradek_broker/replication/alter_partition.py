@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from uuid import UUID
 
+from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import (
     CheckIsr,
@@ -19,7 +20,6 @@ from odradek_broker.replication.batch_sender import (
     TIMEOUT_MS,
     Batch,
     BatchSender,
-    ControllerChannel,
 )
 from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_protocol.error_codes import ErrorCode
@@ -36,7 +36,7 @@ LOGGED_MAX = 10
 
 
 class AlterPartitionSender(BatchSender[Proposal]):
-    def __init__(self, partitions: PartitionService, channel: ControllerChannel) -> None:
+    def __init__(self, partitions: PartitionService, channel: ControllerCalls) -> None:
         super().__init__(channel)
         self._partitions = partitions
 

@@ -8,13 +8,13 @@ brings what was told back, so there is nothing to remember here.
 import logging
 from uuid import UUID
 
+from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.replication.batch_sender import (
     TIMEOUT_MS,
     Batch,
     BatchSender,
-    ControllerChannel,
 )
 from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_protocol.error_codes import ErrorCode
@@ -26,7 +26,7 @@ ASSIGN_REPLICAS_TO_DIRS, VERSION = 73, 0
 
 
 class DirectorySender(BatchSender[UUID]):
-    def __init__(self, partitions: PartitionService, channel: ControllerChannel) -> None:
+    def __init__(self, partitions: PartitionService, channel: ControllerCalls) -> None:
         super().__init__(channel)
         self._partitions = partitions
 

@@ -7,11 +7,10 @@ this broker nor the controller is kept by thousands of them.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
+from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.partition.partition import Partition
-from odradek_protocol.messages.struct import Struct
 
 # An answer that takes longer is not waited for. Far below LOST_PROPOSAL_MS of
 # partition/replica_state.py: a request that was given up is not that old.
@@ -26,17 +25,8 @@ Key = tuple[bytes, int]  # topic id, partition
 Batch = dict[Key, tuple[Partition, V]]
 
 
-class ControllerChannel(Protocol):
-    """Reaches the active controller, wherever it is."""
-
-    def call(
-        self, api_key: int, version: int, request: Struct, timeout_ms: float
-    ) -> Awaitable[Struct]:
-        """Raises PeerUnavailable when no answer came, or no controller is known."""
-
-
 class BatchSender(ABC, Generic[V]):
-    def __init__(self, channel: ControllerChannel) -> None:
+    def __init__(self, channel: ControllerCalls) -> None:
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._waiting: Batch[V] = {}

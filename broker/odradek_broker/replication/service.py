@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable
 from uuid import UUID
 
+from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.replica_state import Propose
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.replication.alter_partition import AlterPartitionSender
 from odradek_broker.replication.assign_dirs import DirectorySender
-from odradek_broker.replication.batch_sender import ControllerChannel
 from odradek_broker.replication.fetcher import FetcherContext, LeaderConnection, LeaderFetcher
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
@@ -44,7 +44,7 @@ class ReplicationService:
         threads: Threads,
         partitions: PartitionService,
         connect: Connect,
-        channel: ControllerChannel,
+        channel: ControllerCalls,
     ) -> None:
         self._context = FetcherContext(settings, clock, threads, partitions)
         self._listener = settings.listeners.inter_broker_name

@@ -1,5 +1,6 @@
-"""The transaction coordinator: who may write in which transaction, and how each one ends.
+"""The transaction coordinator: which producer may write in a transaction, and how it ends.
 
 `states.py` is the table, `transitions.py` what each request does to one transactional id,
-`log_records.py` the format of `__transaction_state`; all pure. `service.py` does the I/O.
+`log_records.py` the format of `__transaction_state`. Only `service.py`, `markers.py`, `verifier.py`
+and `channels.py` do I/O.
 """

@@ -1,7 +1,7 @@
-"""Requests of the coordinator to other brokers, and to this one as if it were another.
+"""Requests of the coordinator to other brokers, and to this one by a plain call.
 
-`Batches` collects what goes to the same broker while a request to it is under way: one request
-at a time and broker, however many transactions end at once.
+`Batches` collects items for a broker while a request to it is in flight: one request per broker at
+a time, however many transactions end at once.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ BATCH_MAX = 1000
 
 
 class BrokerCalls:
-    """A connection to each broker, made when needed; one broker is this one."""
+    """A connection to each broker, opened when needed; this broker is called directly."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class BrokerCalls:
     async def call(
         self, broker_id: BrokerId, api_key: int, version: int, request: Struct, timeout_ms: float
     ) -> Struct:
-        """PeerUnavailable if there is no answer; the request may have been carried out."""
+        """PeerUnavailable if there is no response; the request may have been carried out."""
         if broker_id == self._node_id:
             return await self._local[api_key](request)
         broker = self._image().brokers.get(broker_id)
         endpoint = broker.endpoints.get(self._listener) if broker is not None else None
         if endpoint is None:
-            raise PeerUnavailable(f"broker {broker_id} is not known")
+            raise PeerUnavailable(f"broker {broker_id} is not registered")
         peer = self._peers.get(broker_id)
         if peer is None or (peer.host, peer.port) != (endpoint.host, endpoint.port):
             if peer is not None:

@@ -1,13 +1,13 @@
-"""The records of `__transaction_state`, in Kafka's encoding: its own tools read them.
+"""The records of `__transaction_state`, in Kafka's encoding, so that its tools read them.
 
     key    version i16 (0), transactional id as a string with an i16 length
     value  version i16 (1), then in the protocol's flexible encoding: producer id i64, epoch i16,
            timeout i32, state i8, partitions (null in Empty), last update i64, start i64;
            tagged: 0 previous producer id, 1 next producer id, 2 client transaction version
 
-A null value (tombstone) means that the id expired. Version 0 of the value (Kafka before 4.0) is
-read, too. Tag 100 is ours, and unknown to Kafka, which skips it: the last producer epoch, so that
-a repeated InitProducerId is recognised by the next coordinator as well.
+A null value (tombstone) means that the id expired. Version 0 of the value (Kafka before 4.0) can
+be read, too. Tag 100 is ours; Kafka skips it as unknown. It holds the last producer epoch, so that
+the next coordinator recognises a repeated InitProducerId as well.
 
 `kafka-dump-log --transaction-log-decoder` shows them.
 """
@@ -50,7 +50,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_key(key: bytes | None) -> str | None:
-    """The transactional id; None for a kind of record that a later version may write."""
+    """The transactional id; None for an unknown kind of record (of a later version)."""
     if key is None or len(key) < 2 or int16(key, 0)[0] != KEY_VERSION:
         return None
     return legacy_text(key, 2)[0]
@@ -86,7 +86,7 @@ def encode_value(metadata: TransactionMetadata) -> bytes:
 
 
 def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
-    """DecodeError if this is no value of a version that we know."""
+    """DecodeError if this is not a value of a known version."""
     try:
         return _decode(transactional_id, value)
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
@@ -96,7 +96,7 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
 def _decode(transactional_id: str, value: bytes) -> TransactionMetadata:
     version, producer_id, epoch, timeout_ms, state = _HEAD.unpack_from(value)
     if not 0 <= version <= VALUE_VERSION:
-        raise DecodeError(f"transaction log value of version {version}")
+        raise DecodeError(f"transaction log value: unknown version {version}")
     flexible = version > 0
     partitions, at = _partitions(value, _HEAD.size, flexible)
     last_update, start = _TIMES.unpack_from(value, at)

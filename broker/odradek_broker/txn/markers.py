@@ -1,13 +1,13 @@
-"""Write the markers that end a transaction into all its partitions, however long it takes.
+"""Writes the markers that end a transaction into all its partitions.
 
-The outcome is decided and in the log when this begins, so there is no giving up: a leader that
-is away, or has too few in-sync replicas, is asked again until it is done, or until this broker
-does not coordinate the transaction any more. Then the next coordinator does the same.
+The outcome is decided and committed before, so this never gives up: requests to a leader that is
+unavailable or has too few in-sync replicas are retried until they succeed, or until this broker no
+longer coordinates the transaction. The next coordinator then continues.
 
     done     NONE; INVALID_PRODUCER_EPOCH (a later transaction wrote there already, so this one
-             is ended there); the topic was deleted
-    fenced   TRANSACTION_COORDINATOR_FENCED: a newer coordinator is at it
-    again    everything else
+             has ended there); the topic was deleted
+    fenced   TRANSACTION_COORDINATOR_FENCED: a newer coordinator writes the markers
+    retry    everything else
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from odradek_protocol.messages.struct import Struct
 logger = logging.getLogger(__name__)
 
 WRITE_TXN_MARKERS, VERSION = 27, 2
-# A leader that stands still holds up what is queued for it; by then another may lead.
+# Markers queue behind a leader that does not respond; after this time another may lead.
 TIMEOUT_MS = 5_000.0
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.02, 1.0
 
@@ -42,7 +42,7 @@ class TxnMarker(NamedTuple):
 
 
 class FencedError(Exception):
-    """Somebody else coordinates this transaction."""
+    """Another broker coordinates this transaction."""
 
 
 class _Piece(NamedTuple):
@@ -64,7 +64,7 @@ class MarkerSender:
         partitions: Iterable[TopicPartition],
         still_ours: Callable[[], bool],
     ) -> None:
-        """Returns when all are written; FencedError if it is another's business by now."""
+        """Returns when all are written; FencedError if another broker is the coordinator now."""
         missing = set(partitions)
         pause = RETRY_SECONDS
         while True:
@@ -77,7 +77,9 @@ class MarkerSender:
             self.retries += 1
             if self.retries % 100 == 1:
                 code = next(code for code in results.values() if not _done(code))
-                logger.info("markers of producer %d again: %s", marker.producer_id, code.name)
+                logger.info(
+                    "retrying the markers of producer %d: %s", marker.producer_id, code.name
+                )
             await asyncio.sleep(pause)
             pause = min(2 * pause, RETRY_SECONDS_MAX)
 
@@ -89,7 +91,7 @@ class MarkerSender:
             topic = topics.get(partition.topic)
             registration = topic.partitions.get(partition.partition) if topic else None
             if registration is None:
-                results[partition] = ErrorCode.none  # deleted, and its records with it
+                results[partition] = ErrorCode.none  # the topic was deleted
             elif registration.leader < 0:
                 results[partition] = ErrorCode.leader_not_available
             else:
@@ -105,7 +107,7 @@ class MarkerSender:
         return results
 
     async def _request(self, broker_id: BrokerId, pieces: list[_Piece]) -> None:
-        """One request for all of them; each piece gets an answer, be it that there was none."""
+        """Sends one request for all of them; every item gets its result, or the failure."""
         answers: list[Results] = []
         try:
             request = Struct(markers=[_encode(piece) for piece in pieces])
@@ -114,9 +116,11 @@ class MarkerSender:
             )
             answers = [_decode(marker) for marker in response.markers]
         except PeerUnavailable as error:
-            logger.info("markers for broker %d: %s", broker_id, error)
+            logger.info("writing markers through broker %d failed: %s", broker_id, error)
         except Exception:
-            logger.exception("markers for broker %d; this is a bug in Odradek", broker_id)
+            logger.exception(
+                "writing markers through broker %d failed; this is a bug in Odradek", broker_id
+            )
         for number, piece in enumerate(pieces):
             heard = answers[number] if number < len(answers) else {}
             nothing = ErrorCode.network_exception

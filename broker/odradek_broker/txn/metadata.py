@@ -1,4 +1,4 @@
-"""What the coordinator knows of one transactional id; a value, replaced as a whole."""
+"""The state of one transactional id; immutable, replaced as a whole."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from odradek_protocol.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 NO_EPOCH = -1
 NO_TIMESTAMP = -1
 EPOCH_MAX = 2**15 - 1
-# From this version on each transaction has an epoch of its own (KIP-890).
+# From this version on each transaction has its own producer epoch (KIP-890).
 EPOCH_BUMP_FROM = 2
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
     """Invariants (`validate`):
-    partitions are those with records or markers to come: none in a settled state
+    partitions have records, or markers still to be written: none in a settled state
     start_timestamp_ms is -1 exactly in EMPTY
     next_producer_id is only set between the decision to end a transaction and its markers
     """
@@ -28,17 +28,17 @@ class TransactionMetadata:
     partitions: frozenset[TopicPartition] = frozenset()
     start_timestamp_ms: int = NO_TIMESTAMP
     last_update_timestamp_ms: int = NO_TIMESTAMP
-    # Of the transaction before, if it was another one: its epochs were used up.
+    # Set if the previous transaction had another producer id, whose epochs are used up.
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    # What the producer goes on with when the markers are written: its epochs are used up.
+    # The next producer id, used when the markers are written: the epochs are used up.
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    # The epoch with which the same producer instance asked for this one: it may ask again.
+    # The epoch with which this producer instance requested this one; it may repeat that.
     last_producer_epoch: int = NO_EPOCH
     client_transaction_version: int = 0
 
     @property
     def epoch_exhausted(self) -> bool:
-        """The last epoch is never given to a client: so its last user can always be fenced."""
+        """The last epoch is never given to a client, so that the client can always be fenced."""
         return self.producer_epoch >= EPOCH_MAX - 1
 
     @property
@@ -51,7 +51,7 @@ class TransactionMetadata:
 
     @property
     def identity_afterwards(self) -> tuple[ProducerId, int]:
-        """Producer id and epoch of the next transaction, as told to the client."""
+        """Producer id and epoch of the next transaction, for the response to the client."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch

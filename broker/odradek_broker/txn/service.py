@@ -3,8 +3,8 @@
 A transaction ends in two steps. EndTxn writes the decision (PrepareCommit) to
 `__transaction_state` and is answered when that is committed: from then on the outcome cannot
 change. Then a task writes the markers into all partitions and, when all are committed, the end
-(CompleteCommit). A coordinator that is loaded does that second step for all decisions that it
-finds, so a crash in between is made good by whoever leads the partition next.
+(CompleteCommit). A coordinator that has been loaded does the second step for all decisions that it
+finds, so after a crash in between the next leader of the partition completes the transaction.
 """
 
 import asyncio
@@ -14,8 +14,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from odradek_broker.coordinator.internal_topics import TRANSACTION_TOPIC
-from odradek_broker.coordinator.result import NOTHING, Moment, Result
-from odradek_broker.coordinator.service import CoordinatorService
+from odradek_broker.coordinator.result import NOTHING, CoordinatorResult, Moment
+from odradek_broker.coordinator.service import CoordinatorService, CoordinatorTopic
+from odradek_broker.metadata.features import TRANSACTION_VERSION
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
@@ -32,10 +33,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TRANSACTION_VERSION = "transaction.version"
-# Producer ids of transactional producers are asked for at most this often in one request.
+# At most so many new producer ids are allocated for one request.
 FRESH_IDS_MAX = 3
-# A request that meets markers under way waits for them this long before it is sent back.
+# A request waits this long for markers that are being written, before the client has to retry.
 SETTLE_SECONDS = 0.1
 RETRY_SECONDS = 0.2
 
@@ -57,16 +57,18 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self._markers: MarkerSender | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        # By transactional id: what is being ended, and who waits for that.
+        # By transactional id: transactions whose markers are being written; set when done.
         self._marking: dict[str, tuple[TransactionMetadata, asyncio.Event]] = {}
         self.shards = CoordinatorService(
-            TRANSACTION_TOPIC,
+            CoordinatorTopic(
+                TRANSACTION_TOPIC,
+                default_partitions=settings.int("transaction.state.log.num.partitions"),
+                write_timeout_ms=float(settings.int("request.timeout.ms")),
+            ),
             lambda _: TransactionShard(),
             partitions,
             clock,
             loop,
-            default_partitions=settings.int("transaction.state.log.num.partitions"),
-            write_timeout_ms=float(settings.int("request.timeout.ms")),
             on_active=self._on_active,
         )
 
@@ -87,7 +89,7 @@ class TransactionCoordinator:
 
     @property
     def version(self) -> int:
-        """The transaction version that the cluster has agreed on; 0 before there was one."""
+        """The finalized transaction.version of the cluster; 0 if there is none."""
         return self._partitions.image.features.get(TRANSACTION_VERSION, 0)
 
     def _spawn(self, work: Awaitable[None]) -> None:
@@ -118,7 +120,7 @@ class TransactionCoordinator:
 
         step = await self._decide(transactional_id, decide)
         if step.error is ErrorCode.concurrent_transactions:
-            # The open transaction of the one before is being aborted: mostly a moment's work.
+            # The open transaction of the previous instance is being aborted, usually quickly.
             await self._until_settled(transactional_id)
             step = await self._decide(transactional_id, decide)
         return step
@@ -186,7 +188,7 @@ class TransactionCoordinator:
         return found
 
     async def _decide(self, transactional_id: str, decide: Decide) -> Step:
-        """The step, once it is committed; markers of a decided end are on their way then."""
+        """The step, once it is committed; the markers of a decided end are being written then."""
         await self._until_settled(transactional_id)
         fresh_id: ProducerId | None = None
         for _ in range(FRESH_IDS_MAX):
@@ -201,7 +203,7 @@ class TransactionCoordinator:
         index = self.shards.partition_of(transactional_id)
         after: TransactionMetadata | None = None
 
-        def decided(shard: TransactionShard, now: Moment) -> Result[Step]:
+        def decided(shard: TransactionShard, now: Moment) -> CoordinatorResult[Step]:
             nonlocal after
             step = decide(shard.get(transactional_id), now.wall_ms, fresh_id)
             after = step.after
@@ -211,7 +213,9 @@ class TransactionCoordinator:
             step = await self.shards.write(index, decided)
         except KafkaError:
             if after is not None and after.state in PREPARED:
-                self._on_active(index)  # it may be in the log: then it is finished all the same
+                self._on_active(
+                    index
+                )  # if the record is in the log, the transaction must be completed
             raise
         if step.after is not None and step.after.state in PREPARED:
             self._finish(index, step.after)
@@ -223,7 +227,7 @@ class TransactionCoordinator:
         self._spawn(self._finish_all(index))
 
     async def _finish_all(self, index: int) -> None:
-        """End what is decided in this partition, as soon as it is committed."""
+        """Completes the decided transactions of this partition, when they are committed."""
         while True:
             try:
                 for one in await self.shards.read(index, lambda s, _: list(s.prepared())):
@@ -249,18 +253,21 @@ class TransactionCoordinator:
                     return
                 await self._mark_once(index, decided, epoch)
         except FencedError:
-            # Perhaps it is led here in a newer epoch: then it begins anew with that one.
+            # This broker may still lead, in a newer epoch: start again with that one.
             if self._epoch(index, decided) is not None:
                 self._on_active(index)
         except Exception:
-            logger.exception("ending %s; this is a bug in Odradek", decided.transactional_id)
+            logger.exception(
+                "completing the transaction of %s failed; this is a bug in Odradek",
+                decided.transactional_id,
+            )
         finally:
             event.set()
             if self._marking.get(decided.transactional_id, (None, None))[1] is event:
                 del self._marking[decided.transactional_id]
 
     def _epoch(self, index: int, decided: TransactionMetadata) -> int | None:
-        """The coordinator epoch, while this broker has to end the transaction."""
+        """The coordinator epoch, while this broker has to complete the transaction."""
         shard = self.shards.shard(index)
         if shard is None or shard.get(decided.transactional_id) != decided:
             return None
@@ -279,27 +286,29 @@ class TransactionCoordinator:
             marker, decided.partitions, lambda: self._epoch(index, decided) == epoch
         )
 
-        def complete(shard: TransactionShard, now: Moment) -> Result[None]:
+        def complete(shard: TransactionShard, now: Moment) -> CoordinatorResult[None]:
             if shard.get(decided.transactional_id) != decided:
                 return NOTHING
             completed = transitions.complete(decided, now.wall_ms)
-            return Result(result_of(Step(completed)).records, None)
+            return CoordinatorResult(result_of(Step(completed)).records, None)
 
         try:
             await self.shards.write(index, complete)
         except KafkaError as error:
-            logger.info("ending %s: %s", decided.transactional_id, error)
+            logger.info(
+                "completing the transaction of %s failed: %s", decided.transactional_id, error
+            )
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _until_settled(self, transactional_id: str) -> None:
-        """Wait a moment for markers that are under way, rather than send the client back."""
+        """Waits shortly for markers that are being written, rather than make the client retry."""
         under_way = self._marking.get(transactional_id)
         if under_way is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_SECONDS):
                     await under_way[1].wait()
 
-    # --- what is due ------------------------------------------------------------------------------
+    # --- periodic work ----------------------------------------------------------------------------
 
     async def _every(self, setting: str, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -307,9 +316,9 @@ class TransactionCoordinator:
             try:
                 await work()
             except KafkaError as error:
-                logger.info("%s", error)
+                logger.info("periodic work of transactions failed: %s", error)
             except Exception:
-                logger.exception("transactions; this is a bug in Odradek")
+                logger.exception("periodic work of transactions failed; this is a bug in Odradek")
 
     async def _abort_timed_out(self) -> None:
         now_ms = self._clock.now_ms()
@@ -332,7 +341,9 @@ class TransactionCoordinator:
             await self._decide(timed_out.transactional_id, decide)
             logger.info("the transaction of %s timed out", timed_out.transactional_id)
         except KafkaError as error:
-            logger.info("aborting %s: %s", timed_out.transactional_id, error)
+            logger.info(
+                "aborting the transaction of %s failed: %s", timed_out.transactional_id, error
+            )
 
     async def _remove_expired(self) -> None:
         now_ms = self._clock.now_ms()
@@ -343,7 +354,7 @@ class TransactionCoordinator:
                     await self._remove(index, one)
 
     async def _remove(self, index: int, expired: TransactionMetadata) -> None:
-        def decide(shard: TransactionShard, _: Moment) -> Result[None]:
+        def decide(shard: TransactionShard, _: Moment) -> CoordinatorResult[None]:
             if shard.get(expired.transactional_id) != expired:
                 return NOTHING
             next_state(expired.state, Event.EXPIRE)

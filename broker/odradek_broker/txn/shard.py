@@ -1,13 +1,12 @@
-"""The transactional ids of one partition of `__transaction_state`. Pure; see coordinator/.
+"""The transactional ids of one partition of `__transaction_state`. Does no I/O.
 
-Timeouts and expiry are decided by `service.py`, which asks now and then who is due; so there
-are no timers here.
+`service.py` checks for timeouts and expiry periodically, so there are no timers here.
 """
 
 import logging
 from collections.abc import Iterator
 
-from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, Moment, Result
+from odradek_broker.coordinator.result import NOTHING, CoordinatorRecord, CoordinatorResult, Moment
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.txn.log_records import decode_key, decode_value, encode_key, encode_value
@@ -31,7 +30,9 @@ class TransactionShard:
         try:
             transactional_id = decode_key(record.key)
             if transactional_id is None:
-                logger.warning("a record of an unknown kind at offset %d is skipped", offset)
+                logger.warning(
+                    "the record at offset %d is of an unknown kind and is skipped", offset
+                )
                 return
             if record.value is None:
                 self.transactions.pop(transactional_id, None)
@@ -46,41 +47,46 @@ class TransactionShard:
             self.transactions[transactional_id] = metadata
 
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
-        """Nobody writes in a transaction here."""
+        """No record of this topic is part of a transaction."""
 
-    def loaded(self, leader_epoch: LeaderEpoch, image: MetadataImage, now: Moment) -> Result[None]:  # noqa: ARG002
+    def loaded(
+        self,
+        leader_epoch: LeaderEpoch,
+        image: MetadataImage,  # noqa: ARG002
+        now: Moment,  # noqa: ARG002
+    ) -> CoordinatorResult[None]:
         self.coordinator_epoch = leader_epoch
         return NOTHING
 
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
         self.coordinator_epoch = leader_epoch
 
-    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> Result[None]:  # noqa: ARG002
+    def metadata_changed(self, delta: MetadataDelta, now: Moment) -> CoordinatorResult[None]:  # noqa: ARG002
         return NOTHING
 
     def next_deadline_ms(self) -> float:
         return float("inf")
 
-    def expire(self, now: Moment) -> Result[None]:  # noqa: ARG002
+    def expire(self, now: Moment) -> CoordinatorResult[None]:  # noqa: ARG002
         return NOTHING
 
-    # --- looking and writing ----------------------------------------------------------------
+    # --- queries and records ----------------------------------------------------------------
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         return self.transactions.get(transactional_id)
 
     def prepared(self) -> Iterator[TransactionMetadata]:
-        """Those whose markers have to be written, by whoever coordinates them now."""
+        """Decided transactions, whose markers have to be written."""
         return (one for one in self.transactions.values() if one.state in PREPARED)
 
 
-def result_of(step: Step) -> Result[Step]:
+def result_of(step: Step) -> CoordinatorResult[Step]:
     after = step.after
     if after is None:
-        return Result((), step)
+        return CoordinatorResult((), step)
     record = CoordinatorRecord(encode_key(after.transactional_id), encode_value(after))
-    return Result((record,), step)
+    return CoordinatorResult((record,), step)
 
 
-def tombstone(transactional_id: str) -> Result[None]:
-    return Result((CoordinatorRecord(encode_key(transactional_id), None),), None)
+def tombstone(transactional_id: str) -> CoordinatorResult[None]:
+    return CoordinatorResult((CoordinatorRecord(encode_key(transactional_id), None),), None)

@@ -4,13 +4,13 @@
       ▲             │  └────ABORT────► PrepareAbort  ──MARKED──► CompleteAbort
       └──────────────── INIT ◄──────────────────────────────────────┘
 
-From PrepareCommit and PrepareAbort on the outcome is decided: whatever crashes, the markers are
-written, by the next coordinator if need be. FENCE is an abort that the coordinator itself decides
+In PrepareCommit and PrepareAbort the outcome is decided: the markers are written even after a
+crash, by the next coordinator if necessary. FENCE is an abort that the coordinator itself decides
 (a new instance of the producer, or a timeout); it raises the epoch in the same step, so Kafka's
-PrepareEpochFence is never seen in our log. EMPTY_ABORT (KIP-890) ends a transaction of which the
-coordinator never heard, for the sake of a new epoch.
+PrepareEpochFence never occurs in our log. EMPTY_ABORT (KIP-890) ends a transaction that the
+coordinator never saw, to get a new epoch.
 
-The numbers and names are Kafka's: the former stand in the log, the latter in ListTransactions.
+Numbers and names are Kafka's: the numbers are in the log, the names in ListTransactions.
 """
 
 from enum import Enum, IntEnum
@@ -30,7 +30,7 @@ class TransactionState(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """As ListTransactions says it: PrepareCommit."""
+        """The name in ListTransactions, for example PrepareCommit."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -47,8 +47,8 @@ class Event(Enum):
 
 _S, _E = TransactionState, Event
 
-SETTLED = (_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)  # no transaction is under way
-PREPARED = (_S.PREPARE_COMMIT, _S.PREPARE_ABORT)  # decided, markers to be written
+SETTLED = (_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)  # no transaction is open
+PREPARED = (_S.PREPARE_COMMIT, _S.PREPARE_ABORT)  # decided; markers have to be written
 
 TRANSITIONS: dict[tuple[TransactionState, Event], TransactionState] = {
     **{(state, _E.INIT): _S.EMPTY for state in SETTLED},
@@ -64,8 +64,8 @@ TRANSITIONS: dict[tuple[TransactionState, Event], TransactionState] = {
 
 
 def next_state(state: TransactionState, event: Event) -> TransactionState:
-    """Where the event leads; CONCURRENT_TRANSACTIONS while markers are being written, else
-    INVALID_TXN_STATE, if it leads nowhere."""
+    """The next state. If the table has none: CONCURRENT_TRANSACTIONS while markers are being
+    written, else INVALID_TXN_STATE."""
     after = TRANSITIONS.get((state, event))
     if after is None:
         busy = state in PREPARED and event in (_E.INIT, _E.ADD)

@@ -1,13 +1,13 @@
-"""What each request does to a transactional id. Pure: metadata in, a `Step` out.
+"""What each request does to a transactional id: pure functions, metadata in, a `Step` out.
 
-A step says what to write (nothing, if `after` is None) and what to answer once that is
-committed. What may not be is a KafkaError. The rules are those of Apache Kafka 4.3, see KIP-98,
-KIP-360 (a producer that recovers keeps its id) and KIP-890 (an epoch per transaction).
+A step has the record to write (none, if `after` is None) and the response once it is committed.
+Requests that are not allowed raise KafkaError. The rules are those of Apache Kafka 4.3, see
+KIP-98, KIP-360 (a producer that recovers keeps its id) and KIP-890 (an epoch per transaction).
 
-Epochs, with transaction version 2: a client that writes with epoch 5 ends its transaction with
-5; the markers carry 6, and 6 is what it goes on with. A delayed request of the ended
-transaction has 5 and is refused everywhere; the same EndTxn again is known by 5 + 1 = 6 and gets
-the same answer. When 32766 is used up, the markers carry 32767, and a new producer id follows.
+Epochs, with transaction version 2: a client that writes with epoch 5 ends its transaction with 5.
+The markers carry 6, and the client continues with 6. A delayed request of the ended transaction
+has 5 and is refused everywhere; a repeated EndTxn is recognised by 5 + 1 = 6 and gets the same
+response. When 32766 is used up, the markers carry 32767, and a new producer id follows.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ from odradek_protocol.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`error` is the answer although the step is taken: the client has to come again."""
+    """`error` is the response although the step is taken: the client has to retry."""
 
     after: TransactionMetadata | None
     producer_id: ProducerId = NO_PRODUCER_ID
@@ -36,7 +36,7 @@ class Step:
 
 
 class NeedsProducerIdError(Exception):
-    """Decide again, with a producer id that was never given before (`fresh_id`)."""
+    """Decide again, with a new producer id (`fresh_id`)."""
 
 
 def _fresh(fresh_id: ProducerId | None) -> ProducerId:
@@ -62,10 +62,10 @@ def init_producer_id(
     now_ms: int,
     fresh_id: ProducerId | None,
 ) -> Step:
-    """A producer begins, or (`expected` is what it had) goes on after an error.
+    """A producer starts, or continues after an error (`expected` is its id and epoch).
 
-    Whoever used the transactional id before is fenced: its open transaction is aborted first,
-    and the client is told to come again.
+    The previous user of the transactional id is fenced: its open transaction is aborted first,
+    and the client has to retry.
     """
     if current is None:
         created = TransactionMetadata(
@@ -102,7 +102,7 @@ def init_producer_id(
     elif expected_epoch == current.producer_epoch:
         epoch, last = current.producer_epoch + 1, current.producer_epoch
     elif expected_epoch == current.last_producer_epoch:
-        # The same request again. No other instance came in between: that sets it to -1.
+        # A repeated request. No other instance came in between: that would have set it to -1.
         epoch, last = current.producer_epoch, current.last_producer_epoch
         begun = replace(begun, previous_producer_id=current.previous_producer_id)
     else:
@@ -113,7 +113,7 @@ def init_producer_id(
 def _may_go_on(current: TransactionMetadata, producer_id: ProducerId, epoch: int) -> bool:
     if producer_id == current.producer_id:
         return True
-    # Perhaps it never heard of the new id that it got instead of its used-up one.
+    # The response with its new producer id may have been lost.
     return producer_id == current.previous_producer_id and epoch >= EPOCH_MAX - 1
 
 
@@ -124,7 +124,7 @@ def replace_error(step: Step, error: ErrorCode) -> Step:
 def fence(
     current: TransactionMetadata, *, server_version: int, now_ms: int, fresh_id: ProducerId | None
 ) -> Step:
-    """Abort the open transaction and refuse whoever wrote in it, from now on."""
+    """Aborts the open transaction and fences its producer."""
     bumps = server_version >= EPOCH_BUMP_FROM
     rotate = bumps and current.epoch_exhausted
     after = replace(
@@ -145,7 +145,7 @@ def fence(
 def check_producer(
     current: TransactionMetadata | None, producer_id: ProducerId, epoch: int
 ) -> None:
-    """Refuse who is not the current user of the transactional id."""
+    """Raises KafkaError unless this is the current user of the transactional id."""
     if current is None:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping)
     if current.state in PREPARED and (producer_id, epoch) == current.identity_afterwards:
@@ -165,7 +165,7 @@ def add_partitions(
     version: int,
     now_ms: int,
 ) -> Step:
-    """The transaction has records in these partitions from now on; the first ones begin it."""
+    """Adds partitions to the transaction; the first ones begin it."""
     check_producer(current, producer_id, producer_epoch)
     assert current is not None
     added = frozenset(partitions)
@@ -217,7 +217,7 @@ def end_txn(
     now_ms: int,
     fresh_id: ProducerId | None,
 ) -> Step:
-    """Decide how the transaction ends. The answer is that of the decision, not of the markers."""
+    """Decides how the transaction ends. The response does not wait for the markers."""
     if current is None:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping)
     next_one = (producer_id, producer_epoch) == current.identity_afterwards
@@ -241,7 +241,7 @@ def end_txn(
 
 
 def _is_repeated(current: TransactionMetadata, producer_id: ProducerId, epoch: int) -> bool:
-    """An EndTxn (version 2) that was carried out before: the epoch has gone on by one."""
+    """Whether this EndTxn (version 2) was carried out already: the epoch is one higher."""
     if not current.bumps_epoch or current.state in (
         TransactionState.ONGOING,
         TransactionState.EMPTY,
@@ -286,7 +286,7 @@ def _end(
     return Step(after, *after.identity_afterwards)
 
 
-# --- what the coordinator does by itself -------------------------------------------------------
+# --- decisions without a request ---------------------------------------------------------------
 
 
 def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:

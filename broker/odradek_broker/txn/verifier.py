@@ -1,10 +1,10 @@
-"""Ask the coordinator whether a partition is in a transaction, or put it there (KIP-890).
+"""Asks the coordinator whether a partition is in a transaction, or adds it (KIP-890).
 
-For leaders that get a transactional batch, and for the group coordinator that gets offsets of a
+Used by leaders that get a transactional batch, and by the group coordinator for offsets of a
 transaction. Clients of transaction version 2 do not send AddPartitionsToTxn: the leader adds its
-partition when the first batch arrives. For older ones it only asks.
+partition when the first batch arrives. For older clients it only verifies.
 
-What cannot be found out is NOT_ENOUGH_REPLICAS for the client, as in Kafka: send it again.
+If that fails, the client gets NOT_ENOUGH_REPLICAS, as in Kafka, and retries.
 """
 
 import asyncio
@@ -56,14 +56,14 @@ class TransactionVerifier:
     ) -> None:
         self._calls = calls
         self._image = image
-        # While markers of the transaction before are being written, it is asked again.
+        # Retried while the markers of the previous transaction are being written.
         self._backoff_ms = settings.int("add.partitions.to.txn.retry.backoff.ms")
         self._retry_ms = settings.int("add.partitions.to.txn.retry.backoff.max.ms")
         self._batches: Batches[_Asked] = Batches(self._request)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, question: Question, answered: Callable[[ErrorCode], None]) -> None:
-        """`verify` for callers that cannot await; answers exactly once."""
+        """`verify` for callers that cannot await; calls back exactly once."""
 
         async def run() -> None:
             code = ErrorCode.unknown_server_error
@@ -77,7 +77,7 @@ class TransactionVerifier:
         task.add_done_callback(self._tasks.discard)
 
     async def verify(self, question: Question) -> ErrorCode:
-        """NONE if the partition is in the transaction (by now); else the coordinator's words."""
+        """NONE if the partition is in the transaction (now); else the coordinator's error."""
         waited_ms = 0
         while True:
             code = await self._ask(question)
@@ -115,9 +115,11 @@ class TransactionVerifier:
                         code = ErrorCode(result.partition_error_code)
                         answers[transaction.transactional_id, partition] = code
         except PeerUnavailable as error:
-            logger.info("transactions verified by broker %d: %s", broker_id, error)
+            logger.info("verifying transactions with broker %d failed: %s", broker_id, error)
         except Exception:
-            logger.exception("verifying by broker %d; this is a bug in Odradek", broker_id)
+            logger.exception(
+                "verifying transactions with broker %d failed; this is a bug in Odradek", broker_id
+            )
         late = [one for one in asked if one not in one_by_one]
         for one in one_by_one:
             key = one.question.transactional_id, one.question.partition
@@ -133,7 +135,7 @@ class TransactionVerifier:
 
 
 def _without_repetition(asked: list[_Asked]) -> list[_Asked]:
-    """Answers are told apart by transactional id and partition, so each pair goes once."""
+    """Results are matched by transactional id and partition, so each pair is sent once."""
     first: dict[tuple[str, TopicPartition], _Asked] = {}
     for one in asked:
         first.setdefault((one.question.transactional_id, one.question.partition), one)
@@ -151,7 +153,7 @@ def _encode(question: Question) -> Struct:
 
 
 def for_client(code: ErrorCode, *, knows_abortable: bool, knows_concurrent: bool) -> ErrorCode:
-    """What a producer hears of a coordinator's refusal, by what its version can understand."""
+    """The coordinator's error as an error that the producer's version understands."""
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if code is ErrorCode.transaction_abortable and not knows_abortable:

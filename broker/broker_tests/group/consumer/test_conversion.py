@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from broker_tests.group.consumer.support import image_of, topic_id
-from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Result, Ticket
+from odradek_broker.coordinator.result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    DeferredResponse,
+    Moment,
+)
 from odradek_broker.group import classic_sync
 from odradek_broker.group.classic_group import ClassicGroup
 from odradek_broker.group.classic_join import Join, join
@@ -16,11 +21,9 @@ from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.consumer import embedded, requests
 from odradek_broker.group.consumer.config import ConsumerGroupConfig, MigrationPolicy
 from odradek_broker.group.consumer.group import ConsumerGroup
-from odradek_broker.group.shard import GroupShard
+from odradek_broker.group.kinds import new_shard
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
-
-requests.plug_in()
 
 
 def subscription(
@@ -45,15 +48,15 @@ class Shard:
         self.config = config
         self.now_ms = 1_000_000.0
         self.log: list[CoordinatorRecord] = []
-        self.answers: dict[Ticket, Any] = {}
-        self.shard = GroupShard(lambda: config, Random(1))
+        self.answers: dict[DeferredResponse, Any] = {}
+        self.shard = new_shard(lambda: config, Random(1))
         self.shard.loaded(0, image_of({"t": 4}), self.now)
 
     @property
     def now(self) -> Moment:
         return Moment(self.now_ms, int(self.now_ms))
 
-    def settle(self, result: Result[Any]) -> Any:
+    def settle(self, result: CoordinatorResult[Any]) -> Any:
         for record in result.records:
             self.log.append(record)
             self.shard.replay(len(self.log), -1, record)
@@ -94,9 +97,10 @@ class Shard:
             )
             return self.settle(requests.classic_sync(self.shard, self.now, group, request))
         turn = self.shard.turn(self.now)
-        answer = classic_sync.sync(
-            group, turn, joined.member_id, None, joined.generation_id, None, None, assignments or {}
+        sync = classic_sync.Sync(
+            joined.member_id, None, joined.generation_id, None, None, assignments or {}
         )
+        answer = classic_sync.sync(group, turn, sync)
         return self.settle(turn.result(answer, volatile=True))
 
     def classic_heartbeat(self, joined: Struct) -> ErrorCode:
@@ -182,7 +186,7 @@ def test_there_and_back() -> None:
     ticket = shard.join(old.member_id)
     assert shard.answers[ticket].generation_id > joined.generation_id
 
-    again = GroupShard(lambda: shard.config, Random(1))
+    again = new_shard(lambda: shard.config, Random(1))
     for number, record in enumerate(shard.log):
         again.replay(number, -1, record)
     assert isinstance(again.groups["g"], ClassicGroup)

@@ -8,10 +8,10 @@
     reconcile.py   one member's next step towards its target: the table of member states
     regex.py       subscriptions by regular expression, RE2's syntax
     heartbeat.py   ConsumerGroupHeartbeat: join, stay, leave
-    classic.py     members that still speak the classic protocol, in a group of this kind
-    convert.py     a classic group becomes one of these, and back
+    classic.py     members of a consumer group that still use the classic protocol
+    convert.py     converts a classic group to a consumer group, and back
     embedded.py    the consumer's own protocol inside classic JoinGroup and SyncGroup
     describe.py    ConsumerGroupDescribe
 
-All of it is pure: time, ids and the cluster's metadata are arguments (`context.py`).
+Only service.py does I/O: time, ids and the cluster's metadata are arguments (`context.py`).
 """

@@ -1,9 +1,9 @@
-"""Members of a consumer group that still speak the classic protocol.
+"""Members of a consumer group that still use the classic protocol.
 
-They exist while a group is on its way from one protocol to the other. JoinGroup, SyncGroup and
-Heartbeat are translated: a member's generation is its member epoch, the answer to JoinGroup has
-no leader's work in it, SyncGroup brings what the coordinator has assigned, and "rebalance in
-progress" means "come and reconcile". Requests are answered at once; nobody waits for others.
+They exist while a group migrates from one protocol to the other. JoinGroup, SyncGroup and
+Heartbeat are translated: a member's generation is its member epoch, no member is the leader,
+SyncGroup returns the assignment of the coordinator, and REBALANCE_IN_PROGRESS makes the member
+reconcile. Requests are answered at once; none is parked.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ PROTOCOL_TYPE = "consumer"
 
 
 def join(group: ConsumerGroup, request: Join, ctx: Context) -> Decision:
-    """JoinGroup. A KafkaError, or a response that may hold an error itself."""
+    """JoinGroup. Raises KafkaError, or returns a response that may have an error."""
     member_id = request.member_id or f"{request.client_id}-{ctx.new_id()}"
     check_size(group, member_id, ctx)
     if not _supports(group, request):
@@ -83,7 +83,7 @@ def join(group: ConsumerGroup, request: Join, ctx: Context) -> Decision:
 
 
 def _supports(group: ConsumerGroup, request: Join) -> bool:
-    """One of its assignors is known to all other members of the classic protocol."""
+    """Whether all other members of the classic protocol support one of its assignors."""
     if request.protocol_type != PROTOCOL_TYPE or not request.protocols:
         return False
     common = set(request.names)
@@ -132,7 +132,7 @@ def sync(
     protocol_name: str | None,
     ctx: Context,
 ) -> Decision:
-    """SyncGroup: what the member has been assigned, whatever it sends itself."""
+    """SyncGroup: the member's assignment; assignments in the request are ignored."""
     member = _classic_member(group, member_id, instance_id, generation)
     assert member.classic is not None
     protocol = member.classic.supported_protocols[0]
@@ -145,7 +145,7 @@ def sync(
     if group.group_epoch > member.member_epoch and (
         member.state is not MemberState.UNREVOKED_PARTITIONS
     ):
-        # It is behind: the timer goes on although the request fails, so no exception.
+        # Outdated, but the timer must be set although the request fails: so no exception.
         timer = Timer(TimerKind.JOIN, member_id, member.rebalance_timeout_ms, if_absent=True)
         return Decision(Struct(error_code=ErrorCode.rebalance_in_progress), timers=[timer])
     version = embedded.version_of(protocol.metadata)
@@ -182,7 +182,7 @@ def heartbeat(
 
 
 def _more_is_free(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """All that it waits for: else it would rejoin for each partition."""
+    """Whether everything it waits for is free: otherwise it would rejoin for each partition."""
     return all(
         group.is_free_for(topic_id, partition, member.member_id)
         for topic_id, partitions in group.target_of(member.member_id).items()
@@ -193,7 +193,7 @@ def _more_is_free(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
 def leave(
     group: ConsumerGroup, leaving: list[tuple[str, str | None]], ctx: Context
 ) -> tuple[Decision, list[ErrorCode]]:
-    """LeaveGroup: one code for each (member id, instance id)."""
+    """LeaveGroup: an error code for each (member id, instance id)."""
     gone: list[str] = []
     codes: list[ErrorCode] = []
     for member_id, instance_id in leaving:

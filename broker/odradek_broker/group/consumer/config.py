@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class MigrationPolicy(Enum):
-    """group.consumer.migration.policy: which way an inhabited group may change its kind."""
+    """group.consumer.migration.policy: the conversions allowed for a group with members."""
 
     DISABLED = "disabled"
     DOWNGRADE = "downgrade"
@@ -23,7 +23,7 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig:
-    """With what is set for the group itself put in."""
+    """Includes the overrides of the group itself."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000

@@ -1,6 +1,6 @@
-"""What a decision about a consumer group may look at besides the group, and what it says.
+"""The inputs of a decision about a consumer group besides the group, and its result.
 
-A decision changes nothing: it gives the records to write, the answer, timers to set, and the
+A decision changes nothing: it returns records to write, the response, timers to set, and regular
 expressions to resolve. `heartbeat.py`, `classic.py` and `convert.py` decide; the group shard
 writes, replays and keeps the timers.
 """
@@ -20,27 +20,27 @@ from odradek_broker.metadata.image import MetadataImage, TopicImage
 class Context:
     image: MetadataImage
     config: ConsumerGroupConfig
-    now_ms: int  # wall clock: it goes into records, and is compared with what is in them
+    now_ms: int  # wall clock: written to records, and compared with theirs
     new_id: Callable[[], str]
 
 
 class TimerKind(Enum):
     SESSION = "session"  # no heartbeat: the member is fenced
-    REBALANCE = "rebalance"  # partitions were not given back: the member is fenced
-    JOIN = "join"  # a classic member was told to rejoin and did not
-    SYNC = "sync"  # a classic member has joined and not synced
-    ASSIGNMENT = "assignment"  # of the group: a target assignment is due
+    REBALANCE = "rebalance"  # partitions were not revoked in time: the member is fenced
+    JOIN = "join"  # a classic member had to rejoin and did not
+    SYNC = "sync"  # a classic member joined but did not sync
+    ASSIGNMENT = "assignment"  # of the group: compute a target assignment
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """Set, or with `delay_ms` None taken back. A set one replaces that of the same key."""
+    """Sets a timer, or cancels it if `delay_ms` is None. Replaces one with the same key."""
 
     kind: TimerKind
     member_id: str = ""
     delay_ms: int | None = None
-    member_epoch: int = -1  # of a rebalance timer: it concerns this epoch only
-    if_absent: bool = False  # let one that is set already go on
+    member_epoch: int = -1  # of a rebalance timer: valid for this epoch only
+    if_absent: bool = False  # keep a timer that is set already
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Decision:
 
 
 class Draft:
-    """A group as it will be when `records` are replayed; what records say stays untouched.
+    """A group with `records` applied; the group itself stays unchanged.
 
     The copy is made with the first record: most heartbeats write none.
     """

@@ -1,10 +1,10 @@
-"""A classic group becomes a consumer group while its members go on consuming, and back.
+"""Converts a classic group to a consumer group while its members go on consuming, and back.
 
-Up: a member of the consumer protocol joins. Each classic member is taken over with its last
-assignment, the generation becomes the epoch; whoever waits in a JoinGroup or SyncGroup is told
-to join again, and is then served by `classic.py`.
+Upgrade: a member of the consumer protocol joins. Each classic member is taken over with its last
+assignment, and the generation becomes the epoch. Members with a parked JoinGroup or SyncGroup have
+to join again, and are then served by `classic.py`.
 
-Down: the last member of the consumer protocol goes. What is left becomes one generation of a
+Downgrade: the last member of the consumer protocol leaves. The others become one generation of a
 classic group, which then rebalances.
 """
 
@@ -29,7 +29,7 @@ from odradek_protocol.messages.struct import Struct
 
 
 def upgraded(group: ClassicGroup, ctx: Context) -> Draft:
-    """The group as a consumer group, as records; KafkaError if that may not be."""
+    """The records that make it a consumer group; KafkaError if that is not allowed."""
     draft = Draft(ConsumerGroup(group.group_id))
     if not group.members:
         return draft
@@ -94,7 +94,7 @@ def _taken_over(
 
 
 def part_with_classic(group: ClassicGroup, turn: Turn) -> list[Timer]:
-    """Those who wait hear that they must join again; the sessions go on, under other keys."""
+    """Members with parked requests must join again; sessions continue under other timer keys."""
     timers = []
     for member in group.members.values():
         group.refuse(turn, member, ErrorCode.rebalance_in_progress)
@@ -106,7 +106,7 @@ def part_with_classic(group: ClassicGroup, turn: Turn) -> list[Timer]:
 
 
 def may_downgrade(group: ConsumerGroup, leaving: list[str], ctx: Context) -> bool:
-    """Only members of the classic protocol are left, and there are some."""
+    """Whether there are members, all of the classic protocol."""
     left = [member for member in group.members.values() if member.member_id not in leaving]
     return (
         bool(left)
@@ -119,7 +119,7 @@ def may_downgrade(group: ConsumerGroup, leaving: list[str], ctx: Context) -> boo
 def downgraded(
     group: ConsumerGroup, leaving: list[str], ctx: Context
 ) -> tuple[list[rec.ConsumerGroupRecord], CoordinatorRecord]:
-    """The tombstones of the consumer group, and the classic group without those who leave."""
+    """The tombstones of the consumer group, and the classic group without leaving members."""
     left = [member for member in group.members.values() if member.member_id not in leaving]
     common = {p.name for p in _protocols(left[0])}
     for member in left[1:]:

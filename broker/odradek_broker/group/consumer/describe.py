@@ -57,7 +57,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, image: MetadataIm
 
 
 def _topics(partitions: Partitions, image: MetadataImage) -> Struct:
-    """Topics that are gone are left out: they have no name any more."""
+    """Deleted topics are left out: their names are unknown."""
     return Struct(
         topic_partitions=[
             Struct(

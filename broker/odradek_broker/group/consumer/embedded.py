@@ -1,8 +1,8 @@
 """The consumers' own protocol inside JoinGroup and SyncGroup: subscriptions and assignments.
 
 Members of the classic protocol put these bytes into opaque fields for the group's leader. A
-coordinator that assigns itself has to read and write them. Both begin with an int16 version;
-kio has the layouts. A version newer than we know is read as the newest we know, as in Kafka.
+coordinator that computes the assignment has to read and write them. Both begin with an int16
+version; kio has the layouts. An unknown newer version is read as the newest known one, as in Kafka.
 """
 
 import struct
@@ -30,12 +30,12 @@ LATER_FIELDS = {SUBSCRIPTION: {"owned_partitions": (), "generation_id": -1, "rac
 
 
 def read_subscription(metadata: bytes) -> Struct:
-    """`topics`, `user_data`, `owned_partitions`, `rack_id`, …; DecodeError if it is none."""
+    """`topics`, `user_data`, `owned_partitions`, `rack_id`, …; DecodeError if it is malformed."""
     return _read(SUBSCRIPTION, metadata, SUBSCRIPTION_VERSION_MAX)
 
 
 def read_assignment(assignment: bytes, image: MetadataImage) -> Partitions:
-    """By topic id; of topics that are gone nothing is left. Nothing at all means no partitions."""
+    """By topic id, without deleted topics. Empty bytes mean no partitions."""
     if not assignment:
         return {}
     return with_ids(
@@ -54,7 +54,7 @@ def with_ids(topics: list[Struct], image: MetadataImage) -> Partitions:
 
 
 def write_assignment(assigned: OwnedPartitions, image: MetadataImage, version: int) -> bytes:
-    """In the version of the member's subscription: it can read that one."""
+    """In the version of the member's subscription, which the member can read."""
     version = min(version, ASSIGNMENT_VERSION_MAX)
     names: Mapping[TopicId, Any] = image.topics_by_id
     value = Struct(
@@ -72,14 +72,14 @@ def write_assignment(assigned: OwnedPartitions, image: MetadataImage, version: i
 
 def version_of(metadata: bytes) -> int:
     if len(metadata) < 2:
-        raise DecodeError("an embedded protocol without a version")
+        raise DecodeError("the embedded protocol has no version")
     return int(struct.unpack_from(">h", metadata)[0])
 
 
 def _read(name: str, data: bytes, version_max: int) -> Struct:
     version = version_of(data)
     if version < 0:
-        raise DecodeError(f"{name} of version {version}")
+        raise DecodeError(f"{name}: unknown version {version}")
     reader = compile_reader(
         _class(name, min(version, version_max)), {name: LATER_FIELDS.get(name, {})}
     )

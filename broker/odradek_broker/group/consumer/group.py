@@ -1,10 +1,10 @@
-"""A consumer group: its members, what they shall have, what they have. `replay` changes it.
+"""A consumer group: members, target assignment, current assignment. Only `replay` changes it.
 
     Empty ──join──► Assigning ──target computed──► Reconciling ──all at target──► Stable
       ▲                 ▲──────────a subscription or the topics change───────────────┘
       └────────────────────────────── the last member leaves ─────────────────────────
 
-The state is not kept but read off the epochs, as Kafka does it.
+The state is not stored but derived from the epochs, as in Kafka.
 """
 
 from collections import Counter
@@ -51,10 +51,10 @@ class ConsumerGroup:
         self.target: dict[str, Partitions] = {}
         self.regexes: dict[str, rec.ResolvedRegex] = {}
         self.owners: dict[TopicId, dict[int, str]] = {}  # of assigned or unrevoked partitions
-        # Not in records: a new coordinator looks at the topics and expressions anew.
+        # Not in records: a new coordinator checks topics and expressions again.
         self.seen_topics: Mapping[str, TopicImage] | None = None
         self.regexes_checked_ms = 0
-        self.resolving: frozenset[str] = frozenset()  # expressions that a thread matches now
+        self.resolving: frozenset[str] = frozenset()  # expressions that a thread is matching
         self._subscribed: Counter[str] | None = None
 
     def copy(self) -> "ConsumerGroup":
@@ -68,7 +68,7 @@ class ConsumerGroup:
         other._subscribed = self._subscribed
         return other
 
-    # --- what the shard asks of any group -----------------------------------------------------
+    # --- the Group protocol ------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
@@ -91,7 +91,7 @@ class ConsumerGroup:
         *,
         transactional: bool,
     ) -> CommitCheck | None:
-        """Members commit in their own epoch, or in an older one for what they had since then."""
+        """Members commit in their current epoch, or in an older one for partitions kept since."""
         if generation < 0 and not self.members:
             return None
         if transactional and generation == -1 and not member_id and group_instance_id is None:
@@ -115,7 +115,7 @@ class ConsumerGroup:
         return check
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """An epoch below 0 is an operator's, who is no member."""
+        """An epoch below 0 comes from an admin client, which is not a member."""
         if member_id is None and member_epoch < 0:
             return
         member = self.member(member_id or "")
@@ -141,7 +141,7 @@ class ConsumerGroup:
         return [CoordinatorRecord(*rec.encode(record)) for record in self.tombstone_records()]
 
     def loaded(self, turn: Turn) -> None:
-        """Every member has a whole session to come, and a whole timeout to give partitions back."""
+        """Every member gets a new session, and a new timeout to revoke partitions."""
         for member in self.members.values():
             session_ms = turn.config.consumer.session_timeout_ms
             if member.classic is not None:
@@ -151,7 +151,7 @@ class ConsumerGroup:
                 key = ("consumer-rebalance", self.group_id, member.member_id)
                 turn.set_timer(key, member.rebalance_timeout_ms)
 
-    # --- what it is -------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
@@ -192,7 +192,7 @@ class ConsumerGroup:
         return self._subscribed
 
     def hash_of_topics(self, image: MetadataImage) -> int:
-        """Changes when a subscribed topic appears, goes, is made anew or gets partitions."""
+        """Changes when a subscribed topic is created, deleted, recreated or gets partitions."""
         digest = blake2b(digest_size=8)
         known = False
         for name in sorted(self.subscribed_topics()):
@@ -203,7 +203,7 @@ class ConsumerGroup:
         return int.from_bytes(digest.digest(), "big", signed=True) if known else 0
 
     def preferred_assignor(self, default: str) -> str:
-        """What most members ask for; of two alike the first by name."""
+        """The assignor that most members prefer; among equals the first by name."""
         asked = Counter(m.server_assignor for m in self.members.values() if m.server_assignor)
         return max(sorted(asked), key=lambda name: asked[name], default=default)
 
@@ -215,14 +215,14 @@ class ConsumerGroup:
         return bool(others) and all(member.uses_classic_protocol for member in others)
 
     def is_free_for(self, topic_id: TopicId, partition: int, member_id: str) -> bool:
-        """Nobody else holds it. What the member itself is giving back, it may keep."""
+        """Whether no other member holds it. A member may keep what it is about to revoke."""
         owner = self.owners.get(topic_id, {}).get(partition)
         return owner is None or owner == member_id
 
     # --- replay -----------------------------------------------------------------------------------
 
     def replay(self, record: rec.ConsumerGroupRecord) -> None:
-        """Compaction may have taken earlier records, so any may be the first that is seen."""
+        """Compaction may have removed earlier records, so any record may come first."""
         name, value = record.name, record.value
         if record.type == rec.GROUP_EPOCH and isinstance(value, rec.GroupEpoch):
             self.group_epoch, self.metadata_hash = value.epoch, value.metadata_hash
@@ -288,7 +288,7 @@ class ConsumerGroup:
                     self.owners.pop(topic_id, None)
 
     def tombstone_records(self) -> list[rec.ConsumerGroupRecord]:
-        """In this order, so that whoever replays them never sees a half-known member."""
+        """In this order, so that a replayed member is always complete."""
         gone = [rec.tombstone(rec.CURRENT_MEMBER, self.group_id, m) for m in self.members]
         gone += [rec.tombstone(rec.TARGET_MEMBER, self.group_id, m) for m in self.target]
         gone.append(rec.tombstone(rec.TARGET_EPOCH, self.group_id))
@@ -345,5 +345,5 @@ def _placed(member: ConsumerGroupMember, value: rec.CurrentMember) -> ConsumerGr
 
 
 def plain(owned: OwnedPartitions) -> Partitions:
-    """Without the epochs."""
+    """The assignment without the epochs."""
     return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat: a member joins (epoch 0), stays, or leaves (epoch -1 or -2).
 
-One pass: find or make the member → write what changed about it → look at the topics → give the
-group a new epoch if either changed → a new target if the epoch is ahead of it → bring this
-member one step closer to its target → answer, with the assignment if it is new or was asked for.
+One pass: find or create the member → write what changed about it → check the topics → a new group
+epoch if either changed → a new target if the epoch is ahead of it → bring this member one step
+closer to its target → respond, with the assignment if it is new or was requested.
 """
 
 from dataclasses import replace
@@ -43,7 +43,7 @@ MEMBER_ID_BY_CLIENT_SINCE = 1
 
 
 def validate(request: Struct, api_version: int, assignors: tuple[str, ...]) -> None:
-    """What can be said against a request without knowing the group; in Kafka's order."""
+    """Validates a request independently of the group, in Kafka's order."""
     epoch = request.member_epoch
     if api_version >= MEMBER_ID_BY_CLIENT_SINCE or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH:
         _not_blank(request.member_id, "MemberId can't be empty.")
@@ -83,7 +83,7 @@ def _not_blank(value: str | None, message: str) -> None:
 def heartbeat(
     draft: Draft, request: Struct, client_id: str, client_host: str, ctx: Context
 ) -> Decision:
-    """Of a member that joins or stays; see `leave` for the others."""
+    """The heartbeat of a member that joins or stays; see `leave` for the others."""
     check_size(draft.group, request.member_id, ctx)
     owned = owned_in_request(request.topic_partitions)
     member_id = request.member_id or ctx.new_id()
@@ -142,7 +142,7 @@ def advance(
     owned: Partitions | None,
     ctx: Context,
 ) -> tuple[ConsumerGroupMember, list[Timer]]:
-    """Writes the update, follows its consequences, and reconciles the member; see above."""
+    """Writes the updated member and what follows from it, and reconciles it; see above."""
     group_id = draft.group.group_id
     is_new = updated.member_id not in draft.group.members
     if is_new or updated != member:
@@ -167,7 +167,7 @@ def check_size(group: ConsumerGroup, member_id: str, ctx: Context) -> None:
 
 
 def rebalance_timers(before: ConsumerGroupMember, after: ConsumerGroupMember) -> list[Timer]:
-    """A member that must give partitions back has its rebalance timeout for it."""
+    """A member that must revoke partitions has its rebalance timeout for it."""
     if after.state is MemberState.UNREVOKED_PARTITIONS:
         if before.state is after.state and before.member_epoch == after.member_epoch:
             return []
@@ -181,7 +181,7 @@ def _either(new: str | None, old: str | None) -> str | None:
 
 
 def _is_full(request: Struct) -> bool:
-    """All that a member must say is said: it joins, or has not heard our last answer."""
+    """A full request: the member joins, or did not get our last response."""
     return request.member_epoch == 0 or (
         request.rebalance_timeout != -1
         and (
@@ -234,7 +234,7 @@ def _subscribed_member(
 def replace_static(
     draft: Draft, existing: ConsumerGroupMember, member_id: str
 ) -> ConsumerGroupMember:
-    """The instance comes back under a new member id, and has what the old one had."""
+    """The instance returns with a new member id, and keeps the old one's partitions."""
     group_id = draft.group.group_id
     target = draft.group.target_of(existing.member_id)
     member = replace(existing, member_id=member_id, member_epoch=0, previous_member_epoch=0)
@@ -248,7 +248,7 @@ def replace_static(
 
 
 def check_epoch(member: ConsumerGroupMember, received: int, owned: Partitions | None) -> None:
-    """The member's epoch; the one before it too, if the answer with the newer one may be lost."""
+    """Accepts the member's epoch, or the previous one if the last response may be lost."""
     if received in (0, member.member_epoch):
         return
     size = "greater" if received > member.member_epoch else "smaller"
@@ -283,7 +283,7 @@ def static_owner(
 
 
 def leave(group: ConsumerGroup, request: Struct, ctx: Context) -> Decision:
-    """For good (-1), or a static member until it comes back or its session ends (-2)."""
+    """Leaves for good (-1), or as a static member that may return within its session (-2)."""
     if request.instance_id is None:
         member = group.member(request.member_id)
     else:
@@ -309,7 +309,7 @@ def leave(group: ConsumerGroup, request: Struct, ctx: Context) -> Decision:
 
 
 def fence(group: ConsumerGroup, member_ids: list[str], ctx: Context) -> Decision:
-    """Members are out; the next heartbeat of any other computes the new target."""
+    """Removes members; the next heartbeat of another member computes the new target."""
     draft = Draft(group)
     timers: list[Timer] = []
     for member_id in member_ids:

@@ -1,8 +1,8 @@
-"""A member of a consumer group, and the partitions that are its own.
+"""A member of a consumer group, and its partitions.
 
-Three epochs hang together: the group's epoch grows with every change of subscriptions, the
-target assignment has the group epoch that it was computed for, and a member's epoch is that of
-the target which it has reached, or is on its way to.
+Three epochs are related: the group epoch increases with every change of subscriptions, the target
+assignment has the group epoch that it was computed for, and a member's epoch is that of the target
+which it has reached, or is moving to.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from odradek_protocol.ids import TopicId
 from odradek_protocol.messages.struct import Struct
 
 Partitions: TypeAlias = Mapping[TopicId, frozenset[int]]
-# By topic and partition, the member epoch in which the partition was given to the member.
+# By topic and partition: the member epoch in which the partition was assigned.
 OwnedPartitions: TypeAlias = Mapping[TopicId, Mapping[int, int]]
 
 LEAVE_GROUP_MEMBER_EPOCH = -1
@@ -26,11 +26,13 @@ NO_PARTITIONS: Partitions = MappingProxyType({})
 
 
 class MemberState(IntEnum):
-    """As the byte that Kafka writes into its records."""
+    """The values are the bytes in Kafka's records."""
 
     STABLE = 0  # has all of its target, at the target's epoch
-    UNREVOKED_PARTITIONS = 1  # asked to give partitions back, has not said that it did
-    UNRELEASED_PARTITIONS = 2  # at the target's epoch, but others still hold a part of it
+    UNREVOKED_PARTITIONS = 1  # has to revoke partitions, and has not confirmed it
+    UNRELEASED_PARTITIONS = (
+        2  # at the target's epoch, but other members still hold some of its partitions
+    )
     UNKNOWN = 127  # written by a newer version
 
     @classmethod
@@ -57,7 +59,7 @@ class ConsumerGroupMember:
 
     member_id: str
     member_epoch: int = 0
-    previous_member_epoch: int = -1  # accepted too: the answer with the newer one may be lost
+    previous_member_epoch: int = -1  # accepted too: the response with the new one may be lost
     state: MemberState = MemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
@@ -69,7 +71,7 @@ class ConsumerGroupMember:
     server_assignor: str | None = None
     assigned: OwnedPartitions = field(default_factory=lambda: NOTHING)
     pending_revocation: OwnedPartitions = field(default_factory=lambda: NOTHING)
-    classic: ClassicMemberMetadata | None = None  # None: it speaks the consumer protocol
+    classic: ClassicMemberMetadata | None = None  # None: it uses the consumer protocol
 
     @property
     def uses_classic_protocol(self) -> bool:
@@ -79,7 +81,7 @@ class ConsumerGroupMember:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
     def assignment_epoch(self, topic_id: TopicId, partition: int) -> int | None:
-        """The epoch since which this member has the partition; None if it has it not."""
+        """The epoch since which this member has the partition; None if it does not."""
         for owned in (self.assigned, self.pending_revocation):
             epoch = owned.get(topic_id, {}).get(partition)
             if epoch is not None:
@@ -88,7 +90,7 @@ class ConsumerGroupMember:
 
 
 def owned_in_request(topics: Iterable[Struct] | None) -> Partitions | None:
-    """`topic_partitions` of a heartbeat; None if the member says nothing about them."""
+    """`topic_partitions` of a heartbeat; None if it has none."""
     if topics is None:
         return None
     owned: dict[TopicId, frozenset[int]] = {}

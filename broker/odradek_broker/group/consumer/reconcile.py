@@ -1,16 +1,16 @@
-"""One member's next step towards its target: give back first, then take what is free.
+"""One member's next step towards its target: revoke first, then assign what is free.
 
-    state                  the member says             next
+    state                  heartbeat                   next
     STABLE                 anything, target is newer   as below, from its own epoch
     UNREVOKED_PARTITIONS   it still owns some of them  stays
     UNREVOKED_PARTITIONS   it owns none of them        as below, one epoch on
     UNRELEASED_PARTITIONS  anything                    as below
 
-    there is something to give back that it still owns  → UNREVOKED_PARTITIONS, epoch stays
-    a part of the target is held by others              → UNRELEASED_PARTITIONS, target's epoch
+    it has to revoke partitions that it still owns      → UNREVOKED_PARTITIONS, epoch stays
+    other members hold partitions of its target         → UNRELEASED_PARTITIONS, target's epoch
     else                                                → STABLE, target's epoch
 
-So a partition is given to a member only when nobody else has it: at most one owner at a time.
+So a partition is assigned to a member only when no other member has it: at most one owner.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ from odradek_protocol.ids import TopicId
 def reconcile(
     group: ConsumerGroup, member: ConsumerGroupMember, owned: Partitions | None
 ) -> ConsumerGroupMember:
-    """`owned` is what the member says that it has; None if it says nothing."""
+    """`owned` are the partitions in the member's heartbeat; None if it has none."""
     if member.is_reconciled_to(group.target_epoch):
         return member
     epoch = member.member_epoch

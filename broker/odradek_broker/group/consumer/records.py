@@ -1,9 +1,8 @@
 """Kafka's records of consumer groups in `__consumer_offsets`, as objects and as bytes.
 
-A key is an int16, which says what the record is about, and the key's fields in the
-protocol's old encoding; a value is an int16, the version of its layout, and the fields in the
-flexible encoding. A tombstone has no value. Example: the epoch 7 of group "g" is
-key `0003 0001 67`, value `0000 00000007 00`.
+A key is an int16, the type of the record, and the key's fields in the protocol's old encoding. A
+value is an int16, the version of its layout, and the fields in the flexible encoding. A tombstone
+has no value. Example: the epoch 7 of group "g" is key `0003 0001 67`, value `0000 00000007 00`.
 
 Trap: a member of the consumer protocol has *no* classic metadata, and that is written (tag 0,
 length 1, null): a value without the tag means empty classic metadata.
@@ -52,7 +51,7 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
-    """ConsumerGroupMetadata (3). `metadata_hash` is of the topics that the group subscribes."""
+    """ConsumerGroupMetadata (3). `metadata_hash` covers the subscribed topics."""
 
     epoch: int
     metadata_hash: int = 0
@@ -60,7 +59,7 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True)
 class MemberMetadata:
-    """ConsumerGroupMemberMetadata (5): who the member is and what it wants."""
+    """ConsumerGroupMemberMetadata (5): identity and subscription of a member."""
 
     instance_id: str | None
     rack_id: str | None
@@ -83,14 +82,14 @@ class TargetEpoch:
 
 @dataclass(frozen=True, slots=True)
 class TargetMember:
-    """ConsumerGroupTargetAssignmentMember (7): what a member shall have."""
+    """ConsumerGroupTargetAssignmentMember (7): the target of a member."""
 
     topic_partitions: tuple[TopicPartitions, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentMember:
-    """ConsumerGroupCurrentMemberAssignment (8): what a member has."""
+    """ConsumerGroupCurrentMemberAssignment (8): the partitions of a member."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -121,7 +120,7 @@ class RecordType(NamedTuple):
 GROUP_EPOCH, MEMBER, TARGET_EPOCH = RecordType(3, False), RecordType(5, True), RecordType(6, False)
 TARGET_MEMBER, CURRENT_MEMBER = RecordType(7, True), RecordType(8, True)
 REGEX = RecordType(16, True)
-# Up to 4.0 Kafka wrote the partition counts of subscribed topics; a hash has taken its place.
+# Up to 4.0 Kafka wrote the partition counts of subscribed topics; a hash replaced them.
 PARTITION_METADATA = RecordType(4, False)
 
 
@@ -139,7 +138,7 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     length, at = read_uvarint(data, at)
     end = at + length - 1
     if length == 0 or end > len(data):
-        raise DecodeError("record: bytes longer than the record")
+        raise DecodeError("record: a length exceeds the record")
     return data[at:end], end
 
 
@@ -162,7 +161,7 @@ def _nullable(codec: Codec) -> Codec:
 
 
 def _protocol() -> Codec:
-    """A NamedTuple is no dataclass, so it is read field by field."""
+    """A NamedTuple is not a dataclass, so it is read field by field."""
 
     def read(data: bytes, at: int) -> tuple[ClassicProtocol, int]:
         name, at = STRING.read(data, at)
@@ -248,7 +247,7 @@ VALUE_VERSION = 0
 
 
 def encode(record: ConsumerGroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value as they stand in the log."""
+    """Key and value as in the log."""
     key = bytearray(struct.pack(">h", record.type.key))
     for text in (record.group_id, record.name) if record.type.has_name else (record.group_id,):
         encoded = text.encode()
@@ -274,7 +273,7 @@ def decode(key: bytes, value: bytes | None) -> ConsumerGroupRecord:
         if value is not None and number in VALUES:
             (version,) = struct.unpack_from(">h", value)
             if version != VALUE_VERSION:
-                raise DecodeError(f"consumer group record {number}: version {version}")
+                raise DecodeError(f"consumer group record {number}: unknown version {version}")
             parsed, _ = read_layout(VALUES[number], value, 2)
     except (IndexError, KeyError, ValueError, struct.error) as error:
         raise DecodeError(f"consumer group record cut short or malformed: {error}") from None
@@ -343,7 +342,7 @@ def _with_epochs(owned: OwnedPartitions) -> tuple[TopicPartitions, ...]:
 
 
 def owned_partitions(topics: tuple[TopicPartitions, ...], member_epoch: int) -> OwnedPartitions:
-    """From a record; one that an older Kafka wrote has no epochs, then the member's stands in."""
+    """From a record; one of an older Kafka has no epochs: the member's epoch is used."""
     owned: dict[TopicId, Mapping[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs

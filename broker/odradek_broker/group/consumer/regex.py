@@ -1,7 +1,7 @@
 """Subscriptions by regular expression: RE2's syntax and speed, whole topic names, as in Kafka.
 
-RE2 matches in time linear in the name's length whatever the expression; Python's `re` would let
-one member hold up the broker for hours. Matching against all topics is done in a thread.
+RE2 matches in time linear in the name's length for any expression; with Python's `re` one member
+could block the broker for hours. Matching against all topics is done in a thread.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ import re2
 
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 
-# A compiled expression may take this much; `(((a{99}){99}){99})` would take all there is.
+# Memory for a compiled expression; `(((a{99}){99}){99})` would take all memory.
 COMPILED_BYTES_MAX = 1 << 20
 
 
@@ -33,13 +33,13 @@ def check(expression: str) -> None:
 
 
 def resolve(expressions: Iterable[str], topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The topics that each expression matches as a whole; pure, so it may run in a thread."""
+    """The topics that each expression matches as a whole; may run in a thread."""
     names = sorted(topics)
     matched: dict[str, tuple[str, ...]] = {}
     for expression in expressions:
         try:
             pattern = _compile(expression)
-        except re2.error:  # of a log that somebody else wrote: such a member gets nothing
+        except re2.error:  # from a log that another program wrote: it matches nothing
             matched[expression] = ()
             continue
         matched[expression] = tuple(name for name in names if pattern.fullmatch(name))

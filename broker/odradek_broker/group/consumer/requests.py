@@ -1,11 +1,11 @@
-"""Consumer groups in the group shard: its requests, its records, its timers. Pure.
+"""Consumer groups in the group shard: their requests, records and timers. Does no I/O.
 
-`plug_in` gives a shard what it needs for this kind of group.
+`CONSUMER` is what a shard needs to know of this kind of group (see group/kinds.py).
 """
 
 from dataclasses import replace
 
-from odradek_broker.coordinator.result import CoordinatorRecord, Moment, Result
+from odradek_broker.coordinator.result import CoordinatorRecord, CoordinatorResult, Moment
 from odradek_broker.group.classic_group import ClassicGroup, join_error
 from odradek_broker.group.classic_join import Join
 from odradek_broker.group.consumer import classic, convert, heartbeat
@@ -17,7 +17,7 @@ from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_broker.group.consumer.member import LEAVE_GROUP_MEMBER_EPOCH, MemberState
 from odradek_broker.group.consumer.subscription import regexes_resolved
 from odradek_broker.group.consumer.target import maybe_assign
-from odradek_broker.group.shard import GroupShard
+from odradek_broker.group.shard import GroupKind, GroupShard
 from odradek_broker.group.turn import TimerKey, Turn
 from odradek_broker.metadata.records import ResourceType
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -48,7 +48,7 @@ def context(shard: GroupShard, turn: Turn, group_id: str) -> Context:
 
 
 def take_up(turn: Turn, group_id: str, decision: Decision) -> None:
-    """What was decided becomes part of the turn: records to write, timers to set."""
+    """Adds the records and timers of a decision to the turn."""
     turn.records.extend(CoordinatorRecord(*rec.encode(record)) for record in decision.records)
     for timer in decision.timers:
         key: TimerKey = (TIMER_NAMES[timer.kind], group_id, timer.member_id)
@@ -71,8 +71,8 @@ def _consumer_group(shard: GroupShard, group_id: str) -> ConsumerGroup:
 
 def group_heartbeat(
     shard: GroupShard, now: Moment, request: Struct, version: int, client_id: str, host: str
-) -> Result[tuple[Struct, frozenset[str]]]:
-    """The answer, and the expressions that are to be resolved."""
+) -> CoordinatorResult[tuple[Struct, frozenset[str]]]:
+    """The response, and the expressions to resolve."""
     turn = shard.turn(now)
     group_id = request.group_id
     ctx = context(shard, turn, group_id)
@@ -111,7 +111,7 @@ def group_heartbeat(
 
 def resolved(
     shard: GroupShard, now: Moment, group_id: str, matched: dict[str, tuple[str, ...]], at: Offset
-) -> Result[None]:
+) -> CoordinatorResult[None]:
     """A thread has matched expressions against the topics of the metadata at offset `at`."""
     group = shard.groups.get(group_id)
     turn = shard.turn(now)
@@ -133,7 +133,7 @@ def describe(shard: GroupShard, group_id: str, default_assignor: str) -> Struct:
 def _remove(
     turn: Turn, group: ConsumerGroup, leaving: list[str], decision: Decision, ctx: Context
 ) -> None:
-    """`decision` fences them; if only classic members are left, the group becomes a classic one."""
+    """`decision` fences the members; if only classic members are left, downgrades the group."""
     if not convert.may_downgrade(group, leaving, ctx):
         take_up(turn, group.group_id, decision)
         return
@@ -144,28 +144,28 @@ def _remove(
     turn.timers.cancel((TIMER_NAMES[TimerKind.ASSIGNMENT], group.group_id, ""))
     turn.records.extend(CoordinatorRecord(*rec.encode(record)) for record in tombstones)
     turn.records.append(classic_group)
-    # When the record is replayed the classic group is there, and can begin its rebalance.
+    # Due after the record is replayed: the classic group exists then, and can rebalance.
     turn.set_timer((DOWNGRADED_TIMER, group.group_id), 1)
 
 
-# --- members that speak the classic protocol --------------------------------------------------
+# --- members that use the classic protocol ----------------------------------------------------
 
 
 def classic_join(
     shard: GroupShard, now: Moment, group: ConsumerGroup, request: Join
-) -> Result[Struct]:
+) -> CoordinatorResult[Struct]:
     turn = shard.turn(now)
     try:
         decision = classic.join(group, request, context(shard, turn, group.group_id))
     except KafkaError as error:
-        return Result((), join_error(request.member_id, error.code))
+        return CoordinatorResult((), join_error(request.member_id, error.code))
     take_up(turn, group.group_id, decision)
     return turn.result(decision.response, volatile=False)
 
 
 def classic_sync(
     shard: GroupShard, now: Moment, group: ConsumerGroup, request: Struct
-) -> Result[Struct]:
+) -> CoordinatorResult[Struct]:
     turn = shard.turn(now)
     decision = classic.sync(
         group,
@@ -182,7 +182,7 @@ def classic_sync(
 
 def classic_heartbeat(
     shard: GroupShard, now: Moment, group: ConsumerGroup, request: Struct
-) -> Result[ErrorCode]:
+) -> CoordinatorResult[ErrorCode]:
     turn = shard.turn(now)
     decision = classic.heartbeat(
         group, request.member_id, request.group_instance_id, request.generation_id
@@ -193,7 +193,7 @@ def classic_heartbeat(
 
 def classic_leave(
     shard: GroupShard, now: Moment, group: ConsumerGroup, members: list[tuple[str, str | None]]
-) -> Result[list[ErrorCode]]:
+) -> CoordinatorResult[list[ErrorCode]]:
     turn = shard.turn(now)
     decision, codes = classic.leave(group, members, context(shard, turn, group.group_id))
     take_up(turn, group.group_id, decision)
@@ -215,7 +215,7 @@ def replay(
         return
     if not isinstance(group, ConsumerGroup):
         if read.value is None:
-            return  # the end of something that compaction has taken already
+            return  # a tombstone of records that compaction has removed already
         group = shard.groups[read.group_id] = ConsumerGroup(read.group_id)
     group.replay(read)
 
@@ -248,8 +248,7 @@ def due(shard: GroupShard, turn: Turn, key: TimerKey) -> None:
     _remove(turn, group, [member.member_id], decision, ctx)
 
 
-def plug_in() -> None:
-    for number in rec.TYPES:
-        GroupShard.replayers[number] = replay
-    for name in (*TIMER_NAMES.values(), DOWNGRADED_TIMER):
-        GroupShard.timers_due[name] = due
+CONSUMER = GroupKind(
+    replayers=dict.fromkeys(rec.TYPES, replay),
+    timers=dict.fromkeys((*TIMER_NAMES.values(), DOWNGRADED_TIMER), due),
+)

@@ -1,14 +1,14 @@
-"""Requests of the consumer protocol, brought to the shard that has the group.
+"""Routes requests of the consumer protocol to the shard of the group.
 
-Called by the handlers ConsumerGroupHeartbeat and ConsumerGroupDescribe. Expressions are
-matched against the topics in a thread; what they match is then written like anything else.
+Called by the handlers ConsumerGroupHeartbeat and ConsumerGroupDescribe. Regular expressions are
+matched against the topics in a thread; the result is then written as a record.
 """
 
 import asyncio
 import logging
 from typing import Any
 
-from odradek_broker.coordinator.result import Moment, Result
+from odradek_broker.coordinator.result import CoordinatorResult, Moment
 from odradek_broker.coordinator.service import CoordinatorService
 from odradek_broker.group.config import GroupConfig
 from odradek_broker.group.consumer import regex, requests
@@ -20,8 +20,6 @@ from odradek_protocol.messages.struct import Struct
 
 logger = logging.getLogger(__name__)
 
-requests.plug_in()
-
 
 class ConsumerGroupService:
     def __init__(self, coordinator: CoordinatorService[GroupShard], settings: Settings) -> None:
@@ -32,7 +30,7 @@ class ConsumerGroupService:
     async def heartbeat(
         self, request: Struct, version: int, client_id: str, client_host: str
     ) -> Struct:
-        def decide(shard: GroupShard, now: Moment) -> Result[Any]:
+        def decide(shard: GroupShard, now: Moment) -> CoordinatorResult[Any]:
             result = requests.group_heartbeat(shard, now, request, version, client_id, client_host)
             assert isinstance(result.response, tuple)
             _, expressions = result.response
@@ -76,8 +74,12 @@ class ConsumerGroupService:
                 lambda shard, now: requests.resolved(shard, now, group_id, matched, image.offset),
             )
         except KafkaError as error:
-            # The next heartbeat of any member asks again.
-            logger.warning("group %s: matched topics were not written: %s", group_id, error)
+            # The next heartbeat of any member retries.
+            logger.warning(
+                "group %s: the topics that match its expressions were not written: %s",
+                group_id,
+                error,
+            )
             group = shard.groups.get(group_id)
             if isinstance(group, ConsumerGroup):
                 group.resolving -= expressions

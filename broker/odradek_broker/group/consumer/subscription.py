@@ -1,4 +1,4 @@
-"""What a group subscribes to, against what topics there are: when the group's epoch grows."""
+"""Subscriptions and existing topics: when a group needs a new epoch."""
 
 from collections.abc import Mapping
 
@@ -7,16 +7,16 @@ from odradek_broker.group.consumer.context import Context, Decision, Draft
 from odradek_broker.group.consumer.group import ConsumerGroup
 from odradek_protocol.ids import Offset
 
-# New topics are looked for at most this often by groups with expressions, as in Kafka: a
-# cluster that creates topics all day does not keep its coordinators matching.
+# Groups with expressions match new topics at most this often, as in Kafka, so that a cluster that
+# creates topics all day does not keep its coordinators busy.
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 
 
 def bump_if_changed(draft: Draft, subscription_changed: bool, ctx: Context) -> None:
-    """A new group epoch if the subscription or the subscribed topics are not as they were.
+    """A new group epoch if the subscription or the subscribed topics have changed.
 
-    `seen_topics` remembers which topics were looked at, so that a heartbeat that comes with no
-    news costs nothing. It is set only when nothing is to be written: a write may fail.
+    `seen_topics` holds the topics of the last check, so that a heartbeat without changes is cheap.
+    It is set only when nothing has to be written, because a write may fail.
     """
     group = draft.group
     if not subscription_changed and group.group_epoch and draft.seen_topics is ctx.image.topics:
@@ -48,7 +48,7 @@ def drop_unused_regexes(draft: Draft) -> None:
 
 
 def expressions_to_resolve(group: ConsumerGroup, ctx: Context) -> frozenset[str]:
-    """All of the group's, if one is new, if topics changed, or if it is long ago."""
+    """All expressions of the group, if one is new, topics changed, or the last match is old."""
     in_use = expressions_in_use(group)
     if not in_use or in_use <= group.resolving:
         return frozenset()
@@ -68,7 +68,7 @@ def regexes_resolved(
     version: Offset,
     ctx: Context,
 ) -> Decision:
-    """What the expressions match, as of the metadata at offset `version`."""
+    """Records the topics that match, as of the metadata at offset `version`."""
     draft = Draft(group)
     in_use = expressions_in_use(group)
     for expression, topics in matched.items():

@@ -1,4 +1,4 @@
-"""What all members shall have: computed by the group's assignor, written as records."""
+"""The target assignment: computed by the group's assignor, written as records."""
 
 from odradek_broker.group.consumer import records as rec
 from odradek_broker.group.consumer.assignors import ASSIGNORS, MemberSpec
@@ -7,9 +7,9 @@ from odradek_protocol.ids import TopicId
 
 
 def maybe_assign(draft: Draft, ctx: Context) -> list[Timer]:
-    """A new target if the group's epoch is ahead of it; later, if the last is too young.
+    """A new target if the group's epoch is ahead of it; delayed if the last one is too recent.
 
-    group.consumer.assignment.interval.ms gathers the changes of a group whose members all start
+    group.consumer.assignment.interval.ms coalesces the changes of a group whose members all start
     at once into a few assignments.
     """
     group = draft.group
@@ -27,7 +27,7 @@ def assign(draft: Draft, ctx: Context) -> None:
     """Records for the members whose target changes, then the target's new epoch."""
     group = draft.group
     topics = ctx.image.topics
-    ids_of: dict[frozenset[str], frozenset[TopicId]] = {}  # most members subscribe alike
+    ids_of: dict[frozenset[str], frozenset[TopicId]] = {}  # most members have the same subscription
     specs: dict[str, MemberSpec] = {}
     for member in group.members.values():
         names = group.topics_of(member)

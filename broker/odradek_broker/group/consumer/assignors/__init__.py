@@ -1,7 +1,8 @@
-"""The coordinator's assignors, by the names that members and settings call them.
+"""The coordinator's assignors, by the names that members and settings use.
 
-An assignor gets what each member subscribes to and was to have, and the number of partitions
-of each topic; it gives each member what it shall have. Racks are not looked at, as in Kafka 4.3.
+An assignor gets the subscription and the previous target of each member, and the number of
+partitions of each topic; it returns the new target of each member. Racks are ignored, as in Kafka
+4.3.
 """
 
 from collections.abc import Callable, Mapping

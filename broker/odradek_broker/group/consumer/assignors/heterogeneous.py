@@ -1,12 +1,12 @@
 """The uniform assignor where members subscribe to different topics.
 
-1. Everybody keeps what it had and still subscribes to.
-2. What nobody has goes to the subscriber with the fewest; topics with few subscribers first.
-3. Loads are levelled: along a path of members a → b → c, where each can take a partition that
-   the one before it has, the load of a goes down by one and that of c up by one, if c has at
-   least two less than a. When no such path is left, no assignment is more even.
+1. Every member keeps the partitions that it had and still subscribes to.
+2. Unassigned partitions go to the subscriber with the fewest; topics with few subscribers first.
+3. Loads are balanced: along a path of members a → b → c, where each can take a partition of the
+   one before it, the load of a decreases by one and that of c increases by one, if c has at least
+   two fewer than a. When no such path is left, no assignment is more even.
 
-Step 3 is bounded: a group of thousands of members and topics must not hold up the coordinator.
+Step 3 is bounded: a group of thousands of members and topics must not block the coordinator.
 """
 
 from collections import deque
@@ -18,15 +18,15 @@ from odradek_protocol.ids import TopicId
 
 TopicIdPartition = tuple[TopicId, int]
 
-# Members looked at while levelling: some 200 ms of work. Beyond, the assignment is valid,
-# sticky and nearly even.
+# Members visited while balancing: some 200 ms of work. If that is not enough, the assignment is
+# still valid, sticky and nearly even.
 LEVELLING_STEPS_MAX = 100_000
 
 
 def valid(
     spec: MemberSpec, partition_counts: Mapping[TopicId, int], taken: set[TopicIdPartition]
 ) -> list[TopicIdPartition]:
-    """Of the old target, what exists, is subscribed to and is not another's."""
+    """The part of the old target that exists, is subscribed to and no other member has."""
     return [
         (topic_id, partition)
         for topic_id in sorted(spec.target)
@@ -78,7 +78,7 @@ class _Assignment:
         self.load[member_id] += 1
 
     def _take(self, member_id: str, topic_id: TopicId) -> int:
-        """The one that came last: rather one that is new to the member than one it had."""
+        """The partition that was added last: rather a new one than one that the member had."""
         partition = self.held[member_id][topic_id].pop()
         if not self.held[member_id][topic_id]:
             del self.held[member_id][topic_id]
@@ -114,7 +114,7 @@ class _Assignment:
             pending.append(member_id)
 
     def _path_down(self, start: str) -> list[tuple[str, TopicId, str]]:
-        """The shortest path to a member with at least two less than `start`, if there is one."""
+        """The shortest path to a member with at least two fewer than `start`, or None."""
         reached_by: dict[str, tuple[str, TopicId]] = {}
         topics_seen: set[TopicId] = set()
         queue = deque([start])

@@ -1,9 +1,9 @@
-"""range: each topic is cut into consecutive ranges, one for each member that subscribes to it.
+"""range: each topic is divided into consecutive ranges, one per member that subscribes to it.
 
-Members stand in the order of their instance ids, those without one after them by member id. So
-topics with equally many partitions and the same subscribers are co-partitioned: who has
-partition 2 of one has partition 2 of the others. Example: 3 partitions of t and u, members
-a and b: a has t0 t1 u0 u1, b has t2 u2. What members had before plays no role.
+Members are ordered by instance id, those without one after them by member id. So topics with the
+same number of partitions and the same subscribers are co-partitioned: the member with partition 2
+of one has partition 2 of the others. Example: 3 partitions of t and u, members a and b: a has
+t0 t1 u0 u1, b has t2 u2. The previous assignment does not matter.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What an assignor knows about a member."""
+"""The input of an assignor about one member."""
 
 from typing import NamedTuple
 
@@ -7,6 +7,6 @@ from odradek_protocol.ids import TopicId
 
 
 class MemberSpec(NamedTuple):
-    topics: frozenset[TopicId]  # that it subscribes to and that exist
-    target: Partitions = NO_PARTITIONS  # what it was to have until now
+    topics: frozenset[TopicId]  # existing topics that it subscribes to
+    target: Partitions = NO_PARTITIONS  # its previous target
     instance_id: str | None = None

@@ -1,8 +1,8 @@
-"""uniform: members get equally many partitions, and keep of theirs what balance allows.
+"""uniform: members get the same number of partitions, and keep as many of theirs as possible.
 
-If all subscribe to the same topics, sizes differ by one at most, and a partition moves only
-when its member has more than its share or is gone. If subscriptions differ, `heterogeneous.py`
-does it: what nobody has goes to the member with the fewest, then the loaded hand over to the idle.
+If all members subscribe to the same topics, their numbers differ by at most one, and a partition
+moves only if its member has more than its share or has left. If subscriptions differ,
+`heterogeneous.py` computes the assignment.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def _homogeneous(
     for member_id in sorted(members):
         had[member_id] = heterogeneous.valid(members[member_id], partition_counts, taken)
         taken.update(had[member_id])
-    # Who has most keeps the one more that some may have: fewer partitions move.
+    # Members with the most partitions get the larger shares: fewer partitions move.
     order = sorted(members, key=lambda member_id: (-len(had[member_id]), member_id))
     share = {member_id: quota + (i < extra) for i, member_id in enumerate(order)}
     kept = {member_id: had[member_id][: share[member_id]] for member_id in order}

@@ -1,4 +1,4 @@
-"""The pure parts: hashing, timers, record schemas, the host's order of append, replay, answer."""
+"""What does no I/O: hashing, timers, record schemas, the host's append, replay and response."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ from odradek_broker.coordinator.record_schema import F, RecordSchema, version_of
 from odradek_broker.coordinator.result import (
     NOTHING,
     CoordinatorRecord,
+    CoordinatorResult,
+    DeferredResponse,
     Moment,
     Producer,
-    Result,
-    Ticket,
 )
 from odradek_broker.coordinator.timers import Timers
 from odradek_protocol.error_codes import ErrorCode, KafkaError
@@ -116,18 +116,18 @@ class Register:
         if committed:
             self.values.update(pending)
 
-    def loaded(self, leader_epoch: int, image: Any, now: Moment) -> Result[None]:
+    def loaded(self, leader_epoch: int, image: Any, now: Moment) -> CoordinatorResult[None]:
         return NOTHING
 
     def begin_epoch(self, leader_epoch: int) -> None: ...
 
-    def metadata_changed(self, delta: Any, now: Moment) -> Result[None]:
+    def metadata_changed(self, delta: Any, now: Moment) -> CoordinatorResult[None]:
         return NOTHING
 
     def next_deadline_ms(self) -> float:
         return float("inf")
 
-    def expire(self, now: Moment) -> Result[None]:
+    def expire(self, now: Moment) -> CoordinatorResult[None]:
         return NOTHING
 
 
@@ -148,8 +148,8 @@ class MemoryLog:
         return self.end - 1
 
 
-def _put(key: bytes, value: bytes) -> Result[str]:
-    return Result([CoordinatorRecord(key, value)], f"put {key!r}")
+def _put(key: bytes, value: bytes) -> CoordinatorResult[str]:
+    return CoordinatorResult([CoordinatorRecord(key, value)], f"put {key!r}")
 
 
 def test_answers_come_when_committed_and_in_order() -> None:
@@ -157,23 +157,29 @@ def test_answers_come_when_committed_and_in_order() -> None:
     host = ShardHost(Register(), log)
     assert host.settle(_put(b"a", b"1"), answers.append, NOW)
     assert host.shard.values == {b"a": b"1"}  # the next decision sees it
-    assert host.settle(Result((), "read"), answers.append, NOW)  # of what may be lost: waits
+    assert host.settle(
+        CoordinatorResult((), "read"), answers.append, NOW
+    )  # of what may be lost: waits
     assert host.settle(_put(b"b", b"2"), answers.append, NOW)
     assert answers == []
     host.committed(1)
     assert answers == ["put b'a'", "read"]
     host.committed(2)
     assert answers[2:] == ["put b'b'"]
-    assert not host.settle(Result((), "read"), answers.append, NOW)
+    assert not host.settle(CoordinatorResult((), "read"), answers.append, NOW)
     assert answers[3:] == ["read"]
 
 
 def test_a_parked_request_is_answered_by_a_later_result_or_by_the_end() -> None:
-    first, second = Ticket(), Ticket()
+    first, second = DeferredResponse(), DeferredResponse()
     host, answers = ShardHost(Register(), MemoryLog()), []
-    host.settle(Result((), first), lambda a: answers.append(("first", a)), NOW)
-    host.settle(Result((), second), lambda a: answers.append(("second", a)), NOW)
-    host.settle(Result([CoordinatorRecord(b"k", b"v")], None, answers=[(first, "yes")]), None, NOW)
+    host.settle(CoordinatorResult((), first), lambda a: answers.append(("first", a)), NOW)
+    host.settle(CoordinatorResult((), second), lambda a: answers.append(("second", a)), NOW)
+    host.settle(
+        CoordinatorResult([CoordinatorRecord(b"k", b"v")], None, answers=[(first, "yes")]),
+        None,
+        NOW,
+    )
     assert answers == []
     host.committed(1)
     assert answers == [("first", "yes")]
@@ -183,9 +189,9 @@ def test_a_parked_request_is_answered_by_a_later_result_or_by_the_end() -> None:
 
 
 def test_the_decision_that_parks_a_request_may_answer_it() -> None:
-    ticket, answers = Ticket(), []
+    ticket, answers = DeferredResponse(), []
     host = ShardHost(Register(), MemoryLog())
-    host.settle(Result((), ticket, answers=[(ticket, "at once")]), answers.append, NOW)
+    host.settle(CoordinatorResult((), ticket, answers=[(ticket, "at once")]), answers.append, NOW)
     assert answers == ["at once"]
 
 
@@ -197,7 +203,9 @@ def test_a_failed_append_changes_nothing_or_asks_for_a_reload() -> None:
         host.settle(_put(b"a", b"1"), answers.append, NOW)
     assert host.shard.values == {}
     with pytest.raises(ReloadNeeded):
-        host.settle(Result([CoordinatorRecord(b"a", b"1")], None, volatile=True), None, NOW)
+        host.settle(
+            CoordinatorResult([CoordinatorRecord(b"a", b"1")], None, volatile=True), None, NOW
+        )
     log.error = None
     with pytest.raises(KafkaError) as caught:
         host.settle(_put(b"a", b"x" * 20_000), answers.append, NOW)
@@ -210,7 +218,7 @@ def test_what_need_not_be_atomic_is_split() -> None:
     log = MemoryLog()
     host = ShardHost(Register(), log)
     records = [CoordinatorRecord(b"k%d" % n, b"v" * 500) for n in range(100)]
-    host.settle(Result(records, None, atomic=False), None, NOW)
+    host.settle(CoordinatorResult(records, None, atomic=False), None, NOW)
     assert len(log.batches) > 5
     assert len(host.shard.values) == 100
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from broker_tests.raft.support import Cluster, Node, run_story, until
-from odradek_broker.raft.channel import ControllerChannel
+from odradek_broker.controller_client.channel import ControllerChannel
 from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct

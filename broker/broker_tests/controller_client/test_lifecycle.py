@@ -1,12 +1,18 @@
-"""A broker registers, beats, is unfenced, forgotten and stops; the controller is the test."""
+"""A broker registers, sends heartbeats, is unfenced, unregistered and stops; the test is the
+controller."""
 
 import asyncio
 from uuid import UUID
 
 import pytest
 
-from odradek_broker.controller.lifecycle import BrokerLifecycle, RegistrationError
-from odradek_broker.controller.producer_id_blocks import ProducerIdBlocks
+from odradek_broker.controller_client.lifecycle import (
+    BrokerLifecycle,
+    Incarnation,
+    LogDirectories,
+    RegistrationError,
+)
+from odradek_broker.controller_client.producer_id_blocks import ProducerIdBlocks
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -26,7 +32,7 @@ LISTENERS = [Listener("PLAINTEXT", "host", 9092, "PLAINTEXT")]
 
 
 class Controller:
-    """Answers as it is told; what it decides becomes the broker's metadata."""
+    """Responds as the test wants; its decisions become the broker's metadata."""
 
     def __init__(self, metadata: MetadataPublisher) -> None:
         self.metadata = metadata
@@ -90,15 +96,11 @@ class Bench:
         self.controller = Controller(self.metadata)
         self.failures: list[Exception] = []
         self.lifecycle = BrokerLifecycle(
-            ME,
-            "cluster",
+            Incarnation(ME, "cluster", UUID(int=5), previous_broker_epoch=4),
             settings,
             self.controller,
             self.metadata,
-            incarnation_id=UUID(int=5),
-            previous_broker_epoch=4,
-            directory_ids=lambda: [DIRECTORY],
-            offline_directory_ids=list,
+            LogDirectories(ids=lambda: [DIRECTORY], offline_ids=list),
             applied_offset=lambda: self.metadata.image.offset + 1,
             on_failure=self.failures.append,
         )
@@ -119,14 +121,14 @@ class TestLife:
     def test_from_the_registration_to_the_end(self):
         async def story(bench, lifecycle, controller):
             assert await lifecycle.register(LISTENERS) == 10
-            (told,) = controller.registrations
-            assert (told.broker_id, told.cluster_id, told.previous_broker_epoch) == (
+            (sent,) = controller.registrations
+            assert (sent.broker_id, sent.cluster_id, sent.previous_broker_epoch) == (
                 1,
                 "cluster",
                 4,
             )
-            assert (told.incarnation_id, told.log_dirs) == (UUID(int=5), [DIRECTORY])
-            assert [(item.host, item.port) for item in told.listeners] == [("host", 9092)]
+            assert (sent.incarnation_id, sent.log_dirs) == (UUID(int=5), [DIRECTORY])
+            assert [(item.host, item.port) for item in sent.listeners] == [("host", 9092)]
             lifecycle.start()
             first = await controller.next_beat()
             assert (first.broker_epoch, first.current_metadata_offset) == (10, 10)
@@ -146,7 +148,7 @@ class TestLife:
             controller.unknown = True
             while len(controller.registrations) < 2:
                 await controller.next_beat()
-            assert len({told.incarnation_id for told in controller.registrations}) == 1
+            assert len({sent.incarnation_id for sent in controller.registrations}) == 1
             while (await controller.next_beat()).broker_epoch != lifecycle.broker_epoch:
                 pass
             assert lifecycle.broker_epoch > 10

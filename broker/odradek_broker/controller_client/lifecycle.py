@@ -1,28 +1,29 @@
-"""This broker as the controller sees it: registered, fenced or not, about to stop.
+"""Registration, heartbeats and controlled shutdown of this broker.
 
-    epoch = await lifecycle.register(listeners)     the controller knows this process
-    lifecycle.start()                               heartbeats from now on
-    await lifecycle.unfence()                       the logs are loaded; clients may come
-    await lifecycle.shut_down(timeout_ms)           others lead what this one led
+    epoch = await lifecycle.register(listeners)     the broker is registered, and fenced
+    lifecycle.start()                               starts the heartbeats
+    await lifecycle.unfence()                       the logs are loaded: serve clients
+    await lifecycle.shut_down(timeout_ms)           others have taken over its partitions
 
-Runs on every broker, also on that of the active controller. A broker is a new incarnation with
-each start of the process; its broker epoch is the offset of its registration in the metadata
-log, and requests with an older one are refused. A heartbeat that is refused because nobody
-knows this broker (it was unregistered) makes it register again.
+Runs on every broker, including that of the active controller. Each start of the process is a new
+incarnation. Its broker epoch is the offset of its registration in the metadata log; requests with
+an older epoch are refused. If a heartbeat is refused because the broker was unregistered, it
+registers again.
 
-Only monotonic time counts here. Who is silent for `broker.session.timeout.ms` is fenced by the
-controller: its partitions get other leaders, and it comes back when it is heard of again.
+All times are monotonic. A broker that sends no heartbeat for `broker.session.timeout.ms` is fenced
+by the controller: its partitions get other leaders, until its next heartbeat.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from dataclasses import dataclass
 from uuid import UUID
 
-from odradek_broker.controller.brokers import SUPPORTED_FEATURES
+from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.metadata.image import BrokerRegistration
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.runtime.listeners import SECURITY_PROTOCOLS, Listener
@@ -38,7 +39,7 @@ BROKER_REGISTRATION, REGISTRATION_VERSION = 62, 4
 BROKER_HEARTBEAT, HEARTBEAT_VERSION = 63, 1
 RETRY_SECONDS = 0.1
 
-# Refusals that will not go away by themselves, and what a person can do about them.
+# Errors that are not worth a retry, with the reason for the user.
 _FATAL = {
     ErrorCode.inconsistent_cluster_id: "the controller belongs to another cluster",
     ErrorCode.invalid_registration: "the controller refuses this registration",
@@ -48,61 +49,64 @@ _UNKNOWN_BROKER = (ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registe
 
 
 class RegistrationError(Exception):
-    """The controller will not have this broker; the text is one line for the user."""
+    """The controller refuses this broker for good; the text is one line for the user."""
 
 
-class Channel(Protocol):
-    """To the active controller, see raft/channel.py."""
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One start of the process of a broker."""
 
-    async def call(
-        self, api_key: int, version: int, request: Struct, timeout_ms: float
-    ) -> Struct: ...
+    node_id: BrokerId
+    cluster_id: str
+    id: UUID
+    previous_broker_epoch: int  # of the last clean shutdown; -1 if the last stop was not clean
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectories:
+    """The ids of this broker's log directories; which of them are offline changes over time."""
+
+    ids: Callable[[], Sequence[UUID]]
+    offline_ids: Callable[[], Sequence[UUID]]
 
 
 class BrokerLifecycle:
     def __init__(
         self,
-        node_id: BrokerId,
-        cluster_id: str,
+        incarnation: Incarnation,
         settings: Settings,
-        channel: Channel,
+        controller: ControllerCalls,
         metadata: MetadataPublisher,
+        directories: LogDirectories,
         *,
-        incarnation_id: UUID,
-        previous_broker_epoch: int,
-        directory_ids: Callable[[], Sequence[UUID]],
-        offline_directory_ids: Callable[[], Sequence[UUID]],
         applied_offset: Callable[[], Offset],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self.node_id = node_id
+        self.node_id = incarnation.node_id
         self.broker_epoch = -1
-        self._cluster_id = cluster_id
+        self._incarnation = incarnation
         self._settings = settings
-        self._channel = channel
+        self._controller = controller
         self._metadata = metadata
-        self._incarnation_id = incarnation_id
-        self._previous_broker_epoch = previous_broker_epoch  # of a clean shutdown, or -1
-        self._directory_ids = directory_ids
-        self._offline_directory_ids = offline_directory_ids
+        self._directories = directories
         self._applied_offset = applied_offset
         self._on_failure = on_failure
         self._listeners: Sequence[Listener] = ()
-        self.unheard_ms = 0.0  # no controller has answered for this long
+        self.unheard_ms = 0.0  # time without a response from a controller
         self._ready = False
         self._aside = False
         self._wants_shut_down = False
-        self._fenced = asyncio.Event()  # the last heartbeat was answered so
+        self._fenced = asyncio.Event()  # as requested, in the last heartbeat response
         self._may_shut_down = asyncio.Event()
-        self._changed = asyncio.Event()  # the metadata of this broker
-        self._wake = asyncio.Event()  # the next heartbeat should not wait
+        self._changed = asyncio.Event()  # this broker's registration in the metadata
+        self._wake = asyncio.Event()  # send the next heartbeat at once
         self._task: asyncio.Task[None] | None = None
         metadata.subscribe(self._look)
 
-    # -- steps of a life ------------------------------------------------------------------------
+    # -- life cycle -----------------------------------------------------------------------------
 
     async def register(self, listeners: Sequence[Listener]) -> int:
-        """Tries until the controller knows this broker and so does its own metadata."""
+        """Retries until this broker is registered and its own metadata shows it."""
         self._listeners = listeners
         self.broker_epoch = await self._register()
         await self._until(lambda own: own is not None and own.epoch == self.broker_epoch)
@@ -112,24 +116,24 @@ class BrokerLifecycle:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def unfence(self) -> None:
-        """This broker can serve; done when the controller lets it."""
+        """Asks to be unfenced; returns when this broker's metadata shows it."""
         self._ready = True
         self._wake.set()
         await self._until(lambda own: own is not None and not own.fenced)
 
     def step_aside(self, wanted: bool) -> None:
-        """Ask to be fenced, so that others lead, or to be let in again; may be said often."""
+        """Asks to be fenced, so that others lead, or to be unfenced again; may be repeated."""
         if wanted is not self._aside:
             self._aside = wanted
             self._fenced.clear()
             self._wake.set()
 
     def beat_now(self) -> None:
-        """Something has changed that the controller should not hear of only in a while."""
+        """Sends a heartbeat at once, because its content has changed."""
         self._wake.set()
 
     async def fence(self, timeout_ms: float) -> bool:
-        """Whether the controller has fenced this broker within that time."""
+        """Asks to be fenced; whether that happened within the timeout."""
         self.step_aside(True)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -139,14 +143,16 @@ class BrokerLifecycle:
         return True
 
     async def shut_down(self, timeout_ms: float) -> None:
-        """Lets others lead what this broker leads, for as long as that may take."""
+        """A controlled shutdown: waits until others lead its partitions, or for the timeout."""
         self._wants_shut_down = True
         self._wake.set()
         try:
             async with asyncio.timeout(timeout_ms / 1000):  # wait_for may lose a cancellation
                 await self._may_shut_down.wait()
         except TimeoutError:
-            logger.warning("the controller did not let go within %d ms: stopping", timeout_ms)
+            logger.warning(
+                "the controlled shutdown did not finish within %d ms: stopping", timeout_ms
+            )
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -155,7 +161,7 @@ class BrokerLifecycle:
 
     @property
     def cut_off(self) -> bool:
-        """No controller has answered for a session: others may lead what this broker leads."""
+        """Whether no controller responded for a session: others may lead its partitions by now."""
         return self.unheard_ms >= self._settings.int("broker.session.timeout.ms")
 
     # -- registration -----------------------------------------------------------------------------
@@ -166,7 +172,7 @@ class BrokerLifecycle:
         give_up_duplicate = loop.time() + 2 * session_seconds
         while True:
             try:
-                answer = await self._channel.call(
+                answer = await self._controller.call(
                     BROKER_REGISTRATION,
                     REGISTRATION_VERSION,
                     self._registration(),
@@ -184,17 +190,15 @@ class BrokerLifecycle:
             if code is ErrorCode.duplicate_broker_registration and (
                 loop.time() > give_up_duplicate
             ):
-                raise RegistrationError(
-                    f"node.id {self.node_id} is in use: another broker with it is alive"
-                )
+                raise RegistrationError(f"node.id {self.node_id} is in use by another live broker")
             logger.info("registration refused for now: %s", code.name)
             await asyncio.sleep(RETRY_SECONDS)
 
     def _registration(self) -> Struct:
         return Struct(
             broker_id=self.node_id,
-            cluster_id=self._cluster_id,
-            incarnation_id=self._incarnation_id,
+            cluster_id=self._incarnation.cluster_id,
+            incarnation_id=self._incarnation.id,
             listeners=[
                 Struct(
                     name=listener.name,
@@ -214,8 +218,8 @@ class BrokerLifecycle:
             ],
             rack=self._settings.optional_str("broker.rack"),
             is_migrating_zk_broker=False,
-            log_dirs=list(self._directory_ids()),
-            previous_broker_epoch=self._previous_broker_epoch,
+            log_dirs=list(self._directories.ids()),
+            previous_broker_epoch=self._incarnation.previous_broker_epoch,
         )
 
     # -- heartbeats -------------------------------------------------------------------------------
@@ -239,22 +243,24 @@ class BrokerLifecycle:
             current_metadata_offset=self._applied_offset() - 1,
             want_fence=not self._ready or self._aside,
             want_shut_down=self._wants_shut_down,
-            offline_log_dirs=list(self._offline_directory_ids()),
+            offline_log_dirs=list(self._directories.offline_ids()),
         )
-        # Well within a session, so that there is time for another try.
+        # Well within a session, so that there is time for a retry.
         timeout_ms = self._settings.int("broker.session.timeout.ms") / 3
         try:
-            answer = await self._channel.call(
+            answer = await self._controller.call(
                 BROKER_HEARTBEAT, HEARTBEAT_VERSION, request, timeout_ms
             )
         except PeerUnavailable as error:
-            logger.info("heartbeat: %s", error)
+            logger.info("heartbeat failed: %s", error)
             self._unheard(timeout_ms)
             return
         self.unheard_ms = 0.0
         code = ErrorCode(answer.error_code)
         if code in _UNKNOWN_BROKER:
-            logger.warning("the controller does not know this broker (%s): registering", code.name)
+            logger.warning(
+                "this broker is not registered any more (%s): registering again", code.name
+            )
             self.broker_epoch = await self._register()
         elif code is not ErrorCode.none:
             logger.warning("heartbeat refused: %s", code.name)
@@ -265,28 +271,29 @@ class BrokerLifecycle:
                 self._may_shut_down.set()
 
     def _unheard(self, timeout_ms: float) -> None:
-        """Nobody is there to take over: the last of a cluster that stops need not wait long."""
+        """No controller responded. While shutting down, do not wait long: if the whole cluster
+        stops, none will."""
         self.unheard_ms += timeout_ms
         limit_ms = self._settings.int("controller.quorum.fetch.timeout.ms")
         limit_ms += 2 * self._settings.int("controller.quorum.election.timeout.ms")
         if self._wants_shut_down and self.unheard_ms > limit_ms:
-            logger.warning("there is no controller that could let others take over: stopping")
+            logger.warning("no controller responds to the controlled shutdown: stopping")
             self._may_shut_down.set()
 
     async def _pause(self, seconds: float) -> None:
-        """Until the next heartbeat is due, or something has to be said at once."""
+        """Waits until the next heartbeat is due, or is requested at once."""
         # Not wait_for: it swallows a cancellation that comes together with what it waits for
         # (Python 3.11), and this broker would send heartbeats for ever instead of stopping.
         with suppress(TimeoutError):
             async with asyncio.timeout(max(seconds, 0.0)):
                 await self._wake.wait()
 
-    # -- what the metadata says of this broker ------------------------------------------------
+    # -- this broker's registration in the metadata ---------------------------------------------
 
     def _look(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
         if self.node_id in delta.changed_brokers:
             self._changed.set()
-            # Caught up with its own registration: say so at once.
+            # It has applied its own registration: report that at once.
             self._wake.set()
 
     async def _until(self, condition: Callable[[BrokerRegistration | None], bool]) -> None:

@@ -1,9 +1,9 @@
-"""Producer ids for this broker's clients, out of blocks of 1,000 that the controller gives."""
+"""Producer ids for this broker's clients, from blocks of 1,000 that the controller allocates."""
 
 import asyncio
 from collections.abc import Callable
 
-from odradek_broker.controller.lifecycle import Channel
+from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, ProducerId
@@ -14,19 +14,19 @@ TIMEOUT_MS = 10_000.0
 
 
 class ProducerIdBlocks:
-    """No id is ever given twice: what is left of a block when the process ends is lost."""
+    """No id is ever used twice: the rest of a block is lost when the process ends."""
 
     def __init__(
-        self, node_id: BrokerId, broker_epoch: Callable[[], int], channel: Channel
+        self, node_id: BrokerId, broker_epoch: Callable[[], int], controller: ControllerCalls
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._channel = channel
+        self._controller = controller
         self._ids = iter(range(0))
-        self._lock = asyncio.Lock()  # one request for a block at a time
+        self._lock = asyncio.Lock()  # at most one AllocateProducerIds request in flight
 
     async def next(self) -> ProducerId:
-        """KafkaError COORDINATOR_LOAD_IN_PROGRESS, which makes clients retry, if there is none."""
+        """KafkaError COORDINATOR_LOAD_IN_PROGRESS, which clients retry, if there is no block."""
         async with self._lock:
             producer_id = next(self._ids, None)
             if producer_id is None:
@@ -37,11 +37,15 @@ class ProducerIdBlocks:
     async def _allocate(self) -> range:
         request = Struct(broker_id=self._node_id, broker_epoch=self._broker_epoch())
         try:
-            answer = await self._channel.call(ALLOCATE_PRODUCER_IDS, VERSION, request, TIMEOUT_MS)
+            answer = await self._controller.call(
+                ALLOCATE_PRODUCER_IDS, VERSION, request, TIMEOUT_MS
+            )
         except PeerUnavailable as error:
             raise KafkaError(ErrorCode.coordinator_load_in_progress, str(error)) from error
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.none:
-            raise KafkaError(ErrorCode.coordinator_load_in_progress, f"no block: {code.name}")
+            raise KafkaError(
+                ErrorCode.coordinator_load_in_progress, f"no block of producer ids: {code.name}"
+            )
         start = answer.producer_id_start
         return range(start, start + answer.producer_id_len)

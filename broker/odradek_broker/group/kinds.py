@@ -1,0 +1,18 @@
+"""The kinds of groups that this broker coordinates: the one place where they are registered."""
+
+from collections.abc import Callable
+from random import Random
+
+from odradek_broker.group.config import GroupConfig
+from odradek_broker.group.consumer.requests import CONSUMER
+from odradek_broker.group.metrics import GroupMetrics
+from odradek_broker.group.shard import CLASSIC, GroupKind, GroupShard
+
+GROUP_KINDS: tuple[GroupKind, ...] = (CLASSIC, CONSUMER)
+
+
+def new_shard(
+    config: Callable[[], GroupConfig], rng: Random, metrics: GroupMetrics | None = None
+) -> GroupShard:
+    """An empty shard for all kinds of groups."""
+    return GroupShard(config, rng, metrics or GroupMetrics(), GROUP_KINDS)
