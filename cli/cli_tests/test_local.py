@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek_api.kafka_cluster import BrokerStatus, DiskStatus, KafkaClusterStatus
+from odradek_api.kafka_cluster.status import BrokerStatus, DiskStatus, KafkaClusterStatus
 from odradek_cli.local import _lines, _rows
 from odradek_operator.local.runtime import ClusterReport
 from odradek_testkit.engines import answers_api_versions

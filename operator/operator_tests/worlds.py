@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from odradek_api.base import Resource
-from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_api.parse import parse
 from odradek_operator.kafka.desired import (
     DesiredCluster,

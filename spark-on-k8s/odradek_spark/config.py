@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from odradek_api.base import ClusterRef
+from odradek_api.pipeline.common import Kafka
 from odradek_api.pipeline.job import Job, SpecError, read_job
-from odradek_api.pipeline.spec import ClusterRef, Kafka
 
 # librdkafka, which looks at topics and mirrors, has other names for a few settings of Java's.
 JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore.type", "key.", "value.")

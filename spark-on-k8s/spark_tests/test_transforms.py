@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from odradek_api.pipeline.common import Dedup
 from odradek_api.pipeline.job import SpecError
-from odradek_api.pipeline.spec import Dedup, Format, Step, TopicSink
+from odradek_api.pipeline.sinks import TopicSink
+from odradek_api.pipeline.sources import Format
+from odradek_api.pipeline.spec import Step
 
 pytestmark = pytest.mark.spark
 

@@ -15,13 +15,9 @@ from typing import Protocol
 import msgspec
 
 from odradek_api.base import RESTART_ANNOTATION, Resource, settings_text
-from odradek_api.kafka_cluster import (
-    APART_OR_NOT,
-    SAME_NUMBER,
-    Controllers,
-    KafkaClusterSpec,
-    Resources,
-)
+from odradek_api.kafka_cluster.pods import Resources
+from odradek_api.kafka_cluster.rules import CONTROLLER_COUNT_FIXED, CONTROLLERS_FIXED
+from odradek_api.kafka_cluster.spec import Controllers, KafkaClusterSpec
 from odradek_api.topic import TopicSpec
 from odradek_operator.kafka.apache import FORMAT, apache_settings
 from odradek_operator.kafka.placement import (
@@ -189,9 +185,9 @@ def _as_formed(spec: KafkaClusterSpec, formation: Sequence[int]) -> tuple[KafkaC
     if spec.engine != "apache" or not formation or formed == wanted:
         return spec, ""
     if not formed:
-        return msgspec.structs.replace(spec, controllers=None), APART_OR_NOT
+        return msgspec.structs.replace(spec, controllers=None), CONTROLLERS_FIXED
     controllers = msgspec.structs.replace(spec.controllers or Controllers(), replicas=formed)
-    refused = SAME_NUMBER if spec.controllers else APART_OR_NOT
+    refused = CONTROLLER_COUNT_FIXED if spec.controllers else CONTROLLERS_FIXED
     return msgspec.structs.replace(spec, controllers=controllers), refused
 
 
@@ -223,12 +219,6 @@ def build_topic(resource: Resource[TopicSpec]) -> DesiredTopic:
         retain=spec.deletion_policy == "Retain",
         adopt=spec.adopt,
     )
-
-
-def topic_cluster(topic: Resource[TopicSpec]) -> str:
-    """ "namespace/name" of the cluster that a Topic is for."""
-    ref = topic.spec.cluster
-    return f"{ref.namespace or topic.namespace}/{ref.name}"
 
 
 def accepts(cluster: Resource[KafkaClusterSpec], topic: Resource[TopicSpec]) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from odradek_api.kafka_cluster import DiskStatus
+from odradek_api.kafka_cluster.status import DiskStatus
 from odradek_operator.kafka.actions import NAMES_MAX, Reason
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.kafka.observed import LogDir, Observed, Phase

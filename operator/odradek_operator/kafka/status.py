@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
-from odradek_api.base import Condition
-from odradek_api.kafka_cluster import (
+from odradek_api.base import Condition, instant
+from odradek_api.kafka_cluster.status import (
     BrokerStatus,
     ControllerStatus,
     DiskStatus,
@@ -159,10 +158,6 @@ def conditions(
             )
         )
     return made
-
-
-def instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # -- the conditions --------------------------------------------------------------------------------

@@ -24,11 +24,12 @@ from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Node
 
 from odradek_api.base import InvalidManifestError, Resource
-from odradek_api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.parse import STDIN, load, parse, refused_changes
-from odradek_api.topic import TopicSpec
+from odradek_api.topic import TopicSpec, topic_cluster
 from odradek_operator.admin.kafka_admin import KafkaAdmin
-from odradek_operator.kafka.desired import accepts, build_topic, topic_cluster
+from odradek_operator.kafka.desired import accepts, build_topic
 from odradek_operator.kafka.explain import explain
 from odradek_operator.kubernetes import names
 from odradek_operator.kubernetes.nodes import Nodes

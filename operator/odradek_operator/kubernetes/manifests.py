@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from lightkube.utils.quantity import parse_quantity
 
-from odradek_api.base import quantity_bytes
-from odradek_api.kafka_cluster import CONTROLLER_PORT, KafkaClusterSpec, Resources
+from odradek_api.kafka_cluster.pods import Resources
+from odradek_api.kafka_cluster.spec import CONTROLLER_PORT, KafkaClusterSpec
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.kubernetes import names
 
@@ -84,17 +85,6 @@ def manifests(
     for one in made:
         one["metadata"]["ownerReferences"] = [owner]
     return made
-
-
-def owner_reference(kind: str, api_version: str, name: str, uid: str) -> Object:
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "name": name,
-        "uid": uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
 
 
 def config_map(desired: DesiredCluster, files: Mapping[str, str]) -> Object:
@@ -268,8 +258,8 @@ def _heap(spec: KafkaClusterSpec, resources: Resources) -> list[Object]:
     if spec.engine != "apache" or limit is None or HEAP in spec.pod_template.env:
         return []
     try:
-        size = quantity_bytes(str(limit)) // 2 >> 20
-    except ValueError:  # spelled in a way that only Kubernetes knows: the image's default
+        size = int(parse_quantity(str(limit)) or 0) // 2 >> 20
+    except ValueError:  # the API server refuses the pod; until then use the image's default
         return []
     return [{"name": HEAP, "value": f"-Xms{size}m -Xmx{size}m"}]
 

@@ -29,7 +29,7 @@ from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Node
 
 from odradek_api.base import GROUP, VERSION
-from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kubernetes import names
 from odradek_operator.kubernetes.lease import RENEW_S, Lease

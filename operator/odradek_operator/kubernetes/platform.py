@@ -25,14 +25,11 @@ from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import StatefulSet
 from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod, Secret
 from lightkube.types import CascadeType, PatchType
+from lightkube.utils.quantity import parse_quantity
 
-from odradek_api.base import API_VERSION, Resource, quantity_bytes
-from odradek_api.kafka_cluster import (
-    CONTROLLER_PORT,
-    External,
-    KafkaClusterSpec,
-    KafkaClusterStatus,
-)
+from odradek_api.base import API_VERSION, Resource, owner_reference
+from odradek_api.kafka_cluster.spec import CONTROLLER_PORT, External, KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_operator.admin.kafka_admin import AdminError, NotYetError
 from odradek_operator.kafka.desired import SECRETS, VOTERS_MAX, DesiredCluster, Endpoint, Known
 from odradek_operator.kafka.observed import ObservedBroker, Phase
@@ -43,7 +40,6 @@ from odradek_operator.kubernetes.manifests import (
     Object,
     Rack,
     manifests,
-    owner_reference,
 )
 from odradek_operator.kubernetes.pods import phase_of
 from odradek_operator.kubernetes.properties import properties_text
@@ -220,7 +216,7 @@ class KubernetesPlatform:
         }
         before = self.state.files()
         files |= {p: before[p] for p in map(self.state.pod_of, desired.leaving) if p in before}
-        owner = owner_reference("KafkaCluster", API_VERSION, desired.name, self.resource.uid)
+        owner = owner_reference(API_VERSION, "KafkaCluster", desired.name, self.resource.uid)
         image = self._image(desired.spec)
         controllers = self.state.controllers if desired.controllers else {}
         return manifests(desired, self.state.racks, files, owner, image, controllers)
@@ -342,7 +338,9 @@ class KubernetesPlatform:
                 wanted = apart.storage.size
             asked = (claim.spec.resources if claim.spec else None) or None
             size = ((asked.requests if asked else None) or {}).get("storage", "0")
-            if _is_bound(claim) and quantity_bytes(str(size)) < quantity_bytes(wanted):
+            if _is_bound(claim) and (parse_quantity(str(size)) or 0) < (
+                parse_quantity(wanted) or 0
+            ):
                 grown = {"spec": {"resources": {"requests": {"storage": wanted}}}}
                 try:
                     self._patch(PersistentVolumeClaim, name, grown)

@@ -17,6 +17,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from odradek_api.base import owner_reference
+
 Object = dict[str, Any]
 Application = Mapping[str, Any]
 
@@ -252,9 +254,9 @@ def _object(application: Application, version: str, kind: str, name: str, role: 
     metadata = application["metadata"]
     labels = {APP_LABEL: metadata["name"], ROLE_LABEL: role,
               "app.kubernetes.io/managed-by": "odradek-operator"}  # fmt: skip
-    owner = {"apiVersion": application["apiVersion"], "kind": application["kind"],
-             "name": metadata["name"], "uid": metadata.get("uid", ""), "controller": True,
-             "blockOwnerDeletion": True}  # fmt: skip
+    owner = owner_reference(
+        application["apiVersion"], application["kind"], metadata["name"], metadata.get("uid", "")
+    )
     return {
         "apiVersion": version,
         "kind": kind,

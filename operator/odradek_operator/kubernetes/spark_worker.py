@@ -27,13 +27,13 @@ from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
 from lightkube.types import PatchType
 
 from odradek_api.base import API_VERSION, InvalidManifestError, Resource
-from odradek_api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.kinds import KINDS
 from odradek_api.parse import parse
 from odradek_api.pipeline.job import clusters_of
 from odradek_api.pipeline.spec import SparkPipelineSpec
-from odradek_api.pipeline.status import JobStatus
-from odradek_api.spark_pipeline import SparkPipelineStatus, TopicLag
+from odradek_api.pipeline.status import JobStatus, SparkPipelineStatus, TopicLag
 from odradek_api.topic import TopicStatus
 from odradek_operator.kafka.actions import Reason
 from odradek_operator.kafka.status import conditions

@@ -10,7 +10,9 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from odradek_api.base import InvalidManifestError, Resource
+import msgspec
+
+from odradek_api.base import ClusterRef, InvalidManifestError, Resource
 from odradek_api.parse import parse
 from odradek_api.topic import TopicSpec, TopicStatus
 from odradek_operator.kubernetes.objects import FINALIZER, Document, key_of, read_status
@@ -41,8 +43,7 @@ class TopicObject:
 
 def topic_object(document: Document) -> TopicObject:
     metadata = document["metadata"]
-    reference = (document.get("spec") or {}).get("cluster") or {}
-    cluster = f"{reference.get('namespace') or metadata['namespace']}/{reference.get('name')}"
+    cluster = _cluster_ref(document).key(metadata["namespace"])
     resource, problem = None, ""
     try:
         resource = parse(document)
@@ -54,6 +55,14 @@ def topic_object(document: Document) -> TopicObject:
     status = read_status(document, TopicStatus)
     version = int(metadata["resourceVersion"])
     return TopicObject(key_of(document), cluster, version, kept, status, resource, problem)
+
+
+def _cluster_ref(document: Document) -> ClusterRef:
+    """The reference of a Topic whose spec may be invalid otherwise."""
+    try:
+        return msgspec.convert((document.get("spec") or {}).get("cluster"), ClusterRef)
+    except msgspec.ValidationError:
+        return ClusterRef(name="")
 
 
 class TopicBook:

@@ -20,7 +20,8 @@ from lightkube import Client
 from lightkube.core.exceptions import ApiError
 
 from odradek_api.base import Condition, InvalidManifestError, Resource
-from odradek_api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.parse import parse
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kafka.actions import Reason, Refuse, Wait

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from odradek_api.base import Resource
-from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.pipeline.job import Job
 from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.pipeline.status import JobStatus

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.kafka.desired import DesiredCluster, Endpoint, Known
 from odradek_operator.kafka.observed import ObservedBroker
 from odradek_operator.kafka.placement import CONTROLLER_IDS, is_controller

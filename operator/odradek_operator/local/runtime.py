@@ -33,11 +33,12 @@ from odradek_api.base import (
     Problem,
     Resource,
 )
-from odradek_api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.parse import SUFFIXES, load, refused_changes
-from odradek_api.topic import TopicSpec, TopicStatus
+from odradek_api.topic import TopicSpec, TopicStatus, topic_cluster
 from odradek_operator.admin.kafka_admin import KafkaAdmin
-from odradek_operator.kafka.desired import DesiredTopic, accepts, build_topic, topic_cluster
+from odradek_operator.kafka.desired import DesiredTopic, accepts, build_topic
 from odradek_operator.kafka.explain import explain
 from odradek_operator.kafka.status import cluster_status, topic_statuses
 from odradek_operator.local.ledger import LedgerError, TopicEntry, write_json

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odradek_api.base import Resource
-from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.admin.kafka_admin import AdminError, KafkaAdmin, NotYetError
 from odradek_operator.kafka.actions import AlterBrokerConfig, Plan
 from odradek_operator.kafka.desired import DesiredCluster, DesiredTopic, build

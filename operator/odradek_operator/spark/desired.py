@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
-from odradek_api.base import GROUP, Resource
+from odradek_api.base import GROUP, Resource, settings_text
 from odradek_api.pipeline.job import Job
-from odradek_api.pipeline.spec import Executors, Pod, RestartPolicy, SparkPipelineSpec
+from odradek_api.pipeline.pods import Executors, Pod
+from odradek_api.pipeline.spec import RestartPolicy, SparkPipelineSpec
 
 Object = dict[str, Any]
 
@@ -81,7 +82,7 @@ def application(
     `run`: which one of a schedule. It is a part of the spec: another run is another submission.
     """
     spec, pods = pipeline.spec, pipeline.spec.kubernetes
-    conf = {key: _text(value) for key, value in spec.spark_conf.items()}
+    conf = settings_text(spec.spark_conf)
     if run:
         conf[RUN_KEY] = run
     made: Object = {
@@ -205,9 +206,3 @@ def _pod(pipeline: Resource[SparkPipelineSpec], pod: Pod) -> Object:
         "env": pod.env,
     }
     return made | {name: value for name, value in optional.items() if value}
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

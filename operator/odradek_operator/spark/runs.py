@@ -8,8 +8,9 @@ What was missed meanwhile, or before anybody looked, is made up for once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
+from odradek_api.base import instant
 from odradek_api.pipeline.schedule import parse_schedule
 from odradek_api.pipeline.spec import SparkPipelineSpec
 
@@ -32,10 +33,6 @@ def which_run(
     due = None if at_work else schedule.last_until(now_s, after_s)
     name = instant(due) if due is not None else last
     return Run(name or None, instant(following) if following is not None else "")
-
-
-def instant(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _seconds(text: str) -> float:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek_api.base import Resource
-from odradek_api.kafka_cluster import KafkaClusterStatus
-from odradek_api.pipeline.job import cluster_key, clusters_of
-from odradek_api.pipeline.spec import ClusterRef, SparkPipelineSpec
+from odradek_api.base import ClusterRef, Resource
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
+from odradek_api.pipeline.job import clusters_of
+from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.topic import TopicStatus
 
 
@@ -35,7 +35,7 @@ def waits_for(
     for ref, name in _topics(spec):
         if ref is None:
             continue
-        declared = topics.get(cluster_key(ref, pipeline.namespace), {})
+        declared = topics.get(ref.key(pipeline.namespace), {})
         for status in declared.values():
             ready = {c.type: c.status for c in status.conditions}.get("Ready")
             if status.topic_name == name and ready != "True":

@@ -161,8 +161,8 @@ def test_a_cluster_stays_as_it_was_formed(apart: bool) -> None:
         n: b.settings for n, b in before.nodes.items()
     }
     assert plan(after, running(before, *TOPIC)) == [
-        "refuse: spec.controllers: controllers are apart from the beginning or never: make a new "
-        "cluster and move there with odradek migrate"
+        "refuse: spec.controllers: dedicated controllers cannot be added to a cluster or removed "
+        "from it: create a new cluster and copy the topics with `odradek migrate`"
     ]
 
 
@@ -171,7 +171,7 @@ def test_the_number_of_controllers_stays_as_it_was_formed() -> None:
     after = cluster(known(before), **{**APART, "controllers": {"replicas": 1}})
     assert after.controllers.keys() == before.controllers.keys()
     assert plan(after, running(before, *TOPIC)) == [
-        "refuse: spec.controllers: the number of controllers never changes"
+        "refuse: spec.controllers: the number of controllers cannot change"
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from odradek_api.base import Condition
-from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_operator.kafka.actions import Restart, Wait
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.kafka.disks import news, reserve_bytes, size

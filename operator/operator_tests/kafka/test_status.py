@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_operator.kafka.desired import DesiredCluster, Known
 from odradek_operator.kafka.make_plan import make_plan
 from odradek_operator.kafka.observed import Observed, Phase

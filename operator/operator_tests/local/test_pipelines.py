@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from odradek_api.base import Condition
-from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.parse import parse
 from odradek_api.pipeline.spec import RestartPolicy
 from odradek_api.pipeline.status import JobStatus, QueryProgress

@@ -17,9 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from odradek_api.pipeline.status import JobStatus
+from odradek_api.pipeline.status import PROGRESS_ANNOTATION, JobStatus
 
-ANNOTATION = "odradek.dev/progress"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EVERY_S = 10.0
 TIMEOUT_S = 5.0
@@ -55,7 +54,7 @@ class OwnPod:
         token = (self._account / "token").read_text()
         request = urllib.request.Request(
             f"https://{self._host}:{self._port}{path}",
-            data=json.dumps({"metadata": {"annotations": {ANNOTATION: text}}}).encode(),
+            data=json.dumps({"metadata": {"annotations": {PROGRESS_ANNOTATION: text}}}).encode(),
             headers={
                 "Authorization": f"Bearer {token}",
                 "Content-Type": "application/merge-patch+json",

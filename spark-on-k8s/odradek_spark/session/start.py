@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from odradek_api.base import settings_text
 from odradek_spark.session.jars import jars
 
 # Failed tasks are tried again in local mode too: a broker that restarts is no reason to end.
@@ -47,7 +48,7 @@ def settings(
         made["spark.master"] = master
     if master is not None and master.startswith("local"):
         made |= LOCAL
-    return made | {key: _text(value) for key, value in user.items()}
+    return made | settings_text(user)
 
 
 def start_session(
@@ -62,9 +63,3 @@ def start_session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     return spark
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek_api.pipeline.job import Job, SpecError
-from odradek_api.pipeline.spec import Source
+from odradek_api.pipeline.sources import Source
 from odradek_spark.config import librdkafka_config
 
 LOOK_S = 30.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek_api.pipeline.rules import timestamp_ms
-from odradek_api.pipeline.spec import Files, Source
+from odradek_api.pipeline.sources import Files, Source
 
 # A rolling restart moves leaders for seconds; the connector's own patience is 30 ms.
 FETCH_OFFSET_RETRIES = "60"

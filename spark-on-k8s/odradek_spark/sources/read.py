@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from odradek_api.pipeline.job import Job, SpecError
-from odradek_api.pipeline.spec import Source
+from odradek_api.pipeline.sources import Source
 from odradek_spark.config import spark_kafka_options
 from odradek_spark.schemas import columns, first_line
 from odradek_spark.sources.options import file_options, kafka_options

@@ -18,7 +18,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from odradek_api.pipeline.job import SpecError
-from odradek_api.pipeline.spec import Format
+from odradek_api.pipeline.sources import Format
 from odradek_spark.schemas import CORRUPT, columns, first_line, required, with_corrupt
 
 REASON, VALUE = "__reason", "__value"

@@ -9,7 +9,7 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import BinaryType
 
 from odradek_api.pipeline.job import SpecError
-from odradek_api.pipeline.spec import TopicSink
+from odradek_api.pipeline.sinks import TopicSink
 from odradek_spark.schemas import first_line
 from odradek_spark.transforms.parse import REASON, VALUE
 

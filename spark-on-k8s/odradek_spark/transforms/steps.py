@@ -19,9 +19,10 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from odradek_api.pipeline.common import Dedup, Watermark
 from odradek_api.pipeline.job import SpecError
 from odradek_api.pipeline.rules import step_name
-from odradek_api.pipeline.spec import Dedup, Step, Watermark
+from odradek_api.pipeline.spec import Step
 from odradek_spark.schemas import first_line
 
 
