@@ -152,7 +152,7 @@ def test_what_is_wrong_is_said_in_one_line(
     for command in (("plan",), ("local", "up"), ("local", "up", "--detach"), ("local", "plan")):
         said = odradek(*command, "-f", str(manifests), code=1).stderr
         assert said == (
-            "odradek: all.yaml: KafkaCluster default/main: spec.brokrs: no such field; did you "
+            "odradek: all.yaml: KafkaCluster default/main: spec.brokrs: unknown field; did you "
             "mean brokers?\n"
         )
     assert "no such file" in odradek("plan", "-f", "/nowhere.yaml", code=1).stderr

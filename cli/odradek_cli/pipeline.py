@@ -72,7 +72,8 @@ def run(
     screen = Screen()
     try:
         while process.ended is None and not stop.wait(LOOK_S):
-            screen.show(resource.key, process, process.look(time.monotonic()))
+            process.supervise(time.monotonic())
+            screen.show(resource.key, process, process.status())
     finally:
         screen.show(resource.key, process, process.status())
         screen.close()

@@ -29,10 +29,10 @@ from lightkube.types import PatchType
 
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kubernetes import names, objects
+from odradek_operator.kubernetes.cluster_worker import ClusterWorker, Outcome, Tools
 from odradek_operator.kubernetes.properties import read_properties
 from odradek_operator.kubernetes.state import config_names, read_state
 from odradek_operator.kubernetes.topic_book import TopicBook
-from odradek_operator.kubernetes.worker import ClusterWorker, Outcome, Tools
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.fake_kafka import FakeKafka
 

@@ -1,7 +1,7 @@
-"""The Topics that are there, by the cluster that they are for; kept up to date by the watch.
+"""A cache of all Topics by their cluster, kept up to date by the watch.
 
-Thousands of them are not read again in every pass. A version is never replaced by an older one:
-what the operator itself wrote is known at once, and the watch tells it again later.
+So thousands of Topics are not read again in every pass. A version is never replaced by an older
+one: the operator puts its own writes in at once, and the watch delivers them again later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TopicObject:
     version: int
     document: Document
     status: TopicStatus
-    resource: Resource[TopicSpec] | None  # None: `problem` says why it cannot be used
+    resource: Resource[TopicSpec] | None  # None: `problem` says why it is invalid
     problem: str = ""
 
     @property
@@ -49,7 +49,7 @@ def topic_object(document: Document) -> TopicObject:
         resource = parse(document)
     except InvalidManifestError as refused:
         problem = "; ".join(f"{p.field}: {p.message}" for p in refused.problems)
-    # What the watch brings along and nobody reads, for each of thousands.
+    # Drop what is never read, to save memory for each of thousands of Topics.
     slim = {k: v for k, v in metadata.items() if k not in ("managedFields", "annotations")}
     kept = {"kind": "Topic", "metadata": slim, "status": document.get("status") or {}}
     status = read_status(document, TopicStatus)
@@ -72,7 +72,7 @@ class TopicBook:
         self._by_cluster: dict[str, dict[str, TopicObject]] = {}
 
     def put(self, document: Document) -> str:
-        """Returns the cluster that it is for."""
+        """Returns the key of its cluster."""
         found = topic_object(document)
         with self._lock:
             known = self._topics.get(found.key)
@@ -95,7 +95,7 @@ class TopicBook:
             self._remove(key)
 
     def replace_all(self, documents: Iterable[Document], version: int) -> set[str]:
-        """All that there are, as of this version; returns the clusters of those that are gone."""
+        """All Topics as of this version; returns the clusters of those that were deleted."""
         listed = set()
         for document in documents:
             self.put(document)

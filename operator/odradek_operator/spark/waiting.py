@@ -1,6 +1,6 @@
-"""Why a pipeline does not start yet: its clusters and declared topics have to be ready first.
+"""What a pipeline waits for before it starts: its clusters and declared topics. Does no I/O.
 
-Used by the Kubernetes worker and the local runtime. Does no I/O.
+Used by the pipeline controller on Kubernetes and by the local runtime.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ def waits_for(
     clusters: Mapping[str, KafkaClusterStatus],
     topics: Mapping[str, Mapping[str, TopicStatus]],
 ) -> str:
-    """Why a pipeline does not start yet: a sentence; empty if it may.
+    """What the pipeline waits for, in a sentence; empty if it can start.
 
-    `topics`: by cluster, the Topics that the manifests declare; the driver looks for others.
+    `topics`: cluster → declared Topics. Topics that are not declared are checked by the driver.
     """
     spec = pipeline.spec
     if spec.suspend:
-        return "it is suspended"
+        return "spec.suspend is true"
     for key in sorted(clusters_of(spec, pipeline.namespace)):
         if key not in clusters:
-            return f"there is no KafkaCluster {key}"
+            return f"KafkaCluster {key} does not exist"
         ready = {c.type: c.status for c in clusters[key].conditions}.get("Ready")
         if ready != "True" or not clusters[key].bootstrap_servers:
             return f"KafkaCluster {key} is not ready"
@@ -39,7 +39,7 @@ def waits_for(
         for status in declared.values():
             ready = {c.type: c.status for c in status.conditions}.get("Ready")
             if status.topic_name == name and ready != "True":
-                return f"topic {name} is not ready"
+                return f"Topic {name} is not ready"
     return ""
 
 

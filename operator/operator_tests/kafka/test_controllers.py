@@ -84,13 +84,13 @@ def test_a_roll_from_the_first_to_the_last() -> None:
         (now(controller=-1), "wait: the cluster has no active controller"),
         (
             with_phase(now(), Phase.CRASHED, C2),
-            "restart controller 10002: controller 10002 cannot run as configured before; "
-            "controller 10002: a restart was asked for",
+            "restart controller 10002: controller 10002 cannot run with the old settings; "
+            "controller 10002: a restart was requested",
         ),
         (
             with_phase(with_phase(now(), Phase.STARTING, C0), Phase.CRASHED, 2),
-            "restart broker 2: broker 2 cannot run as configured before; broker 2: a restart was "
-            "asked for",
+            "restart broker 2: broker 2 cannot run with the old settings; broker 2: a restart was "
+            "requested",
         ),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_voter_that_came_back_has_to_catch_up_first() -> None:
     after = changed(annotations={"odradek.dev/restart": "1"})
     observed = restarted(now(lagging_voters=frozenset({C1})), after, C1)
     assert plan(after, observed) == [
-        "wait: controller 10002 has to wait: the other voters of the metadata quorum are not up to "
+        "wait: controller 10002 cannot restart yet: other voters of the metadata quorum are up to "
         "date"
     ]
 
@@ -112,7 +112,7 @@ def test_a_lagging_voter_itself_may_go() -> None:
     """It is no part of the majority that stays: with 10002 done, 10001 is next although it lags."""
     after = changed(annotations={"odradek.dev/restart": "1"})
     observed = restarted(now(lagging_voters=frozenset({C1})), after, C2)
-    assert plan(after, observed)[0] == "restart controller 10001: a restart was asked for"
+    assert plan(after, observed)[0] == "restart controller 10001: a restart was requested"
 
 
 def test_an_isr_that_is_not_whole_stops_the_controllers_too() -> None:
@@ -120,7 +120,7 @@ def test_an_isr_that_is_not_whole_stops_the_controllers_too() -> None:
     wanting = [P("orders-0: 0 1 2 | 0 1")]
     observed = restarted(running(cluster(**APART), *wanting), after, 2)
     assert plan(after, observed)[0] == (
-        "wait: orders-0 has 2 of 3 replicas in sync and waits for broker 2"
+        "wait: orders-0 has 2 of 3 replicas in sync; waiting for broker 2"
     )
 
 
@@ -147,7 +147,7 @@ def test_more_brokers_restart_nobody() -> None:
 def test_a_controller_that_is_gone_comes_back() -> None:
     observed = with_phase(now(), Phase.STOPPED, C2)
     assert plan(cluster(**APART), observed)[0] == (
-        "start controller 10002: controller 10002 does not run"
+        "start controller 10002: controller 10002 is not running"
     )
 
 

@@ -11,7 +11,8 @@ import pytest
 from odradek_api.base import owner_reference
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.kubernetes import names
-from odradek_operator.kubernetes.manifests import Rack, manifests
+from odradek_operator.kubernetes.manifests import manifests
+from odradek_operator.kubernetes.racks import Rack
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from operator_tests.worlds import cluster
 

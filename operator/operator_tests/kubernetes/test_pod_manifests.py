@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek_operator.kubernetes.manifests import Rack, manifests
+from odradek_operator.kubernetes.manifests import manifests
+from odradek_operator.kubernetes.racks import Rack
 from operator_tests.worlds import cluster
 
 

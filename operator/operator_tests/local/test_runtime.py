@@ -84,7 +84,7 @@ def test_a_dynamic_setting_needs_no_restart(tmp_path: Path) -> None:
         assert any("log.cleaner.threads=2" in line for line in local.done)
         local.spec["config"] = {}
         assert local.settle().pids == pids
-        assert any("back to its default" in line for line in local.done)
+        assert any("reset to its default" in line for line in local.done)
 
 
 def test_scale_up_and_down(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_wrong_manifest_leaves_all_as_it_is(tmp_path: Path) -> None:
         local.spec["brokers"] = 1
         local.topics["lost"] = {"cluster": {"name": "elsewhere"}}
         report = local.until(lambda r: bool(r.problems) and "elsewhere" in r.problems[0])
-        assert "there is no KafkaCluster default/elsewhere" in report.problems[0]
+        assert "KafkaCluster default/elsewhere does not exist" in report.problems[0]
 
 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
