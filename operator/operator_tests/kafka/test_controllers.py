@@ -103,8 +103,7 @@ def test_a_voter_that_came_back_has_to_catch_up_first() -> None:
     after = changed(annotations={"odradek.dev/restart": "1"})
     observed = restarted(now(lagging_voters=frozenset({C1})), after, C1)
     assert plan(after, observed) == [
-        "wait: controller 10002 cannot restart yet: other voters of the metadata quorum are up to "
-        "date"
+        "wait: controller 10002 cannot restart yet: other voters of the metadata quorum are lagging"
     ]
 
 

@@ -1,8 +1,8 @@
-"""On Kubernetes, the driver says how it goes in an annotation of its own pod.
+"""On Kubernetes, the driver reports its progress in an annotation of its own pod.
 
-The operator reads it there: no port, no service, and the last word stays when the driver has ended.
-A driver may patch pods anyway (it makes executors). Elsewhere, and if the API server does not take
-it, nothing happens: the pipeline is more important than what is said about it.
+The operator reads it there: this needs no port and no Service, and the last report stays when the
+driver has ended. A driver may patch pods anyway, because it creates executors. Outside Kubernetes
+this does nothing, and a failed request is only logged: it must not stop the pipeline.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class OwnPod:
         self._namespace = os.environ.get("ODRADEK_POD_NAMESPACE", "")
         self._host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
         self._port = os.environ.get("KUBERNETES_SERVICE_PORT_HTTPS", "443")
-        self._said_at = -EVERY_S
+        self._reported_at = -EVERY_S
         self._state = ""
 
-    def tell(self, status: JobStatus) -> None:
-        """At most every ten seconds, and whenever the state changes."""
+    def report(self, status: JobStatus) -> None:
+        """Writes at most every ten seconds, and whenever the state changes."""
         if not (self._name and self._namespace and self._host):
             return
         now = time.monotonic()
-        if status.state == self._state and now - self._said_at < EVERY_S:
+        if status.state == self._state and now - self._reported_at < EVERY_S:
             return
-        self._said_at, self._state = now, status.state
+        self._reported_at, self._state = now, status.state
         try:
             self._patch(msgspec.json.encode(status).decode())
         except (OSError, ValueError) as error:
-            log.warning("the pod could not be annotated: %s", error)
+            log.warning("could not write the progress annotation: %s", error)
 
     def _patch(self, text: str) -> None:
         path = f"/api/v1/namespaces/{self._namespace}/pods/{self._name}"
