@@ -84,9 +84,9 @@ def transitions(
 def reserve_bytes(desired: DesiredCluster, broker: int, total_bytes: int) -> int:
     """How much of a file system the broker keeps free, by its own formula."""
     node = desired.brokers.get(broker)
-    said = node.settings.get(RESERVE, "") if node else ""
+    setting = node.settings.get(RESERVE, "") if node else ""
     try:
-        wanted = int(said) if said else RESERVE_BYTES
+        wanted = int(setting) if setting else RESERVE_BYTES
     except ValueError:  # the broker refuses to start with such a value
         wanted = RESERVE_BYTES
     return min(max(0, wanted), total_bytes // RESERVE_SHARE)

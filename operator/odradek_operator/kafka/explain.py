@@ -40,7 +40,8 @@ def what(action: Action) -> str:
         case StartBrokers(brokers):
             return f"start {named(brokers)}"
         case Restart(brokers, _, unavailable):
-            note = f" (unavailable meanwhile: {listed(unavailable)})" if unavailable else ""
+            away = f"unavailable during the restart: {listed(unavailable)}"
+            note = f" ({away})" if unavailable else ""
             return f"restart {named(brokers)}{note}"
         case Elect(partitions):
             return f"elect preferred leaders of {listed(partitions)}"

@@ -79,7 +79,7 @@ def _ended(container: ContainerStatus, ready: PodCondition | None) -> Ended | No
         return None
     # The message is the end of its log (terminationMessagePolicy); the last line says why.
     lines = (ended.message or "").strip().splitlines()
-    said = f": {lines[-1].strip()[:LINE_MAX]}" if lines else ""
+    last = f": {lines[-1].strip()[:LINE_MAX]}" if lines else ""
     times = f"{container.restartCount} times, last " if container.restartCount > 1 else ""
     again = ""
     if running:
@@ -87,7 +87,7 @@ def _ended(container: ContainerStatus, ready: PodCondition | None) -> Ended | No
     elif container.state and container.state.waiting:
         pause = _PAUSE.search(container.state.waiting.message or "")
         again = f"; Kubernetes backs off {pause[1]} before it starts it again" if pause else ""
-    return Ended(ended.exitCode, f"it ended {times}with exit code {ended.exitCode}{said}{again}")
+    return Ended(ended.exitCode, f"it ended {times}with exit code {ended.exitCode}{last}{again}")
 
 
 def _seconds(when: datetime | None) -> float:

@@ -278,7 +278,7 @@ def _ids_left_behind(state: ClusterState) -> dict[tuple[str, bool], tuple[int, .
     return {
         place: tuple(ids[n] for n in range(len(ids)))
         for place, ids in found.items()
-        if ids.keys() == set(range(len(ids)))  # with a gap, the order cannot be told
+        if ids.keys() == set(range(len(ids)))  # with a gap, the order is unknown
     }
 
 

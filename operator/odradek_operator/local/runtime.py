@@ -327,7 +327,7 @@ def lock(state_dir: Path, paths: Iterable[Path]) -> IO[str]:
     """Locks the state directory until the file is closed or the process ends."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
-        file = open(state_dir / "lock", "a+")  # noqa: SIM115 (held for life)
+        file = open(state_dir / "lock", "a+")  # noqa: SIM115 (held until release)
     except OSError as error:
         raise LedgerError(f"{state_dir} cannot be used: {error}") from error
     try:

@@ -31,8 +31,8 @@ def guard(files: Files, job: Job, new_id: str | None = None) -> None:
     mark = files.read(f"{checkpoint}/{CHECKPOINT_MARK}")
     if mark is None:
         if names := files.names(checkpoint):
-            said = f"{checkpoint} contains {names[0]} of another program: use an empty directory"
-            raise SpecError("spec.checkpoint", said)
+            message = f"{checkpoint} contains {names[0]} of another program: use an empty directory"
+            raise SpecError("spec.checkpoint", message)
         identity = new_id or uuid.uuid4().hex
     else:
         identity = _check(checkpoint, json.loads(mark), job)
@@ -58,13 +58,13 @@ def sources(job: Job) -> list[str]:
 
 def _check(checkpoint: str, mark: dict[str, Any], job: Job) -> str:
     if mark["pipeline"] != job.key:
-        said = f"{checkpoint} is the checkpoint of {mark['pipeline']}, not of {job.key}"
-        raise SpecError("spec.checkpoint", said)
+        message = f"{checkpoint} is the checkpoint of {mark['pipeline']}, not of {job.key}"
+        raise SpecError("spec.checkpoint", message)
     before, now = mark["sources"], sources(job)
     if before != now:
-        said = (f"the checkpoint at {checkpoint} was created for {'; '.join(before)}, not for "
+        message = (f"the checkpoint at {checkpoint} was created for {'; '.join(before)}, not for "
                 f"{'; '.join(now)}: set a new spec.checkpoint to start over")  # fmt: skip
-        raise SpecError("spec.sources", said)
+        raise SpecError("spec.sources", message)
     return str(mark["id"])
 
 
@@ -74,18 +74,18 @@ def _guard_table(files: Files, job: Job, identity: str) -> None:
     text = files.read(f"{path}/{TABLE_MARK}")
     if text is None:
         if names := files.names(path):
-            said = f"{path} contains {names[0]} of another program: use an empty directory"
-            raise SpecError("spec.sink.table.path", said)
+            message = f"{path} contains {names[0]} of another program: use an empty directory"
+            raise SpecError("spec.sink.table.path", message)
         known = {"pipeline": job.key, "checkpoint": identity}
         files.write(f"{path}/{TABLE_MARK}", json.dumps(known))
         return
     mark = json.loads(text)
     if mark["pipeline"] != job.key:
-        said = f"{path} is the table of {mark['pipeline']}"
-        raise SpecError("spec.sink.table.path", said)
+        message = f"{path} is the table of {mark['pipeline']}"
+        raise SpecError("spec.sink.table.path", message)
     if mark["checkpoint"] != identity:
-        said = (
+        message = (
             f"{path} was written with another checkpoint; with this one Spark would skip batches "
             "whose numbers are already in the table: use a new path, or the old checkpoint"
         )
-        raise SpecError("spec.sink.table.path", said)
+        raise SpecError("spec.sink.table.path", message)

@@ -73,7 +73,7 @@ _KNOWN = (
 
 
 def explain_failure(text: str) -> tuple[str, str]:
-    """The field that the error is about, if it can be told, and a message."""
+    """The field that the error is about, if it is known, and a message."""
     if ours := _OURS.search(text):
         return (
             "spec.sources.format",

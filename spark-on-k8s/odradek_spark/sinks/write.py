@@ -96,8 +96,8 @@ def _output(job: Job, frame: DataFrame) -> DataFrame:
     if sink.table is not None:
         for name in sink.table.partition_by:
             if name not in frame.columns:
-                said = f"there is no column {name}, only {', '.join(frame.columns)}"
-                raise SpecError("spec.sink.table.partitionBy", said)
+                message = f"there is no column {name}, only {', '.join(frame.columns)}"
+                raise SpecError("spec.sink.table.partitionBy", message)
         kept = [*public(frame), *(n for n in sink.table.partition_by if n.startswith("_"))]
         return frame.select(*(f"`{name}`" for name in kept))
     if sink.mirror is not None:  # milliseconds do not depend on the time zone

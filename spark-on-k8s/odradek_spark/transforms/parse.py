@@ -28,9 +28,9 @@ PARSED = ("json", "csv", "avro")
 
 def parse(at: str, records: DataFrame, form: Format) -> DataFrame:
     """Parses values by their format; `at` is the field of the spec with the format."""
-    beside = [f.col(name).alias(f"_{name}") for name in records.columns if name != "value"]
+    others = [f.col(name).alias(f"_{name}") for name in records.columns if name != "value"]
     if form.type == "text":
-        return records.select(f.col("value").cast("string").alias("value"), *beside)
+        return records.select(f.col("value").cast("string").alias("value"), *others)
     assert form.type in PARSED, form.type
     assert form.schema is not None
     options = {name: str(value) for name, value in form.options.items()}
@@ -48,7 +48,7 @@ def parse(at: str, records: DataFrame, form: Format) -> DataFrame:
                 named = options.get("sep", ",").join(schema.names)
                 records = records.where(f.trim(text) != named)
             parsed = f.from_csv(text, _ddl(with_corrupt(schema)), options)
-    made = records.select(parsed.alias("__parsed"), f.col("value").alias(VALUE), *beside)
+    made = records.select(parsed.alias("__parsed"), f.col("value").alias(VALUE), *others)
     reason = _reason(form.type, schema)
     fields = [f.col(f"__parsed.`{name}`").alias(name) for name in schema.names]
     kept = [f.col(f"_{name}") for name in records.columns if name != "value"]

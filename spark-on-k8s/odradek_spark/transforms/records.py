@@ -56,8 +56,8 @@ def public(frame: DataFrame) -> list[str]:
 def _value(frame: DataFrame, sink: TopicSink) -> Column:
     if sink.value == "raw":
         if "value" not in frame.columns:
-            said = f"raw needs a column named value; there is only {', '.join(frame.columns)}"
-            raise SpecError("spec.sink.topic.value", said)
+            message = f"raw needs a column named value; there is only {', '.join(frame.columns)}"
+            raise SpecError("spec.sink.topic.value", message)
         return f.col("value")
     names = public(frame)
     if not names:

@@ -89,11 +89,11 @@ def _run(
     try:
         result = function(*inputs)
     except Exception as error:
-        said = f"{step.function} raised {type(error).__name__}: {first_line(error)}"
-        raise SpecError(f"{at}.{field}", said) from error
+        message = f"{step.function} raised {type(error).__name__}: {first_line(error)}"
+        raise SpecError(f"{at}.{field}", message) from error
     if not isinstance(result, DataFrame):
-        said = f"{step.function} returned a {type(result).__name__} instead of a DataFrame"
-        raise SpecError(f"{at}.function", said)
+        message = f"{step.function} returned a {type(result).__name__} instead of a DataFrame"
+        raise SpecError(f"{at}.function", message)
     return result
 
 
