@@ -159,7 +159,7 @@ def test_what_is_wrong_is_said_in_one_line(
     (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "engine: apache"))
     monkeypatch.delenv("ODRADEK_KAFKA_JARS", raising=False)
     said = odradek("local", "up", "-f", str(manifests), code=1).stderr
-    assert "spec.engine: Apache Kafka needs java, and ODRADEK_KAFKA_JARS has to name" in said
+    assert "spec.engine: engine apache needs java" in said
 
 
 @pytest.mark.long

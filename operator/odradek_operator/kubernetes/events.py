@@ -17,7 +17,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event
 
 from odradek_api.base import API_VERSION
-from odradek_operator.kubernetes.objects import MANAGER, Document
+from odradek_operator.kubernetes.names import FIELD_MANAGER
+from odradek_operator.kubernetes.objects import Document
 
 MESSAGE_MAX = 1000  # characters; the API server accepts about 1024 bytes
 
@@ -55,9 +56,9 @@ class Events:
             type="Warning" if warning else "Normal",
             reason=reason,
             message=message[:MESSAGE_MAX],
-            source=EventSource(component=MANAGER),
-            reportingComponent=MANAGER,
-            reportingInstance=MANAGER,
+            source=EventSource(component=FIELD_MANAGER),
+            reportingComponent=FIELD_MANAGER,
+            reportingInstance=FIELD_MANAGER,
             firstTimestamp=when,
             lastTimestamp=when,
             count=1,

@@ -17,6 +17,7 @@ from lightkube.types import PatchType
 
 from odradek_api.base import GROUP, VERSION, Status
 from odradek_api.kinds import KINDS
+from odradek_operator.kubernetes import names
 
 Document = Mapping[str, Any]
 
@@ -38,7 +39,6 @@ RESOURCES: dict[str, Any] = {
 }
 
 FINALIZER = f"{GROUP}/topic"  # keeps a Topic until its topic is deleted from Kafka
-MANAGER = "odradek-operator"
 NOT_FOUND, CONFLICT = 404, 409
 
 S = TypeVar("S", bound=Status)
@@ -114,7 +114,7 @@ def _patch(client: Client, kind: Any, document: Document, change: Any) -> dict[s
             change,
             namespace=metadata["namespace"],
             patch_type=PatchType.MERGE,
-            field_manager=MANAGER,
+            field_manager=names.FIELD_MANAGER,
         )
     except ApiError as error:
         if error.status.code in (NOT_FOUND, CONFLICT):

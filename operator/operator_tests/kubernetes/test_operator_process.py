@@ -259,7 +259,7 @@ def test_two_replicas_one_works(stage: Stage, namespace: str) -> None:
     args = ("patch", "lease", "odradek-operator", "-n", namespace, "--type=merge", "-p", patch)
     stage.kubernetes.kubectl(*args)
     eventually(lambda: second.error is not None)
-    assert "Lease is lost" in str(second.error)
+    assert "lost the Lease" in str(second.error)
 
 
 def test_racks_follow_the_nodes(stage: Stage, namespace: str) -> None:
