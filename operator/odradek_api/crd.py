@@ -96,7 +96,7 @@ def _schema(kind: Kind) -> dict[str, Any]:
         "properties": {
             "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
             "kind": {"type": "string", "description": f"{kind.name}."},
-            "metadata": {"type": "object", "description": "Standard object metadata."},
+            "metadata": {"type": "object"},  # the API server refuses a description here
             "spec": spec,
             "status": status,
         },

@@ -32,7 +32,8 @@ def heap(**spec: Any) -> str | None:
         ({"resources": {"requests": {"memory": "2Gi"}}}, None),
         ({"resources": {"limits": {"memory": "2Gi"}}}, "-Xms1024m -Xmx1024m"),
         ({"resources": {"limits": {"memory": 1_000_000_000}}}, "-Xms476m -Xmx476m"),
-        ({"resources": {"limits": {"memory": "1e9"}}}, None),
+        ({"resources": {"limits": {"memory": "1e9"}}}, "-Xms476m -Xmx476m"),
+        ({"resources": {"limits": {"memory": "much"}}}, None),
         (
             {
                 "resources": {"limits": {"memory": "2Gi"}},
