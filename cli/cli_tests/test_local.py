@@ -69,7 +69,7 @@ def test_up_status_plan_down(manifests: Path) -> None:
     assert odradek("plan", *where).stdout == (
         "KafkaCluster default/main:\n"
         "  start broker 0: broker 0 does not exist yet\n"
-        "  wait: topic orders when the cluster answers\n"
+        "  wait: topic orders can be created when the cluster answers\n"
     )
     assert not (manifests / ".odradek").exists(), "a plan changes nothing"
     up = odradek("local", "up", "--detach", *where)

@@ -141,7 +141,7 @@ class World:
         if annotations:
             metadata["annotations"] = dict(annotations)  # type: ignore[assignment]
         document = {"apiVersion": "odradek.dev/v1alpha1", "kind": kind, "metadata": metadata}
-        resource = objects.OURS[kind]({**document, "spec": spec})
+        resource = objects.RESOURCES[kind]({**document, "spec": spec})
         self.own.apply(resource, field_manager="user", force=True, namespace=self.namespace)
 
     def get(self, kind: str, name: str | None = None) -> dict[str, Any] | None:

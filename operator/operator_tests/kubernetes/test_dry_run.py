@@ -58,7 +58,7 @@ def test_before_and_after(world: World, tmp_path: Path) -> None:
     first = lines(world, path)
     assert first[:2] == [
         "start brokers 0, 1 and 2: brokers 0, 1 and 2 do not exist yet",
-        "wait: topic orders when the cluster answers",
+        "wait: topic orders can be created when the cluster answers",
     ]
     assert "create StatefulSet main-zone-b" in first
     assert world.get("KafkaCluster") is None
