@@ -94,5 +94,5 @@ def test_a_broker_that_ended_for_want_of_room_is_left_to_the_kubelet(world: Worl
     assert uids(world) == before, "a restart by the operator would help nobody"
     world.settle()  # the kubelet that is played makes it ready
     assert world.condition("DiskPressure") == "False EnoughSpace"
-    assert events(world, "DiskPressureOver") == ["Normal: broker 1 runs again"]
+    assert events(world, "DiskPressureOver") == ["Normal: broker 1 is running again"]
     assert uids(world) == before
