@@ -306,6 +306,6 @@ def test_the_program_starts_and_ends(kubernetes: ControlPlane, namespace: str) -
 def test_the_program_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_arguments([])
-    assert "either --namespace or --all-namespaces" in capsys.readouterr().err
+    assert "one of --namespace and --all-namespaces" in capsys.readouterr().err
     assert parse_arguments(["-A", "--image", "r/b:1"]).namespaces == ()
     assert parse_arguments(["-n", "a", "-n", "b"]).namespaces == ("a", "b")
