@@ -95,7 +95,7 @@ def test_steps_see_the_views_before_them(spark: Any, tmp_path: Path) -> None:
         (Step(sql="SELECT * FROM nobody"), r"steps\[0\]\.sql: \[TABLE_OR_VIEW_NOT_FOUND\]"),
         (Step(python="no.py"), r"steps\[0\]\.python: file .* does not exist"),
         (Step(code="x = 1"), r"steps\[0\]\.function: it defines no function transform"),
-        (Step(code="def transform(df): return 1"), r"function: transform gave a int"),
+        (Step(code="def transform(df): return 1"), r"function: transform returned a int"),
         (Step(code="def transform(df): return df.x()"), r"code: transform raised"),
         (Step(dedup=Dedup(by=["x"])), r"steps\[0\]\.dedup\.by: there is no column x, only n"),
     ],
