@@ -117,7 +117,5 @@ def test_records_of_columns(spark: Any) -> None:
     assert [(h.key, bytes(h.value)) for h in made.headers] == [("odradek.id", b"x7")]
     with pytest.raises(SpecError, match=r"spec\.sink\.topic\.key: \[UNRESOLVED_COLUMN"):
         to_records(frame, TopicSink(name="t", key="nobody"))
-    with pytest.raises(
-        SpecError, match=r"spec\.sink\.topic\.value: raw needs a column"
-    ):
+    with pytest.raises(SpecError, match=r"spec\.sink\.topic\.value: raw needs a column"):
         to_records(frame, TopicSink(name="t", value="raw"))
