@@ -89,7 +89,7 @@ def test_a_run_to_its_end_and_then_a_refusal(tmp_path: Path) -> None:
         manifest(tmp_path, sources=[{"topics": ["nobody"]}], sink={"console": {}})
         done = odradek("run", "-f", str(path), "-b", broker.bootstrap)
         assert done.returncode == 1
-        assert "spec.sources[0].topics[0]: there is no topic nobody" in done.stderr
+        assert "spec.sources[0].topics[0]: topic nobody does not exist" in done.stderr
 
 
 @spark

@@ -3,7 +3,7 @@
 On a terminal: a table of the brokers and a line about the clients, always up to date, and above
 them what has happened. In a pipe or a log: one line per step, nothing else.
 
-       8.6 s  restart brokers 2 and 5: a restart was asked for
+       8.6 s  restart brokers 2 and 5: a restart was requested
               leaders at home 100 %, replicas behind 0; 5,227 acknowledged, 0 errors
 """
 

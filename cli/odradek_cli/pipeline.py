@@ -72,7 +72,8 @@ def run(
     screen = Screen()
     try:
         while process.ended is None and not stop.wait(LOOK_S):
-            screen.show(resource.key, process, process.look(time.monotonic()))
+            process.supervise(time.monotonic())
+            screen.show(resource.key, process, process.status())
     finally:
         screen.show(resource.key, process, process.status())
         screen.close()
@@ -184,7 +185,7 @@ def _job(
     state: Path | None,
 ) -> tuple[Resource[SparkPipelineSpec], Job]:
     """The one pipeline that is meant, with the addresses of its clusters."""
-    from odradek_api.pipeline.job import Job, cluster_key, clusters_of
+    from odradek_api.pipeline.job import Job, clusters_of
     from odradek_operator.local.runtime import read_report
 
     found = _pipelines(files, name)
@@ -200,7 +201,7 @@ def _job(
     for given, where in parse_pairs("--cluster", others or ()).items():
         addresses[given if "/" in given else f"{namespace}/{given}"] = where
     if bootstrap is not None and spec.cluster is not None:
-        addresses[cluster_key(spec.cluster, namespace)] = bootstrap
+        addresses[spec.cluster.key(namespace)] = bootstrap
     missing = sorted(key for key in clusters_of(spec, namespace) if not addresses.get(key))
     if missing:
         raise CliError(

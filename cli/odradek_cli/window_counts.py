@@ -107,7 +107,8 @@ class WindowPipeline:
 
     def look(self) -> Any:
         """What the driver says; call it now and then, it also restarts one that failed."""
-        return self._pipeline.look(time.monotonic())
+        self._pipeline.supervise(time.monotonic())
+        return self._pipeline.status()
 
     def rows(self) -> int:
         """How many records it has read since its driver started."""

@@ -103,4 +103,4 @@ def test_a_life_of_a_pipeline_with_these_rights(
         assert cluster.names("sparkapplications") == [], "what is done is not done again"
         cluster.client.close()
         kubernetes.kubectl("delete", "sparkpipeline", "page-views", f"-n={namespace}")
-    assert [r.getMessage() for r in caplog.records if "said no" in r.getMessage()] == []
+    assert [r.getMessage() for r in caplog.records if "request failed" in r.getMessage()] == []

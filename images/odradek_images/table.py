@@ -107,8 +107,8 @@ OPERATOR = Image(
     ROOT / "operator" / "odradek_operator",
     "odradek_operator.main",
     (
-        "aiohttp", "httpx2", "kafka-python", "kopf", "lightkube", "msgspec", "prometheus-client",
-        "pyyaml",
+        "aiohttp", "cronsim", "httpx2", "kafka-python", "kopf", "lightkube", "msgspec",
+        "prometheus-client", "pyyaml",
     ),
     also=(ROOT / "operator" / "odradek_api",),
 )  # fmt: skip
@@ -126,7 +126,7 @@ SPARK = Image(
     "spark",
     ROOT / "spark-on-k8s" / "odradek_spark",
     "odradek_spark.entrypoint",
-    ("confluent-kafka", "msgspec", "pyspark", "pyyaml"),
+    ("confluent-kafka", "cronsim", "msgspec", "pyspark", "pyyaml"),
     also=(ROOT / "operator" / "odradek_api",),
     base="java",
     locks=(LOCK, ROOT / "spark-on-k8s" / "requirements.lock"),

@@ -1,0 +1,1 @@
+"""Resource types of odradek.dev: KafkaCluster, Topic, SparkPipeline; parser and CRDs."""

@@ -1,8 +1,13 @@
-"""What all Kinds share: the base of their types, resources, rules and the sentences of refusals.
+"""Types that all Kinds share: spec and status bases, references, resources, rules and problems.
 
 A spec is a frozen msgspec Struct in snake_case; in YAML its fields are camelCase. The same types
-give the parser (parse.py) and the OpenAPI schema of the CRDs (crd.py), so that the API server,
+define the parser (parse.py) and the OpenAPI schema of the CRDs (crd.py), so that the API server,
 `odradek plan` and the local runtime refuse the same manifests.
+
+This module and pipeline/ need msgspec (and cronsim for schedules) and nothing else: they are part
+of Spark's image. That is why odradek_api never imports lightkube, and why `quantity_bytes` below
+reads only the spellings that the type `Quantity` allows; quantities that come from the API server
+are read with lightkube's `parse_quantity` in odradek_operator/kubernetes.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
@@ -27,11 +33,12 @@ NonEmpty = Annotated[str, Meta(min_length=1)]
 Factor = Annotated[int, Meta(ge=1, le=100)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 DnsLabel = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
-# Kafka's settings: any name, any scalar. The schema keeps what it does not know.
+TopicName = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9._-]+$", max_length=249)]
+# Objects whose keys the schema does not list; the API server keeps unknown keys.
 _KEEP = {"x-kubernetes-preserve-unknown-fields": True}
-Settings = Annotated[dict[str, Any], Meta(extra_json_schema=_KEEP)]
+Settings = Annotated[dict[str, Any], Meta(extra_json_schema=_KEEP)]  # Kafka's: any name, any scalar
 FreeForm = Annotated[dict[str, Any], Meta(extra_json_schema=_KEEP)]
-AS_SET = {"x-kubernetes-list-type": "set"}  # the API server refuses what is named twice
+AS_SET = {"x-kubernetes-list-type": "set"}  # the API server refuses duplicates
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGTP", 1)}
@@ -40,41 +47,68 @@ S = TypeVar("S")
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The base of everything under `spec`: a field that is not known is refused by its name."""
+    """The base of everything under `spec`: an unknown field is refused by its name."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The base of everything under `status`: fields that say nothing are left out."""
+    """The base of everything under `status`: fields with their default value are omitted."""
 
 
 class Condition(Status, frozen=True, kw_only=True):
-    """KEP-1623. `status` is "True", "False" or "Unknown"; `reason` a word, `message` a sentence."""
+    """A condition as KEP-1623 defines it."""
 
-    type: str
-    status: str
-    reason: str
-    message: str = ""
-    last_transition_time: str = ""
-    observed_generation: int = 0
+    type: Annotated[str, Meta(description="Name of the condition, for example Ready.")]
+    status: Annotated[str, Meta(description='"True", "False" or "Unknown".')]
+    reason: Annotated[
+        str, Meta(description="Machine-readable cause in CamelCase, for example BrokersNotReady.")
+    ]
+    message: Annotated[str, Meta(description="The cause in a sentence for people.")] = ""
+    last_transition_time: Annotated[
+        str, Meta(description="When `status` last changed, for example 2026-11-17T02:00:00Z.")
+    ] = ""
+    observed_generation: Annotated[
+        int, Meta(description="metadata.generation that this condition was computed from.")
+    ] = 0
+
+
+class ClusterRef(Spec, frozen=True, kw_only=True):
+    """Refers to a KafkaCluster by name and namespace."""
+
+    name: Annotated[
+        str,
+        Meta(min_length=1, max_length=253, description="metadata.name of the KafkaCluster."),
+    ]
+    namespace: Annotated[
+        DnsLabel | None,
+        Meta(
+            description="Namespace of the KafkaCluster. Default: the namespace of this resource. "
+            "A Topic may name another namespace only if that KafkaCluster lists the Topic's "
+            "namespace in spec.topicNamespaces."
+        ),
+    ] = None
+
+    def key(self, namespace: str) -> str:
+        """ "namespace/name" of the cluster, for a reference in a resource of `namespace`."""
+        return f"{self.namespace or namespace}/{self.name}"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One CEL rule of a CRD and the same thing in Python, for those who have no API server.
+    """One CEL rule of a CRD and the same check in Python, where there is no API server.
 
     `holds(new, old)`: old is None when the resource is new. A rule with `oldSelf` in its CEL text
-    is only about changes.
+    restricts changes only.
     """
 
-    cel: str  # empty: the schema itself says it to the API server
+    cel: str  # empty: the schema itself expresses the rule to the API server
     message: str
-    field: str  # where it is about, relative to spec: "replication.factor"
+    field: str  # the field it is about, relative to spec: "replication.factor"
     holds: Callable[[Any, Any | None], bool]
 
 
 @dataclass(frozen=True)
 class Resource(Generic[S]):
-    """A parsed manifest. `source` says where it came from: "cluster.yaml", "default/main"."""
+    """A parsed manifest. `source` is where it came from: "cluster.yaml", "default/main"."""
 
     kind: str
     name: str
@@ -94,30 +128,44 @@ class Resource(Generic[S]):
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a manifest is refused: which resource, which field, and a sentence for a person."""
+    """Why a manifest is refused: which resource, which field, and a sentence for people."""
 
     source: str
     subject: str  # "KafkaCluster default/main"
-    field: str  # "spec.replication.factor"; empty if it is about the whole
+    field: str  # "spec.replication.factor"; empty if it is about the whole resource
     message: str
 
     def __str__(self) -> str:
-        about = f"{self.field}: " if self.field else ""
-        where = f"{self.source}: " if self.source else ""
-        who = f"{self.subject}: " if self.subject else ""
-        return f"{where}{who}{about}{self.message}"
+        return ": ".join(filter(None, (self.source, self.subject, self.field, self.message)))
 
 
 class InvalidManifestError(Exception):
-    """One or more problems; nothing of what was given is used."""
+    """One or more problems; none of the given manifests is used."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
 
+def owner_reference(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
+    """For metadata.ownerReferences: the object is deleted together with its controller."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def instant(at_s: float) -> str:
+    """Unix seconds as Kubernetes writes a time: "2026-11-17T02:00:00Z"."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def quantity_bytes(text: str) -> int:
-    """ "10Gi" → 10737418240."""
+    """A `Quantity` in bytes: "10Gi" → 10737418240."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kMGTP]?i?)", text)
     if match is None or match[2] not in _UNITS:
         raise ValueError(f"{text!r} is not a quantity such as 10Gi")
@@ -125,7 +173,7 @@ def quantity_bytes(text: str) -> int:
 
 
 def settings_text(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Kafka's settings as Kafka writes them: true, 60000, a,b."""
+    """Settings as Kafka and Spark write them: true, 60000, a,b."""
     return {name: _setting_text(value) for name, value in settings.items()}
 
 

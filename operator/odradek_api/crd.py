@@ -1,9 +1,9 @@
-"""CRDs from the types: `python -m odradek_api.crd` writes crds/*.yaml (`make gen`);
+"""Generates the CRDs from the types: `python -m odradek_api.crd` writes crds/*.yaml (`make gen`);
 with --check it only compares (`make check`).
 
-msgspec gives JSON schema; Kubernetes wants the structural subset of OpenAPI v3: references are
-put in place, null becomes "may be left out", and an object whose fields all have defaults gets
-the default {} so that the defaults inside it are filled in.
+msgspec generates JSON schema. Kubernetes accepts a structural subset of OpenAPI v3, so references
+are inlined, a nullable field becomes an optional one, and an object whose fields all have defaults
+gets the default {}, so that the API server fills in the defaults inside it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek_api.base import GROUP, VERSION, Rule
 from odradek_api.kinds import KINDS, Kind
 
 CRDS = Path(__file__).parents[2] / "crds"
-HEADER = "# Generated from odradek_api by `make gen`; changes here are lost.\n"
+HEADER = "# Generated from odradek_api by `make gen`; do not edit.\n"
 CONDITION_TYPES = ["type"]  # the key of the conditions list, for server-side apply
 
 
@@ -57,7 +57,7 @@ def crd(kind: Kind) -> dict[str, Any]:
 
 
 def crd_text(kind: Kind) -> str:
-    plain = msgspec.json.decode(msgspec.json.encode(crd(kind)))  # nothing shared: no YAML anchors
+    plain = msgspec.json.decode(msgspec.json.encode(crd(kind)))  # a deep copy: no YAML anchors
     return HEADER + yaml.safe_dump(plain, sort_keys=False, width=100, allow_unicode=True)
 
 
@@ -82,7 +82,7 @@ def _schema(kind: Kind) -> dict[str, Any]:
         [kind.spec, kind.status], ref_template="{name}"
     )
     spec = _structural(spec_ref, components)
-    spec.pop("default", None)  # it is required, and the rules do not hold for an empty one
+    spec.pop("default", None)  # spec is required; an empty one would break the rules
     status = _structural(status_ref, components, defaults=False)
     status["properties"]["conditions"] |= {
         "x-kubernetes-list-type": "map",
@@ -94,9 +94,9 @@ def _schema(kind: Kind) -> dict[str, Any]:
         "description": kind.description,
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
+            "kind": {"type": "string", "description": f"{kind.name}."},
+            "metadata": {"type": "object"},  # the API server refuses a description here
             "spec": spec,
             "status": status,
         },
@@ -113,7 +113,7 @@ def _cel(rule: Rule) -> dict[str, str]:
 def _structural(
     schema: dict[str, Any], components: dict[str, Any], *, defaults: bool = True
 ) -> dict[str, Any]:
-    """One schema with everything in place; `defaults=False` for status, which nobody fills in."""
+    """One schema with all references inlined; `defaults=False` for the status."""
     own = dict(schema)
     if options := own.pop("anyOf", None):
         (present,) = [option for option in options if option.get("type") != "null"]
@@ -152,7 +152,7 @@ def main(arguments: list[str]) -> int:
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(crd_text(kind))
     if stale and "--check" in arguments:
-        print(f"crds/ is not what the types say ({', '.join(stale)}): run `make gen`")
+        print(f"crds/ is out of date ({', '.join(stale)}): run `make gen`")
         return 1
     return 0
 

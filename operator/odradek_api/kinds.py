@@ -1,4 +1,4 @@
-"""The table of the Kinds: their types, rules, names and columns; parse.py and crd.py read it."""
+"""The table of the Kinds: types, rules, names and printer columns, for parse.py and crd.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import msgspec
 
 from odradek_api.base import Rule, Status
-from odradek_api.kafka_cluster import CLUSTER_RULES, KafkaClusterSpec, KafkaClusterStatus
+from odradek_api.kafka_cluster.rules import CLUSTER_RULES
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
+from odradek_api.pipeline.rules import PIPELINE_RULES
 from odradek_api.pipeline.spec import SparkPipelineSpec
-from odradek_api.spark_pipeline import PIPELINE_RULES, SparkPipelineStatus
+from odradek_api.pipeline.status import SparkPipelineStatus
 from odradek_api.topic import TOPIC_RULES, TopicSpec, TopicStatus
 
 
@@ -63,7 +66,7 @@ KINDS = {
                 Column("Bootstrap", "string", ".status.bootstrapServers", 1),
                 AGE,
             ),
-            "A Kafka cluster: brokers in racks, their storage and settings.",
+            "A Kafka cluster: brokers in racks, their storage, settings and rolling restarts.",
             (".spec.brokers", ".status.brokerCount", ".status.selector"),
         ),
         Kind(
@@ -82,7 +85,7 @@ KINDS = {
                 Column("Why", "string", condition("Ready", "message"), 1),
                 AGE,
             ),
-            "A topic of a KafkaCluster.",
+            "A topic of a KafkaCluster: its partitions, replicas and settings.",
         ),
         Kind(
             "SparkPipeline",
@@ -102,13 +105,13 @@ KINDS = {
                 Column("Why", "string", condition("Ready", "message"), 1),
                 AGE,
             ),
-            "A data pipeline on Spark: sources, steps, a sink.",
+            "A data pipeline on Spark: it reads sources, runs steps and writes to a sink.",
         ),
     )
 }
 
-# msgspec prepares a Struct when it is first needed, and a second thread that needs it meanwhile
-# finds it half prepared: the process ends with SIGSEGV (0.22.0). So here, before there are threads.
+# msgspec 0.22.0 prepares a Struct on first use, not thread-safely: a second thread that uses it at
+# the same time ends the process with SIGSEGV. So it is done here, before any thread starts.
 for _kind in KINDS.values():
     for _struct in (_kind.spec, _kind.status):
         msgspec.json.Decoder(_struct)

@@ -1,10 +1,10 @@
-"""Manifests to resources, and every refusal as a sentence that names the field.
+"""Parses manifests into resources; each problem is a sentence that names the field.
 
     resources = load([Path("examples/quickstart")])     # files and directories, YAML or JSON; "-"
 
 All problems of all files are collected into one InvalidManifestError, for example
-    cluster.yaml: KafkaCluster default/main: spec.brokrs: no such field; did you mean brokers?
-Documents of other API groups are left alone: a directory may hold a Deployment too.
+    cluster.yaml: KafkaCluster default/main: spec.brokrs: unknown field; did you mean brokers?
+Documents of other API groups are ignored: a directory may contain a Deployment too.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from odradek_api.base import (
     Resource,
     settings_text,
 )
-from odradek_api.kafka_cluster import RESERVED_SETTINGS, KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import RESERVED_SETTINGS, KafkaClusterSpec
 from odradek_api.kinds import KINDS, Kind
+from odradek_api.pipeline.rules import refusals
 from odradek_api.pipeline.spec import SparkPipelineSpec
-from odradek_api.spark_pipeline import refusals
 from odradek_api.topic import TopicSpec
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = Path("-")
-FILE_BYTES_MAX = 16 << 20  # a manifest; whoever gives a data file by mistake is told at once
+FILE_BYTES_MAX = 16 << 20  # refuses a data file that was given by mistake
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
-_NAMES = {"int": "a whole number", "str": "a text", "bool": "true or false", "float": "a number"}
-_NAMES |= {"array": "a list", "object": "a mapping", "null": "nothing"}
+_NAMES = {"int": "an integer", "str": "a string", "bool": "true or false", "float": "a number"}
+_NAMES |= {"array": "a list", "object": "a mapping", "null": "null"}
 
 
 def load(paths: Iterable[Path]) -> list[Resource[Any]]:
-    """All resources of these files and directories; two of one name are refused."""
+    """All resources of these files and directories; duplicates are refused."""
     problems: list[Problem] = []
     found: dict[tuple[str, str], Resource[Any]] = {}
     for path in _files(paths):
@@ -69,19 +69,19 @@ def load(paths: Iterable[Path]) -> list[Resource[Any]]:
 def parse(
     document: Any, source: str = "", old: Resource[Any] | None = None
 ) -> Resource[Any] | None:
-    """One document; None if it is of another API group. `old` adds the rules about changes."""
+    """Parses one document; None if it is of another API group. `old` adds the rules for changes."""
     if not isinstance(document, Mapping):
-        raise _refused(source, "", "", "a manifest is a mapping with apiVersion, kind and spec")
+        raise _refused(source, "", "", "must be a mapping with apiVersion, kind and spec")
     api_version, name = str(document.get("apiVersion", "")), document.get("kind")
     if not api_version.startswith(f"{GROUP}/"):
         if not api_version:
-            raise _refused(source, "", "apiVersion", f"is missing (ours is {API_VERSION})")
+            raise _refused(source, "", "apiVersion", f"is missing; expected {API_VERSION}")
         return None
     if api_version != API_VERSION:
-        raise _refused(source, "", "apiVersion", f"{api_version} is not known, {API_VERSION} is")
+        raise _refused(source, "", "apiVersion", f"{api_version} is not {API_VERSION}")
     kind = KINDS.get(str(name))
     if kind is None:
-        raise _refused(source, "", "kind", f"{name} is not known{_hint(str(name), KINDS)}")
+        raise _refused(source, "", "kind", f"{name} is unknown{_hint(str(name), KINDS)}")
     meta = document.get("metadata") or {}
     if not isinstance(meta, Mapping) or not isinstance(meta.get("name"), str):
         raise _refused(source, kind.name, "metadata.name", "is missing")
@@ -116,24 +116,24 @@ def _files(paths: Iterable[Path]) -> list[Path]:
         elif path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and p.is_file())
             if not inside:
-                raise _refused(str(path), "", "", "there is no .yaml, .yml or .json file in it")
+                raise _refused(str(path), "", "", "contains no .yaml, .yml or .json file")
             files += inside
         elif path.is_file():
             files.append(path)
         else:
-            raise _refused(str(path), "", "", "there is no such file or directory")
+            raise _refused(str(path), "", "", "no such file or directory")
     return files
 
 
 def _documents(path: Path) -> list[Any]:
     try:
         if path != STDIN and path.stat().st_size > FILE_BYTES_MAX:
-            raise _refused(path.name, "", "", "is too large for a manifest")
+            raise _refused(path.name, "", "", "is too large for a manifest (over 16 MiB)")
         text = sys.stdin.read(FILE_BYTES_MAX) if path == STDIN else path.read_text()
         return [d for d in yaml.safe_load_all(text) if d is not None]
     except yaml.MarkedYAMLError as error:
         at = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise _refused(path.name, "", "", f"is not YAML: {error.problem}{at}") from None
+        raise _refused(path.name, "", "", f"is not valid YAML: {error.problem}{at}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise _refused(path.name, "", "", f"cannot be read: {error}") from None
 
@@ -152,27 +152,27 @@ def _spec(kind: Kind, given: Any, source: str, subject: str) -> Any:
 
 
 def _sentence(kind: Kind, text: str) -> tuple[str, str]:
-    """msgspec's words to ours: the field, and what is wrong with it."""
+    """msgspec's message as the field and what is wrong with it."""
     match = _AT.match(text)
     assert match is not None
     what, path = match["what"], match["path"] or ""
     field = f"spec.{path}" if path else "spec"
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
         known = _fields_at(kind, path)
-        return f"{field}.{unknown[1]}", f"no such field{_hint(unknown[1], known)}"
+        return f"{field}.{unknown[1]}", f"unknown field{_hint(unknown[1], known)}"
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
         return f"{field}.{missing[1]}", "is missing"
     if enum := re.fullmatch(r"Invalid enum value (.*)", what):
-        return field, f"{enum[1]} is not one of its values"
+        return field, f"{enum[1]} is not an allowed value"
     if "matching regex" in what:
-        return field, f"has not the form {what.split('regex ')[1]}"
+        return field, f"does not match {what.split('regex ')[1]}"
     what = re.sub(r"`(\w+)( \| null)?`", lambda m: _NAMES.get(m[1], m[1]), what)
     what = what.replace(" >= ", " of at least ").replace(" <= ", " of at most ")
     return field, what[:1].lower() + what[1:]
 
 
 def _fields_at(kind: Kind, path: str) -> Sequence[str]:
-    """The fields that the mapping at "storage" or "listeners.external" may have."""
+    """The fields of the mapping at a path such as "storage" or "listeners.external"."""
     at: Any = kind.spec
     for step in filter(None, re.sub(r"\[.*?\]", "", path).split(".")):
         hints = get_type_hints(at)
@@ -195,7 +195,7 @@ def _hint(given: str, known: Iterable[str]) -> str:
 
 
 def refused_changes(new: Resource[Any], old: Resource[Any]) -> list[Problem]:
-    """What a resource that is there cannot become: a smaller disk, another engine."""
+    """Changes of an existing resource that are not possible: a smaller disk, another engine."""
     subject = f"{new.kind} {new.key}"
     return _broken_rules(KINDS[new.kind], new.spec, old.spec, new.source, subject)
 
@@ -209,7 +209,7 @@ def _broken_rules(kind: Kind, spec: Any, old: Any, source: str, subject: str) ->
 
 
 def _beyond_schema(spec: Any, source: str, subject: str) -> list[Problem]:
-    """What a schema cannot say: settings that are the operator's, values that are no scalars."""
+    """What a schema cannot express: reserved settings, settings that are not scalars."""
     if isinstance(spec, SparkPipelineSpec):
         return [Problem(source, subject, field, message) for field, message in refusals(spec)]
     problems: list[Problem] = []
@@ -217,19 +217,20 @@ def _beyond_schema(spec: Any, source: str, subject: str) -> list[Problem]:
     def refuse(field: str, message: str) -> None:
         problems.append(Problem(source, subject, field, message))
 
-    for name, value in getattr(spec, "config", {}).items():
+    config = spec.config if isinstance(spec, KafkaClusterSpec | TopicSpec) else {}
+    for name, value in config.items():
         if value is None or isinstance(value, Mapping):
-            refuse(f"spec.config[{name}]", "a setting is a text, a number, true, false or a list")
+            refuse(f"spec.config[{name}]", "must be a string, a number, true, false or a list")
         elif isinstance(spec, KafkaClusterSpec) and name in RESERVED_SETTINGS:
-            refuse(f"spec.config[{name}]", f"is not set here: {RESERVED_SETTINGS[name]}")
+            refuse(f"spec.config[{name}]", f"is reserved: {RESERVED_SETTINGS[name]}")
     if isinstance(spec, TopicSpec) and not problems:
         min_isr = settings_text(spec.config).get("min.insync.replicas", "")
         factor = spec.replication_factor
         if factor is not None and min_isr.isdecimal() and int(min_isr) > factor:
             refuse(
                 "spec.config[min.insync.replicas]",
-                f"{min_isr} in-sync replicas of {factor}: no write with acks=all would ever "
-                "be accepted",
+                f"{min_isr} exceeds the replication factor {factor}: no write with acks=all would "
+                "ever succeed",
             )
     return problems
 

@@ -9,7 +9,8 @@
       replicationFactor: 3
       config: {retention.ms: 86400000}
 
-What is left out is the broker's choice when the topic is made, and is not touched later.
+Fields that are omitted get the broker's defaults when the topic is created, and are not changed
+later.
 """
 
 from __future__ import annotations
@@ -18,57 +19,93 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from odradek_api.base import Condition, DnsLabel, Factor, Rule, Settings, Spec, Status
+from odradek_api.base import (
+    ClusterRef,
+    Condition,
+    Factor,
+    Resource,
+    Rule,
+    Settings,
+    Spec,
+    Status,
+    TopicName,
+)
 
 PARTITIONS_MAX = 10_000
-TopicName = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9._-]+$", max_length=249)]
-
-
-class ClusterRef(Spec, frozen=True, kw_only=True):
-    name: Annotated[str, Meta(min_length=1, max_length=253)]
-    namespace: Annotated[
-        DnsLabel | None,
-        Meta(description="Left out: the Topic's own. Others only if the cluster lists this one."),
-    ] = None
 
 
 class TopicSpec(Spec, frozen=True, kw_only=True):
-    cluster: ClusterRef
+    """The desired state of the topic."""
+
+    cluster: Annotated[
+        ClusterRef, Meta(description="The KafkaCluster that holds the topic. It cannot change.")
+    ]
     name: Annotated[
         TopicName | None,
-        Meta(description="The name in Kafka; left out: the resource's own. Never changes."),
+        Meta(
+            description="Name of the topic in Kafka, for names that Kubernetes does not allow, for "
+            "example Orders_EU. Default: metadata.name. It cannot change."
+        ),
     ] = None
-    partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None = None
-    replication_factor: Factor | None = None
-    config: Annotated[Settings, Meta(description="Any topic setting of Kafka's.")] = field(
-        default_factory=dict
-    )
+    partitions: Annotated[
+        Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None,
+        Meta(
+            description="Number of partitions. Partitions can be added, never removed. Default: "
+            "the broker's num.partitions."
+        ),
+    ] = None
+    replication_factor: Annotated[
+        Factor | None,
+        Meta(
+            description="Replicas of each partition. A change moves replicas. Default: the "
+            "cluster's spec.replication.factor."
+        ),
+    ] = None
+    config: Annotated[
+        Settings,
+        Meta(
+            description="Topic settings by Kafka's names, for example {retention.ms: 86400000}. "
+            "Settings that are not named here are left alone. Default: none."
+        ),
+    ] = field(default_factory=dict)
     deletion_policy: Annotated[
         Literal["Delete", "Retain"],
-        Meta(description="What becomes of the topic when this resource is deleted."),
+        Meta(
+            description="What happens to the topic and its records when this resource is deleted. "
+            "Default: Delete."
+        ),
     ] = "Delete"
     adopt: Annotated[
-        bool, Meta(description="Take over a topic that exists already and is nobody's.")
+        bool,
+        Meta(
+            description="Manage a topic that already exists in Kafka and that no other Topic "
+            "manages. If false, an existing topic is refused. Default: false."
+        ),
     ] = False
+
+
+def topic_cluster(topic: Resource[TopicSpec]) -> str:
+    """ "namespace/name" of the KafkaCluster that holds the topic."""
+    return topic.spec.cluster.key(topic.namespace)
 
 
 TOPIC_RULES = (
     Rule(
         "self.cluster == oldSelf.cluster",
-        "a topic cannot move to another cluster: make a new Topic there",
+        "a topic cannot move to another cluster: create a new Topic there",
         "cluster",
         lambda new, old: old is None or new.cluster == old.cluster,
     ),
     Rule(
         "has(self.name) == has(oldSelf.name) && (!has(self.name) || self.name == oldSelf.name)",
-        "a topic cannot be renamed: make a new one and copy the records",
+        "a topic cannot be renamed: create a new one and copy the records",
         "name",
         lambda new, old: old is None or new.name == old.name,
     ),
     Rule(
         "!has(oldSelf.partitions) || (has(self.partitions) && "
         "self.partitions >= oldSelf.partitions)",
-        "partitions are added, never taken away: records would be lost",
+        "partitions cannot be removed: their records would be lost",
         "partitions",
         lambda new, old: (
             old is None or old.partitions is None or (new.partitions or 0) >= old.partitions
@@ -78,11 +115,27 @@ TOPIC_RULES = (
 
 
 class TopicStatus(Status, frozen=True, kw_only=True):
-    observed_generation: int = 0
-    conditions: list[Condition] = field(default_factory=list)
-    topic_name: str = ""
-    topic_id: str = ""
-    partitions: int = 0
-    replication_factor: int = 0
-    managed: bool = False  # made or adopted by this resource
-    dynamic_config: list[str] = field(default_factory=list)  # settings that this resource set
+    """The observed state of the topic."""
+
+    observed_generation: Annotated[
+        int, Meta(description="metadata.generation that this status was computed from.")
+    ] = 0
+    conditions: Annotated[list[Condition], Meta(description="Ready.")] = field(default_factory=list)
+    topic_name: Annotated[str, Meta(description="Name of the topic in Kafka.")] = ""
+    topic_id: Annotated[
+        str, Meta(description="Kafka's id of the topic; empty until it is created.")
+    ] = ""
+    partitions: Annotated[int, Meta(description="Number of partitions.")] = 0
+    replication_factor: Annotated[
+        int, Meta(description="Smallest number of replicas among the partitions.")
+    ] = 0
+    managed: Annotated[
+        bool, Meta(description="Whether this resource created or adopted the topic.")
+    ] = False
+    dynamic_config: Annotated[
+        list[str],
+        Meta(
+            description="Settings that this resource set; they are unset when spec.config no "
+            "longer names them."
+        ),
+    ] = field(default_factory=list)

@@ -1,1 +1,1 @@
-"""The operator: KafkaCluster and Topic resources become brokers and topics."""
+"""The operator: reconciles KafkaClusters, Topics and SparkPipelines, on Kubernetes or locally."""

@@ -2,8 +2,8 @@
 
 Options also come from the environment, for a Deployment: ODRADEK_NAMESPACES (comma-separated;
 empty: all), ODRADEK_BROKER_IMAGE, ODRADEK_APACHE_IMAGE, ODRADEK_SPARK, ODRADEK_SPARK_IMAGE,
-ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT, ODRADEK_LOG_LEVEL. Access to the API server is found as
-everywhere: the pod's service account, or KUBECONFIG.
+ODRADEK_LEASE_NAMESPACE, ODRADEK_PORT, ODRADEK_LOG_LEVEL. Access to the API server comes
+from the pod's service account, or from KUBECONFIG.
 """
 
 from __future__ import annotations
@@ -30,34 +30,62 @@ APACHE_IMAGE = "odradek/apache:4.3.1"
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> Options:
     env = os.environ
-    parser = argparse.ArgumentParser(prog="odradek-operator", description="Odradek's operator")
+    parser = argparse.ArgumentParser(
+        prog="odradek-operator", description="Reconciles KafkaClusters, Topics and SparkPipelines"
+    )
     scope = parser.add_mutually_exclusive_group()
-    scope.add_argument("--namespace", "-n", action="append", default=[],
-                       help="watch this namespace only; may be given several times")  # fmt: skip
-    scope.add_argument("--all-namespaces", "-A", action="store_true", help="watch all of them")
-    parser.add_argument("--image", default=env.get("ODRADEK_BROKER_IMAGE") or _default_image(),
-                        help="if a cluster names none (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--apache-image",
-                        default=env.get("ODRADEK_APACHE_IMAGE") or APACHE_IMAGE,
-                        help="the same for engine apache (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--port", type=int, default=int(env.get("ODRADEK_PORT") or 8080),
-                        help="of /metrics, /healthz and /readyz; 0: none")  # fmt: skip
-    parser.add_argument("--lease-namespace", default=env.get("ODRADEK_LEASE_NAMESPACE") or None,
-                        help="where the Lease is, if there are several replicas")  # fmt: skip
-    parser.add_argument("--no-nodes", action="store_true",
-                        help="no right to read nodes: racks are named in the specs")  # fmt: skip
-    parser.add_argument("--spark", default=env.get("ODRADEK_SPARK") or "off",
-                        choices=("off", "native", "spark-operator"),
-                        help="pipelines: no; run by us; or by kubeflow's operator")  # fmt: skip
+    scope.add_argument(
+        "--namespace",
+        "-n",
+        action="append",
+        default=[],
+        help="watch this namespace only; may be given several times",
+    )
+    scope.add_argument("--all-namespaces", "-A", action="store_true", help="watch all namespaces")
+    parser.add_argument(
+        "--image",
+        default=env.get("ODRADEK_BROKER_IMAGE") or _default_image(),
+        help="broker image of clusters that set none (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--apache-image",
+        default=env.get("ODRADEK_APACHE_IMAGE") or APACHE_IMAGE,
+        help="the same for engine apache (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=int(env.get("ODRADEK_PORT") or 8080),
+        help="port of /metrics, /healthz and /readyz; 0: off",
+    )
+    parser.add_argument(
+        "--lease-namespace",
+        default=env.get("ODRADEK_LEASE_NAMESPACE") or None,
+        help="namespace of the Lease for leader election; needed with several replicas",
+    )
+    parser.add_argument(
+        "--no-nodes",
+        action="store_true",
+        help="do not read nodes (no rights): specs name the racks",
+    )
+    parser.add_argument(
+        "--spark",
+        default=env.get("ODRADEK_SPARK") or "off",
+        choices=("off", "native", "spark-operator"),
+        help="pipelines: off, run by this operator, or by kubeflow's Spark operator",
+    )
     image = env.get("ODRADEK_SPARK_IMAGE") or _default_image("spark")
-    parser.add_argument("--spark-image", default=image,
-                        help="if a pipeline names none (default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--spark-image",
+        default=image,
+        help="image of pipelines that set none (default: %(default)s)",
+    )
     given = parser.parse_args(arguments)
     named = given.namespace
     if not named and not given.all_namespaces:
         named = [n.strip() for n in env.get("ODRADEK_NAMESPACES", "").split(",") if n.strip()]
         if not named and "ODRADEK_NAMESPACES" not in env:
-            parser.error("either --namespace or --all-namespaces")
+            parser.error("one of --namespace and --all-namespaces is required")
     return Options(
         namespaces=tuple(dict.fromkeys(named)),
         image=given.image,
@@ -91,7 +119,7 @@ async def run(options: Options) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """`plan`: what applying the manifests on standard input would bring about; then it ends."""
+    """Runs the operator; with `plan`, prints what the manifests on standard input would change."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["plan"]:
         sys.exit(print_plan(parse_arguments(["--all-namespaces", *given[1:]])))

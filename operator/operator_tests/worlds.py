@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from odradek_api.base import Resource
-from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_api.parse import parse
 from odradek_operator.kafka.desired import (
     DesiredCluster,
@@ -20,6 +20,7 @@ from odradek_operator.kafka.desired import (
     Endpoint,
     Known,
     build,
+    lay_out,
 )
 from odradek_operator.kafka.observed import (
     BrokerSetting,
@@ -38,22 +39,17 @@ RACKS = ("a", "b", "c")
 GB = 1 << 30
 
 
-class TestSite:
-    """Addresses as on Kubernetes; nobody listens there."""
+def endpoints(nodes: Mapping[int, str], spec: KafkaClusterSpec) -> dict[int, Endpoint]:
+    """Addresses as on Kubernetes; no process listens there."""
+    return {node: _endpoint(node, spec) for node in {*nodes, *range(16)}}
 
-    def endpoints(
-        self, brokers: Mapping[int, str], spec: KafkaClusterSpec
-    ) -> Mapping[int, Endpoint]:
-        return {b: self._endpoint(b, spec) for b in {*brokers, *range(16)}}
 
-    def _endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
-        address = f"main-{broker}:{spec.listeners.port}"
-        dirs = tuple(f"/data/{n}" for n in range(spec.storage.volumes))
-        listener = f"PLAINTEXT://:{spec.listeners.port}"
-        admin = f":{spec.metrics.port}"
-        return Endpoint(
-            address, listener, f"PLAINTEXT://{address}", admin, dirs, f"main-{broker}:9093"
-        )
+def _endpoint(node: int, spec: KafkaClusterSpec) -> Endpoint:
+    address = f"main-{node}:{spec.listeners.port}"
+    dirs = tuple(f"/data/{n}" for n in range(spec.storage.volumes))
+    listener = f"PLAINTEXT://:{spec.listeners.port}"
+    admin = f":{spec.metrics.port}"
+    return Endpoint(address, listener, f"PLAINTEXT://{address}", admin, dirs, f"main-{node}:9093")
 
 
 def P(text: str) -> Partition:  # noqa: N802 (a literal, so to say)
@@ -82,7 +78,9 @@ def cluster(known: Known | None = None, annotations: Mapping[str, str] | None = 
     }
     resource: Resource[KafkaClusterSpec] | None = parse(document)
     assert resource is not None
-    return build(resource, RACKS, known or Known(cluster_id="id"), TestSite())
+    known = known or Known(cluster_id="id")
+    layout = lay_out(resource, RACKS, known)
+    return build(resource, layout, known, endpoints(layout.nodes, layout.spec))
 
 
 DYNAMIC = ("log.cleaner.threads", "min.insync.replicas", "log.retention.ms")

@@ -1,5 +1,5 @@
-"""Pipelines on Spark: a declared spec becomes DataFrames and Structured Streaming queries.
+"""Pipelines on Spark: runs a SparkPipeline's job with DataFrames and Structured Streaming.
 
 Layers, each imports only what is below: main > jobs > sources | sinks | session > transforms >
-schemas > config. The spec itself is odradek_api.pipeline's.
+schemas > config. The spec is in odradek_api.pipeline.
 """

@@ -1,4 +1,4 @@
-"""The job that this process runs, and the settings of Kafka's clients that follow from it."""
+"""The job that this process runs, and the Kafka client settings for its sources and sink."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pathlib import Path
 
 import msgspec
 
+from odradek_api.base import ClusterRef
+from odradek_api.pipeline.common import Kafka
 from odradek_api.pipeline.job import Job, SpecError, read_job
-from odradek_api.pipeline.spec import ClusterRef, Kafka
 
-# librdkafka, which looks at topics and mirrors, has other names for a few settings of Java's.
+# Settings of Java clients that librdkafka (used for metadata and mirrors) does not have.
 JAVA_ONLY = ("sasl.jaas.config", "ssl.truststore", "ssl.keystore.type", "key.", "value.")
 
 
 def load(path: Path) -> Job:
-    """The job; settings may name environment variables as ${env:NAME} (secrets of a pod)."""
+    """Reads the job; settings may refer to the environment as ${env:NAME}, for secrets."""
     try:
         return read_job(path.read_bytes())
     except OSError as error:
@@ -25,7 +26,7 @@ def load(path: Path) -> Job:
 def spark_kafka_options(
     job: Job, at: str, cluster: ClusterRef | None, kafka: Kafka
 ) -> dict[str, str]:
-    """For Spark's connector: every setting of a client has the prefix `kafka.`."""
+    """For Spark's connector, in which client settings have the prefix `kafka.`."""
     config = {"bootstrap.servers": job.bootstrap(at, cluster, kafka)}
     if job.client_rack:
         config["client.rack"] = job.client_rack
@@ -44,18 +45,18 @@ def librdkafka_config(
 
 
 def environment(at: str, name: str, value: str) -> str:
-    """ "${env:PASSWORD}" → what the environment says; anything else stays."""
+    """ "${env:PASSWORD}" → its value in the environment; other values are returned unchanged."""
     if not (value.startswith("${env:") and value.endswith("}")):
         return value
     found = os.environ.get(value[6:-1])
     if found is None:
         where = f"spec.{at}.kafka.config[{name}]"
-        raise SpecError(where, f"there is no environment variable {value[6:-1]}")
+        raise SpecError(where, f"environment variable {value[6:-1]} is not set")
     return found
 
 
 def write_json(path: Path, value: object) -> None:
-    """All or nothing: a reader never sees half of it."""
+    """Writes atomically: a reader never sees a partial file."""
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2))
     partial.replace(path)

@@ -1,9 +1,10 @@
 """The program of the Spark image, as Spark's Kubernetes scheduler and the operator call it:
 
     driver <arguments of spark-submit>     in the driver's pod
-    executor                               in executors; Spark says all else by SPARK_* variables
+    executor                               in executors; Spark sets SPARK_* variables
 
-Anything else is run as it is. It becomes what it starts: the JVM is process 1 and hears SIGTERM.
+Any other command is executed unchanged. It replaces itself (exec), so that the JVM is process 1 and
+receives SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ USAGE = "usage: driver <arguments of spark-submit> | executor | any command"
 
 
 def command(arguments: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Pure: what is started."""
+    """The command line to execute. Does no I/O."""
     spark_home, jars = env["SPARK_HOME"], env["ODRADEK_SPARK_JARS"]
     if arguments[0] == "driver":
         return [
@@ -75,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         words = command(given, env)
     except KeyError as missing:
-        print(f"{given[0]}: Spark sets {missing.args[0]}; it is not there", file=sys.stderr)
+        print(
+            f"{given[0]}: {missing.args[0]} is not set; Spark sets it in its pods", file=sys.stderr
+        )
         return 2
     try:
         os.execvpe(words[0], words, env)

@@ -1,4 +1,4 @@
-"""The driver's program: `python -m odradek_spark.main job.json`, here and under spark-submit."""
+"""The driver: `python -m odradek_spark.main job.json`, started directly or by spark-submit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek_spark.config import load
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="odradek_spark", description="Runs a pipeline on Spark")
-    parser.add_argument("job", type=Path, help="a job file, as the operator and the CLI write it")
+    parser.add_argument("job", type=Path, help="job file, written by the operator or the CLI")
     given = parser.parse_args(arguments)
     try:
         job = load(given.job)

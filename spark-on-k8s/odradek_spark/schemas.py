@@ -1,7 +1,7 @@
-"""Schemas as people write them: columns in SQL's words, or Avro's JSON. Pure, but for the parser.
+"""Schemas of a spec: columns in SQL syntax, or an Avro schema as JSON.
 
-`page STRING NOT NULL, at TIMESTAMP`: a record without `page` does not parse. (Spark itself reads
-every column as one that may be null; the promise is kept in transforms/parse.py.)
+`page STRING NOT NULL, at TIMESTAMP`: a record without `page` is refused. (Spark itself treats every
+column as nullable; transforms/parse.py checks NOT NULL.)
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from pyspark.sql.types import StringType, StructType
 
 from odradek_api.pipeline.job import SpecError
 
-CORRUPT = "__corrupt"  # what Spark puts the text of a record into that does not parse
+CORRUPT = "__corrupt"  # column with the text of a record that cannot be parsed
 
 
 def columns(at: str, text: str) -> StructType:
-    """ "page STRING, at TIMESTAMP" → a StructType; `at` is the field that has the text."""
+    """ "page STRING, at TIMESTAMP" → a StructType; `at` is the field of the spec."""
     try:
         found = StructType.fromDDL(text)
     except PySparkException as error:
         raise SpecError(at, first_line(error)) from None
     if len(set(found.names)) != len(found.names):
-        raise SpecError(at, "a column is named twice")
+        raise SpecError(at, "a column name is used twice")
     return found
 
 
@@ -34,7 +34,7 @@ def required(schema: StructType) -> list[str]:
 
 
 def first_line(error: BaseException) -> str:
-    """What a person reads of an error of Spark's: "[PARSE_SYNTAX_ERROR] Syntax error at …"."""
+    """The first line of one of Spark's errors: "[PARSE_SYNTAX_ERROR] Syntax error at …"."""
     for line in str(error).splitlines():
         if line.strip():
             return line.strip()

@@ -50,7 +50,7 @@ def test_a_checkpoint_is_its_pipelines() -> None:
 def test_a_directory_with_other_files_is_no_checkpoint() -> None:
     files = Memory()
     files.write("/ck/thesis.tex", "")
-    with pytest.raises(SpecError, match=r"spec\.checkpoint: /ck holds thesis\.tex"):
+    with pytest.raises(SpecError, match=r"spec\.checkpoint: /ck contains thesis\.tex"):
         guard(files, job())
 
 
@@ -68,6 +68,6 @@ def test_a_table_is_written_with_one_checkpoint() -> None:
 def test_a_directory_with_other_files_is_no_table() -> None:
     files = Memory()
     files.write("/out/part-0.parquet", "")
-    with pytest.raises(SpecError, match=r"spec\.sink\.table\.path: /out holds part-0"):
+    with pytest.raises(SpecError, match=r"spec\.sink\.table\.path: /out contains part-0"):
         guard(files, job(table={"path": "/out"}))
     assert list(files.files) == ["/out/part-0.parquet"]

@@ -55,7 +55,7 @@ def test_a_topic_becomes_a_table_and_bad_records_become_dead_letters(
     assert written["state"] == "Completed"
     letters = {bytes(m.value()): headers(m) for m in pipelines.records(dead)}
     assert letters.keys() == {b"{", b'{"id": null}'}
-    assert letters[b"{"]["odradek.error"] == b"it is not JSON of the schema"
+    assert letters[b"{"]["odradek.error"] == b"the value is not JSON of the schema"
     assert letters[b'{"id": null}']["odradek.error"] == b"id is missing"
     assert letters[b"{"]["odradek.topic"] == topic.encode()
     assert letters[b"{"]["own"] == b"1"
@@ -82,7 +82,7 @@ def test_without_dead_letters_a_bad_record_stops_the_pipeline(
     )  # fmt: skip
     assert said.state == "Failed"
     assert said.field == "spec.sources.format"
-    assert f"{topic}-0 offset 1 does not parse: it is not JSON" in said.message
+    assert f"{topic}-0 offset 1 cannot be parsed: the value is not JSON" in said.message
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_duplicates_are_dropped_by_the_id_in_the_header(spark: Any, pipelines: P
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"sources": [{"topics": ["nobody"]}]}, r"spec\.sources\[0\]\.topics\[0\]: there is no to"),
-        ({"sink": {"topic": {"name": "nobody"}}}, r"spec\.sink\.topic\.name: there is no topic"),
+        ({"sources": [{"topics": ["nobody"]}]}, r"spec\.sources\[0\]\.topics\[0\]: topic nobody"),
+        ({"sink": {"topic": {"name": "nobody"}}}, r"spec\.sink\.topic\.name: topic nobody"),
         ({"sink": {"topic": {"name": "TOPIX"}}}, r"did you mean TOPIC\?"),
         ({"kafka": {"bootstrapServers": "127.0.0.1:1"}}, r"spec\.kafka\.bootstrapServers: no brok"),
         ({"sources": [{"topics": ["TOPIC"], "from": "offsets", "offsets": {"TOPIC": {"9": 0}}}]},
@@ -149,18 +149,18 @@ def test_duplicates_are_dropped_by_the_id_in_the_header(spark: Any, pipelines: P
         ({"steps": [{"sql": "SELECT count(*) AS n FROM source"}]},
          r"spec\.steps: .*not supported.*watermark"),
         ({"sources": [{"files": {"path": "nowhere"}, "format": {"type": "text"}}]},
-         r"spec\.sources\[0\]\.files\.path: there is no directory"),
+         r"spec\.sources\[0\]\.files\.path: directory .* does not exist"),
         ({"sink": {"table": {"path": "t", "partitionBy": ["day"]}}},
          r"spec\.sink\.table\.partitionBy: there is no column day"),
         ({"sink": {"topic": {"name": "TOPIC"}}, "kafka": {"bootstrapServers": "BOOTSTRAP",
           "config": {"sasl.password": "${env:ODRADEK_NO_SUCH}"}}},
-         r"kafka\.config\[sasl\.password\]: there is no environment variable ODRADEK_NO_SUCH"),
+         r"kafka\.config\[sasl\.password\]: environment variable ODRADEK_NO_SUCH is not set"),
     ],
 )  # fmt: skip
 def test_refusals_name_the_field(
     spark: Any, pipelines: Pipelines, change: Any, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("odradek_spark.sources.look.LOOK_S", 2.0)
+    monkeypatch.setattr("odradek_spark.sources.metadata.TIMEOUT_S", 2.0)
     topic = pipelines.topic()
     spec: Any = {"sources": [{"topics": ["TOPIC"], "format": JSON}],
                  "sink": {"topic": {"name": "TOPIC"}}, **change}  # fmt: skip

@@ -32,10 +32,11 @@ def test_lag_of_sources_that_are_no_topics() -> None:
 
 
 def test_failures_name_a_field() -> None:
-    ours = "Job aborted\nCaused by: [USER_RAISED_EXCEPTION] ODRADEK t-0 offset 7 does not parse: no"
+    ours = "Job aborted\nCaused by: [USER_RAISED_EXCEPTION] ODRADEK t-0 offset 7 cannot be "
+    ours += "parsed: no"
     assert explain_failure(ours) == (
         "spec.sources.format",
-        "t-0 offset 7 does not parse: no; spec.deadLetter would keep such records apart",
+        "t-0 offset 7 cannot be parsed: no; set spec.deadLetter to keep such records in a topic",
     )
     field, said = explain_failure("x\nCaused by: org.a.B: UnknownTopicOrPartition\n\tat c")
     assert (field, said) == ("spec.sources.topics", "org.a.B: UnknownTopicOrPartition")

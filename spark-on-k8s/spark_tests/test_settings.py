@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
 
-from odradek_api.pipeline.spec import Source
+from odradek_api.pipeline.sources import Source
 from odradek_spark.session.jars import SPARK_VERSION, hashes
 from odradek_spark.session.start import settings
 from odradek_spark.sources.options import kafka_options

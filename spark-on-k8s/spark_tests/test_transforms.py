@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from odradek_api.pipeline.common import Dedup
 from odradek_api.pipeline.job import SpecError
-from odradek_api.pipeline.spec import Dedup, Format, Step, TopicSink
+from odradek_api.pipeline.sinks import TopicSink
+from odradek_api.pipeline.sources import Format
+from odradek_api.pipeline.spec import Step
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +30,7 @@ def test_json(spark: Any) -> None:
     form = Format(type="json", schema="a STRING NOT NULL, n INT")
     parsed = parse("f", records(spark, b'{"a": "x", "n": 1}', b'{"a": "x"}', b"{", b'{"n": 1}',
                                 b'{"a": "x", "n": "one"}', None, b"\xff\xfe"), form)  # fmt: skip
-    wrong = "it is not JSON of the schema"
+    wrong = "the value is not JSON of the schema"
     assert reasons(parsed) == [None, None, wrong, "a is missing", wrong, "the value is null", wrong]
     assert [(r.a, r.n, r._offset) for r in good(parsed).orderBy("_offset").collect()] == [
         ("x", 1, 0), ("x", None, 1)]  # fmt: skip
@@ -44,7 +47,7 @@ def test_csv_and_its_header(spark: Any) -> None:
         type="csv", schema="a STRING NOT NULL, n INT", options={"sep": ";", "header": True}
     )
     parsed = parse("f", records(spark, b"a;n", b"x;1", b"x;one", b"x", b";3"), form)
-    wrong = "it is not CSV of the schema"
+    wrong = "the value is not CSV of the schema"
     assert reasons(parsed) == [None, wrong, wrong, "a is missing"]
 
 
@@ -53,7 +56,7 @@ def test_avro(spark: Any) -> None:
 
     schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}'
     parsed = parse("f", records(spark, b"\x02x", b"\xff"), Format(type="avro", schema=schema))
-    assert reasons(parsed) == [None, "it is not Avro of the schema"]
+    assert reasons(parsed) == [None, "the value is not Avro of the schema"]
     assert [r.a for r in parsed.where("__reason IS NULL").collect()] == ["x"]
 
 
@@ -90,9 +93,9 @@ def test_steps_see_the_views_before_them(spark: Any, tmp_path: Path) -> None:
         (Step(sql="SELEKT 1"), r"spec\.steps\[0\]\.sql: \[PARSE_SYNTAX_ERROR\]"),
         (Step(sql="SELECT x FROM numbers"), r"steps\[0\]\.sql: \[UNRESOLVED_COLUMN"),
         (Step(sql="SELECT * FROM nobody"), r"steps\[0\]\.sql: \[TABLE_OR_VIEW_NOT_FOUND\]"),
-        (Step(python="no.py"), r"steps\[0\]\.python: there is no file"),
-        (Step(code="x = 1"), r"steps\[0\]\.function: there is no function transform"),
-        (Step(code="def transform(df): return 1"), r"function: transform gave a int"),
+        (Step(python="no.py"), r"steps\[0\]\.python: file .* does not exist"),
+        (Step(code="x = 1"), r"steps\[0\]\.function: it defines no function transform"),
+        (Step(code="def transform(df): return 1"), r"function: transform returned a int"),
         (Step(code="def transform(df): return df.x()"), r"code: transform raised"),
         (Step(dedup=Dedup(by=["x"])), r"steps\[0\]\.dedup\.by: there is no column x, only n"),
     ],
@@ -114,5 +117,5 @@ def test_records_of_columns(spark: Any) -> None:
     assert [(h.key, bytes(h.value)) for h in made.headers] == [("odradek.id", b"x7")]
     with pytest.raises(SpecError, match=r"spec\.sink\.topic\.key: \[UNRESOLVED_COLUMN"):
         to_records(frame, TopicSink(name="t", key="nobody"))
-    with pytest.raises(SpecError, match=r"spec\.sink\.topic\.value: raw writes the column value"):
+    with pytest.raises(SpecError, match=r"spec\.sink\.topic\.value: raw needs a column"):
         to_records(frame, TopicSink(name="t", value="raw"))

@@ -63,4 +63,6 @@ def test_a_disk_fills_up(story: Story) -> None:
     assert f"broker {BROKER}: {LOG_DIR} has " in said
     assert story.uids() == uids, "nobody was restarted for it"
     assert any(f"broker {BROKER}: {LOG_DIR} has " in event for event in story.events("LowSpace"))
-    assert story.events("DiskPressureOver") == [f"broker {BROKER}: {LOG_DIR} has room again"]
+    assert story.events("DiskPressureOver") == [
+        f"broker {BROKER}: {LOG_DIR} has enough free space again"
+    ]

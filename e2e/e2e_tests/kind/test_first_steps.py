@@ -68,5 +68,5 @@ def test_kubectl_as_a_person(story: Story) -> None:
 def test_what_cannot_be_is_refused_in_a_sentence(story: Story) -> None:
     story.cluster(brokers=1)
     story.settle()
-    with pytest.raises(KubectlError, match="a replication factor larger than the number of"):
+    with pytest.raises(KubectlError, match="must not exceed the number of"):
         story.change(replication={"factor": 3})

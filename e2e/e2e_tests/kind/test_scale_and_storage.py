@@ -45,7 +45,7 @@ def test_storage_that_cannot_grow_is_said(story: Story) -> None:
     begin(story)
     before = story.uids()
     story.change(storage={"size": "2Gi"})
-    story.wait_until(lambda: any("does not grow" in e for e in story.events()), "an Event")
+    story.wait_until(lambda: any("cannot be expanded" in e for e in story.events()), "an Event")
     story.settle()
     assert sizes(story) == {"1Gi"}
     assert story.uids() == before, "nobody is restarted for it"

@@ -8,7 +8,9 @@ from typing import Any
 
 import yaml
 
+from odradek_operator.kubernetes.objects import Topic, plain
 from odradek_operator.kubernetes.spark_worker import SparkWorker
+from odradek_operator.kubernetes.topic_book import TopicBook
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.world import connect
 
@@ -30,7 +32,10 @@ class Cluster:
         self.kubernetes = kubernetes
         self.namespace = namespace
         self.client = connect(operator or kubernetes)
-        self.worker = SparkWorker(self.client, [namespace], "odradek/spark:test", native=True)
+        self.topics = TopicBook()
+        self.worker = SparkWorker(
+            self.client, self.topics, [namespace], "odradek/spark:test", native=True
+        )
 
     def apply(self, document: dict[str, Any]) -> None:
         document["metadata"]["namespace"] = self.namespace
@@ -56,9 +61,15 @@ class Cluster:
         self.kubectl("patch", kind, name, "-n", self.namespace, "--subresource=status",
                      "--type=merge", "-p", patch)  # fmt: skip
 
+    def one_pass(self) -> float:
+        """With the Topics that the operator's watch would have delivered."""
+        for one in self.client.list(Topic, namespace=self.namespace):
+            self.topics.put(plain(one))
+        return self.worker.one_pass()
+
     def settle(self, passes: int = 6) -> None:
         for _ in range(passes):
-            self.worker.one_pass()
+            self.one_pass()
 
     def ready(self) -> str:
         said = self.get("sparkpipeline", "page-views")["status"]["conditions"][0]
@@ -102,7 +113,7 @@ class Cluster:
     def eventually(self, look: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60
         while True:
-            self.worker.one_pass()
+            self.one_pass()
             if look():
                 return
             for name in self.names("pods"):  # no kubelet is here to end what is being deleted

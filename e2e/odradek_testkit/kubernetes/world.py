@@ -29,10 +29,10 @@ from lightkube.types import PatchType
 
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kubernetes import names, objects
+from odradek_operator.kubernetes.cluster_worker import ClusterWorker, Outcome, Tools
 from odradek_operator.kubernetes.properties import read_properties
 from odradek_operator.kubernetes.state import config_names, read_state
 from odradek_operator.kubernetes.topic_book import TopicBook
-from odradek_operator.kubernetes.worker import ClusterWorker, Outcome, Tools
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.fake_kafka import FakeKafka
 
@@ -141,7 +141,7 @@ class World:
         if annotations:
             metadata["annotations"] = dict(annotations)  # type: ignore[assignment]
         document = {"apiVersion": "odradek.dev/v1alpha1", "kind": kind, "metadata": metadata}
-        resource = objects.OURS[kind]({**document, "spec": spec})
+        resource = objects.RESOURCES[kind]({**document, "spec": spec})
         self.own.apply(resource, field_manager="user", force=True, namespace=self.namespace)
 
     def get(self, kind: str, name: str | None = None) -> dict[str, Any] | None:

@@ -1,5 +1,5 @@
-"""SparkPipeline's spec, written once: what the operator, the command line and Spark agree on.
+"""SparkPipeline: its spec, rules, status and job file, shared by operator, CLI and Spark driver.
 
-The three programs know nothing of each other; this package is the sentence they share, and knows
-none of them (spark-on-k8s/adr/0001). It needs msgspec and nothing else.
+The three programs do not import each other; they agree on these types (spark-on-k8s/adr/0001).
+This package needs msgspec and cronsim and nothing else, because Spark's image carries it.
 """

@@ -1,7 +1,7 @@
-"""A job: a pipeline's spec with everything filled in that the manifest leaves to its surroundings.
+"""A job: a pipeline's spec, plus addresses and paths that depend on where it runs.
 
-The operator, the local runtime and `odradek pipeline run` write it as a JSON file; odradek_spark
-reads it, and nothing else. `read_job` refuses what it cannot use by the field's name.
+The operator, the local runtime and `odradek pipeline run` write it as a JSON file; the driver
+(odradek_spark) reads this file only. `read_job` refuses an invalid job and names the field.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from pathlib import Path
 import msgspec
 from msgspec import field
 
-from odradek_api.pipeline.rules import CEL_RULES, problems
-from odradek_api.pipeline.spec import ClusterRef, Kafka, SparkPipelineSpec
+from odradek_api.base import ClusterRef, settings_text
+from odradek_api.pipeline.common import Kafka
+from odradek_api.pipeline.rules import PIPELINE_RULES, problems
+from odradek_api.pipeline.spec import SparkPipelineSpec
 
 
 class SpecError(Exception):
-    """What is wrong, and which field of the spec says so: ("spec.steps[0].sql", "…")."""
+    """What is wrong, and with which field of the spec: ("spec.steps[0].sql", "…")."""
 
     def __init__(self, at: str, message: str) -> None:
         super().__init__(f"{at}: {message}" if at else message)
@@ -30,12 +32,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     namespace: str = "default"
     spec: SparkPipelineSpec
     clusters: dict[str, str] = field(default_factory=dict)  # "default/main" → bootstrap servers
-    checkpoint: str = ""  # where, if the spec does not say; empty only for mode: batch
-    directory: str = "."  # relative paths of the spec begin here
-    master: str | None = None  # None: as spark-submit says
-    client_rack: str = ""  # brokers of this rack are read from where they may
+    checkpoint: str = ""  # used if the spec names none; empty only for mode: batch
+    directory: str = "."  # relative paths of the spec are resolved against it
+    master: str | None = None  # None: spark-submit sets it
+    client_rack: str = ""  # client.rack: read from replicas of this rack where possible
     status_file: str = ""
-    end_with_parent: bool = False  # a runtime that was killed leaves no driver behind
+    end_with_parent: bool = False  # stop when the parent process is gone
 
     @property
     def key(self) -> str:
@@ -46,13 +48,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
         return self.path(self.spec.checkpoint or self.checkpoint)
 
     def path(self, text: str) -> str:
-        """A path of the spec; what has a scheme (s3a://…) stays."""
+        """A path of the spec, made absolute; a URL (s3a://…) is returned unchanged."""
         if not text or re.match(r"^[a-z0-9+.-]+:/", text) or text.startswith("/"):
             return text
         return str((Path(self.directory) / text).resolve())
 
     def bootstrap(self, at: str, cluster: ClusterRef | None, kafka: Kafka) -> str:
-        """Of a source or of the sink; what they do not say is the pipeline's."""
+        """Addresses for a source or the sink; the pipeline's own are the default."""
         if kafka.bootstrap_servers:
             return kafka.bootstrap_servers
         if cluster is None and self.spec.kafka.bootstrap_servers:
@@ -60,25 +62,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
         wanted = cluster or self.spec.cluster
         if wanted is None:
             raise SpecError("spec.cluster", f"{at} needs a KafkaCluster, or bootstrapServers")
-        key = cluster_key(wanted, self.namespace)
+        key = wanted.key(self.namespace)
         if not self.clusters.get(key):
             where = f"spec.{at}.cluster" if cluster else "spec.cluster"
-            raise SpecError(where, f"the addresses of KafkaCluster {key} are not known")
+            raise SpecError(where, f"the addresses of KafkaCluster {key} are unknown")
         return self.clusters[key]
 
     def client_config(self, kafka: Kafka) -> dict[str, str]:
-        merged = {**self.spec.kafka.config, **kafka.config}
-        return {name: _text(value) for name, value in merged.items()}
-
-
-def cluster_key(ref: ClusterRef, namespace: str) -> str:
-    return f"{ref.namespace or namespace}/{ref.name}"
+        return settings_text({**self.spec.kafka.config, **kafka.config})
 
 
 def clusters_of(spec: SparkPipelineSpec, namespace: str) -> set[str]:
-    """All KafkaClusters that a pipeline names, by namespace and name."""
+    """Keys ("namespace/name") of all KafkaClusters that a pipeline refers to."""
     refs = [spec.cluster, spec.sink.cluster, *(source.cluster for source in spec.sources)]
-    return {cluster_key(ref, namespace) for ref in refs if ref is not None}
+    return {ref.key(namespace) for ref in refs if ref is not None}
 
 
 def read_job(text: bytes) -> Job:
@@ -89,13 +86,7 @@ def read_job(text: bytes) -> Job:
         raise SpecError(at.strip("`."), what) from None
     except msgspec.DecodeError as error:
         raise SpecError("", f"the job is not JSON: {error}") from None
-    wrong = [(r.field, r.message) for r in CEL_RULES if not r.holds(job.spec, None)]
+    wrong = [(r.field, r.message) for r in PIPELINE_RULES if not r.holds(job.spec, None)]
     for at, message in (*wrong, *problems(job.spec)):
         raise SpecError(f"spec.{at}", message)
     return job
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

@@ -1,47 +1,40 @@
-"""What a schema cannot say about a SparkPipeline: each rule names the field it is about.
+"""Rules of a SparkPipeline that a schema cannot express; each one names the field it is about.
 
-`problems(spec)` gives all that is wrong; where one sentence of CEL says the same, the API server
-refuses it too (CEL_RULES).
+The API server checks PIPELINE_RULES (CEL) too. `problems` needs Python: parse.py calls it for
+manifests, the operator for stored resources, and the driver for its job.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from odradek_api.base import Rule
 from odradek_api.pipeline.schedule import ScheduleError, parse_schedule
-from odradek_api.pipeline.spec import Sink, Source, SparkPipelineSpec, Step
+from odradek_api.pipeline.sinks import Sink
+from odradek_api.pipeline.sources import Source
+from odradek_api.pipeline.spec import SparkPipelineSpec, Step
 
 Problems = Iterator[tuple[str, str]]  # field relative to spec, sentence
 
 FILE_FORMATS = ("text", "json", "csv", "parquet")
 TOPIC_FORMATS = ("raw", "text", "json", "csv", "avro")
 
-
-@dataclass(frozen=True)
-class CelRule:
-    cel: str
-    message: str
-    field: str
-    holds: Callable[[Any, Any | None], bool]
-
-
-CEL_RULES = (
-    CelRule(
+PIPELINE_RULES = (
+    Rule(
         "(has(self.sink.topic) ? 1 : 0) + (has(self.sink.table) ? 1 : 0) + "
         "(has(self.sink.mirror) ? 1 : 0) + (has(self.sink.console) ? 1 : 0) == 1",
-        "exactly one of topic, table, mirror and console",
+        "exactly one of topic, table, mirror and console is required",
         "sink",
         lambda new, _: len(_sink_kinds(new.sink)) == 1,
     ),
-    CelRule(
+    Rule(
         "self.sources.all(s, ((has(s.topics) && s.topics.size() > 0) ? 1 : 0) + "
         "(has(s.topicPattern) ? 1 : 0) + (has(s.files) ? 1 : 0) + (has(s.rate) ? 1 : 0) == 1)",
-        "exactly one of topics, topicPattern, files and rate in each",
+        "each source needs exactly one of topics, topicPattern, files and rate",
         "sources",
         lambda new, _: all(len(_source_kinds(s)) == 1 for s in new.sources),
     ),
@@ -49,7 +42,7 @@ CEL_RULES = (
 
 
 def problems(spec: SparkPipelineSpec) -> list[tuple[str, str]]:
-    """[("sources[0].format.schema", "json needs one: …")]; CEL_RULES are not repeated here."""
+    """[("sources[0].format.schema", "json needs one: …")]; PIPELINE_RULES are not repeated here."""
     found = [p for n, source in enumerate(spec.sources) for p in _source(spec, n, source)]
     names = [source.name for source in spec.sources]
     for n, step in enumerate(spec.steps):
@@ -59,6 +52,13 @@ def problems(spec: SparkPipelineSpec) -> list[tuple[str, str]]:
     found += _sink(spec)
     found += _run(spec)
     return found
+
+
+def refusals(spec: SparkPipelineSpec) -> list[tuple[str, str]]:
+    """`problems` with full paths ("spec.steps[0].inputs"); none if a CEL rule is broken already."""
+    if not all(rule.holds(spec, None) for rule in PIPELINE_RULES):
+        return []
+    return [(f"spec.{at}", message) for at, message in problems(spec)]
 
 
 def step_name(number: int, step: Step) -> str:
@@ -89,34 +89,37 @@ def _source(spec: SparkPipelineSpec, number: int, source: Source) -> Problems:
             yield f"{at}.offsets", 'from: offsets needs them, for example {visits: {"0": 4711}}'
         yield from _offsets(f"{at}.offsets", source.offsets)
     elif source.offsets:
-        yield f"{at}.offsets", f"says where to begin, but from is {source.from_}"
+        yield f"{at}.offsets", f"has no effect with from: {source.from_}"
     if source.from_ == "timestamp" and source.timestamp is None:
         yield f"{at}.timestamp", "from: timestamp needs one, for example 2026-11-16T12:00:00Z"
     if source.timestamp is not None:
         if source.from_ != "timestamp":
-            yield f"{at}.timestamp", f"says where to begin, but from is {source.from_}"
+            yield f"{at}.timestamp", f"has no effect with from: {source.from_}"
         if timestamp_ms(source.timestamp) is None:
             yield (
                 f"{at}.timestamp",
                 "is not a time such as 2026-11-16T12:00:00Z",
             )
     if source.until and spec.mode != "batch":
-        yield f"{at}.until", f"only mode: batch has an end, this is mode: {spec.mode}"
+        yield f"{at}.until", f"needs mode: batch; this is mode: {spec.mode}"
     yield from _offsets(f"{at}.until", source.until)
     if source.rate is not None and spec.mode != "streaming":
-        yield f"{at}.rate", "rows made as time passes are for mode: streaming"
+        yield f"{at}.rate", "generated rows need mode: streaming"
     if source.dedup is not None and source.watermark is None and spec.mode != "batch":
-        yield f"{at}.dedup", "needs a watermark beside it: else every key is remembered for ever"
+        yield (
+            f"{at}.dedup",
+            "needs a watermark: without one, every key is kept forever",
+        )
 
 
 def _format(at: str, source: Source) -> Problems:
     form = source.format
     if source.files is not None and form.type not in FILE_FORMATS:
-        yield f"{at}.format.type", f"files are {', '.join(FILE_FORMATS)}; not {form.type}"
+        yield f"{at}.format.type", f"files can be {', '.join(FILE_FORMATS)}, not {form.type}"
     if source.kafka_source and form.type not in TOPIC_FORMATS:
-        yield f"{at}.format.type", f"records are {', '.join(TOPIC_FORMATS)}; not {form.type}"
+        yield f"{at}.format.type", f"records can be {', '.join(TOPIC_FORMATS)}, not {form.type}"
     if source.rate is not None and form.type != "raw":
-        yield f"{at}.format", "rows of a rate have their columns already"
+        yield f"{at}.format", "generated rows already have their columns"
     if form.type in ("json", "csv", "parquet", "avro"):
         if form.schema is None:
             example = '"page STRING, at TIMESTAMP"'
@@ -124,15 +127,15 @@ def _format(at: str, source: Source) -> Problems:
                 example = '{"type": "record", …}'
             yield f"{at}.format.schema", f"{form.type} needs one, for example {example}"
         elif form.type == "avro" and not _is_json(form.schema):
-            yield f"{at}.format.schema", "an Avro schema is JSON"
+            yield f"{at}.format.schema", "an Avro schema must be JSON"
     elif form.schema is not None:
-        yield f"{at}.format.schema", f"{form.type} has its columns already"
+        yield f"{at}.format.schema", f"{form.type} already has its columns"
 
 
 def _offsets(at: str, offsets: dict[str, Any]) -> Problems:
     for topic, partitions in offsets.items():
         if not isinstance(partitions, dict):
-            yield f"{at}.{topic}", 'is a mapping of partitions to offsets: {"0": 4711}'
+            yield f"{at}.{topic}", 'must map partitions to offsets: {"0": 4711}'
             continue
         for partition, offset in partitions.items():
             if not str(partition).isdecimal() or not isinstance(offset, int) or offset < -2:
@@ -141,14 +144,17 @@ def _offsets(at: str, offsets: dict[str, Any]) -> Problems:
 
 def _step(number: int, step: Step, names: list[str]) -> Problems:
     at = f"steps[{number}]"
-    kinds = [k for k in ("sql", "python", "code") if getattr(step, k) is not None]
-    if len(kinds) > 1 or not (kinds or step.watermark or step.dedup):
-        yield at, "exactly one of sql, python and code (or a watermark or dedup alone)"
+    kinds = sum(kind is not None for kind in (step.sql, step.python, step.code))
+    if kinds > 1 or not (kinds or step.watermark or step.dedup):
+        yield at, "needs exactly one of sql, python and code (or only a watermark or dedup)"
     for name in step.inputs:
         if name not in names:
-            yield f"{at}.inputs", f"there is no view {name} before it, only {', '.join(names)}"
+            yield (
+                f"{at}.inputs",
+                f"there is no view {name}, only {', '.join(names)}",
+            )
     if step.inputs and step.sql is not None:
-        yield f"{at}.inputs", "SQL names its views itself"
+        yield f"{at}.inputs", "has no effect with sql, which names its views itself"
     if step.code is not None:
         try:
             compile(step.code, "code", "exec")
@@ -162,7 +168,7 @@ def _names(spec: SparkPipelineSpec) -> Problems:
     named += [(f"steps[{n}].name", step_name(n, s)) for n, s in enumerate(spec.steps)]
     for at, name in named:
         if name in seen:
-            yield at, f"there is another {name}"
+            yield at, f"the name {name} is already taken"
         seen.add(name)
 
 
@@ -175,19 +181,19 @@ def _sink(spec: SparkPipelineSpec) -> Problems:
         if sink.topic.value == "avro" and sink.topic.schema is None:
             yield "sink.topic.schema", 'avro needs one, for example {"type": "record", …}'
         elif sink.topic.schema is not None and not _is_json(sink.topic.schema):
-            yield "sink.topic.schema", "an Avro schema is JSON"
+            yield "sink.topic.schema", "an Avro schema must be JSON"
     if sink.table is not None and sink.output_mode != "append":
-        yield "sink.outputMode", "a table is appended to; what is written is never changed"
+        yield "sink.outputMode", "a table can only be appended to"
     if sink.mirror is not None:
         if spec.steps:
-            yield "sink.mirror", "records go as they are: there can be no steps"
+            yield "sink.mirror", "copies records unchanged: there can be no steps"
         for n, source in enumerate(spec.sources):
             if not source.kafka_source or source.format.type != "raw":
-                yield f"sources[{n}].format.type", "a mirror reads topics, and as raw"
+                yield f"sources[{n}].format.type", "a mirror needs topics with format raw"
         if len(spec.sources) > 1:
-            yield "sources", "a mirror has one; it may have many topics"
+            yield "sources", "a mirror needs exactly one source; it may name several topics"
     if not spec.steps and len(spec.sources) > 1 and sink.mirror is None:
-        yield "steps", "two sources need a step that brings them together"
+        yield "steps", "several sources need a step that combines them"
 
 
 def _run(spec: SparkPipelineSpec) -> Problems:
@@ -196,12 +202,12 @@ def _run(spec: SparkPipelineSpec) -> Problems:
             yield from _cluster(spec, "deadLetter")
         parsed = ("json", "csv", "avro")
         if not any(s.format.type in parsed for s in spec.sources):
-            yield "deadLetter", f"only {', '.join(parsed)} can fail to parse"
+            yield "deadLetter", f"only records of format {', '.join(parsed)} can fail to parse"
         for n, source in enumerate(spec.sources):
             if spec.dead_letter.topic in source.topics:
-                yield f"sources[{n}].topics", "the dead-letter topic would be read again"
+                yield f"sources[{n}].topics", "must not contain the dead-letter topic"
     if spec.mode == "batch" and spec.checkpoint is not None:
-        yield "checkpoint", "mode: batch keeps none; availableNow goes on where it ended"
+        yield "checkpoint", "mode: batch has no checkpoint; availableNow continues where it ended"
     if spec.mode != "streaming" and spec.trigger is not None:
         yield "trigger", f"mode: {spec.mode} runs once"
     yield from _schedule(spec)
@@ -219,16 +225,19 @@ def _schedule(spec: SparkPipelineSpec) -> Problems:
     except ScheduleError as error:
         yield "schedule", str(error)
     if spec.mode == "streaming":
-        yield "schedule", "mode: streaming never ends; availableNow and batch do"
+        yield "schedule", "needs a mode that ends: availableNow or batch"
     if spec.mode == "batch" and spec.sink.table is not None:
-        yield "schedule", "the second batch would write the table again; availableNow adds to it"
+        yield (
+            "schedule",
+            "with mode: batch each run would write the table again; use availableNow",
+        )
     if spec.restart_policy.type == "Always":
-        yield "restartPolicy.type", "the schedule says when it runs again: OnFailure or Never"
+        yield "restartPolicy.type", "must be OnFailure or Never with a schedule"
 
 
-def _cluster(spec: SparkPipelineSpec, who: str) -> Problems:
+def _cluster(spec: SparkPipelineSpec, part: str) -> Problems:
     if spec.cluster is None and spec.kafka.bootstrap_servers is None:
-        yield "cluster", f"{who} needs a KafkaCluster, or kafka.bootstrapServers"
+        yield "cluster", f"{part} needs a KafkaCluster, or kafka.bootstrapServers"
 
 
 def _regex(text: str) -> str:
@@ -248,7 +257,7 @@ def _is_json(text: str) -> bool:
 
 
 def timestamp_ms(text: str) -> int | None:
-    """ "2026-11-16T12:00:00Z" → 1794830400000; without a zone it is UTC."""
+    """ "2026-11-16T12:00:00Z" → 1794830400000; without a time zone it is UTC."""
     try:
         at = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

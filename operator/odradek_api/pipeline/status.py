@@ -1,4 +1,7 @@
-"""What a driver says of itself, in its status file or on its pod: how its queries go.
+"""What is reported about a pipeline: by its driver (JobStatus), and in the resource's status.
+
+The driver writes its JobStatus to a file (local runtime) or to an annotation of its pod
+(Kubernetes), which the operator copies into the SparkPipeline's status:
 
 {"pipeline": "default/page-views", "state": "Running", "pid": 4711,
  "queries": {"main": {"batch": 17, "inputRate": 512.0, "batchMs": 220, "lag": {"visits": 12}, …}}}
@@ -6,19 +9,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta, field
+
+from odradek_api.base import GROUP, Condition, Status
+
+PROGRESS_ANNOTATION = f"{GROUP}/progress"  # of a driver's pod: its JobStatus as JSON
 
 
 class QueryProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     batch: int = -1
-    input_rate: float = 0.0  # records per second that came
-    process_rate: float = 0.0  # records per second while a batch was at work
+    input_rate: float = 0.0  # records per second that arrived
+    process_rate: float = 0.0  # records per second while a batch was running
     batch_ms: int = 0
     rows: int = 0  # of all batches of this run
-    lag: dict[str, int] = {}  # topic → records that are there and not read
+    lag: dict[str, int] = {}  # topic → records that are not read yet
     checkpoint: str = ""  # when the last batch was committed
-    state_rows: int = 0  # keys and windows that are remembered
-    late_rows: int = 0  # came after the watermark: left out
+    state_rows: int = 0  # keys and windows in the state store
+    late_rows: int = 0  # dropped because they were later than the watermark
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -27,5 +37,51 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     pid: int = 0
     since: str = ""
     queries: dict[str, QueryProgress] = {}
-    field: str = ""  # of the spec, if it failed
+    field: str = ""  # the field of the spec that an error is about
     message: str = ""
+
+
+class TopicLag(Status, frozen=True, kw_only=True):
+    """Lag of one source topic."""
+
+    topic: Annotated[str, Meta(description="Kafka topic.")]
+    records: Annotated[int, Meta(description="Records that are not read yet.")] = 0
+
+
+class SparkPipelineStatus(Status, frozen=True, kw_only=True):
+    """The observed state of the pipeline."""
+
+    observed_generation: Annotated[
+        int, Meta(description="metadata.generation that this status was computed from.")
+    ] = 0
+    conditions: Annotated[list[Condition], Meta(description="Ready.")] = field(default_factory=list)
+    application: Annotated[
+        str, Meta(description="Name of the SparkApplication; empty until there is one.")
+    ] = ""
+    state: Annotated[
+        str,
+        Meta(
+            description="State of the SparkApplication in the Spark operator's terms: SUBMITTED, "
+            "RUNNING, COMPLETED, FAILED, …"
+        ),
+    ] = ""
+    restarts: Annotated[int, Meta(description="Restarts of the driver.")] = 0
+    lag: Annotated[list[TopicLag], Meta(description="Lag of each source topic.")] = field(
+        default_factory=list
+    )
+    lag_records: Annotated[
+        int, Meta(description="Records of all source topics that are not read yet.")
+    ] = 0
+    input_rate: Annotated[float, Meta(description="Records per second that arrived.")] = 0.0
+    process_rate: Annotated[
+        float, Meta(description="Records per second while a batch was running.")
+    ] = 0.0
+    batch: Annotated[int, Meta(description="Number of the last batch; -1 before the first.")] = -1
+    batch_ms: Annotated[int, Meta(description="Duration of the last batch in milliseconds.")] = 0
+    last_batch_time: Annotated[str, Meta(description="When the last batch was committed.")] = ""
+    last_schedule_time: Annotated[
+        str, Meta(description="Scheduled time of the last run that was started (spec.schedule).")
+    ] = ""
+    next_schedule_time: Annotated[
+        str, Meta(description="Scheduled time of the next run (spec.schedule).")
+    ] = ""

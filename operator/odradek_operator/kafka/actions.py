@@ -1,7 +1,7 @@
-"""What a plan is made of. Every action carries its Reason: it is the event, the log line and the
-line that `odradek plan` prints.
+"""The actions of a plan. Every action carries its Reason, which the Event, the log line and
+`odradek plan` show.
 
-`Wait` and `Refuse` do nothing: they say what is awaited, or what will not be done and why.
+`Wait` and `Refuse` do nothing: they say what is pending, or what will not be done and why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StartBrokers:
 class Restart:
     brokers: tuple[int, ...]
     reason: Reason
-    # Partitions that cannot be written meanwhile, because no other replica could take over.
+    # Partitions that cannot be written during the restart: no other replica can take over.
     unavailable: tuple[TopicPartition, ...] = ()
 
 
@@ -51,7 +51,7 @@ class Reassign:
 
 @dataclass(frozen=True, slots=True)
 class AlterBrokerConfig:
-    """For all brokers; None takes a value away."""
+    """For all brokers; None removes a value."""
 
     changes: Mapping[str, str | None]
     reason: Reason
@@ -83,7 +83,7 @@ class UnregisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class RemoveBroker:
-    """Everything of a stopped broker goes; its volumes only with `delete_volumes`."""
+    """Removes a stopped broker; its volumes only with `delete_volumes`."""
 
     broker: int
     delete_volumes: bool
@@ -133,7 +133,7 @@ class Wait:
 @dataclass(frozen=True, slots=True)
 class Refuse:
     reason: Reason
-    subject: str = ""  # the resource "namespace/name" of a Topic; empty: the cluster's own
+    subject: str = ""  # "namespace/name" of a Topic; empty: the cluster itself
 
 
 Action: TypeAlias = (
@@ -156,7 +156,7 @@ Action: TypeAlias = (
 )
 Plan: TypeAlias = tuple[Action, ...]
 
-NAMES_MAX = 5  # in a sentence; the rest is counted
+NAMES_MAX = 5  # names in a sentence; the others are counted
 
 
 def listed(names: Iterable[object], what: str = "") -> str:
@@ -171,6 +171,6 @@ def listed(names: Iterable[object], what: str = "") -> str:
 
 
 def named(nodes: Iterable[int]) -> str:
-    """ "brokers 0 and 3", "controller 10001"; never both kinds at once."""
+    """ "brokers 0 and 3", "controller 10001"; never both kinds in one list."""
     ids = list(nodes)
     return listed(ids, "controller" if ids and is_controller(ids[0]) else "broker")

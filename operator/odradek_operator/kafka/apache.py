@@ -1,14 +1,13 @@
-"""What Apache Kafka (KRaft mode) has to be told, where our own broker finds out by itself.
+"""Settings that Apache Kafka (KRaft mode) needs and our own broker does not.
 
-The brokers that form the cluster are controllers too, or there are controllers apart
-(spec.controllers). Either way they are voters of a dynamic quorum (KIP-853), so that they can be
-replaced later; the others only observe. A voter has a directory id, which is given at the
-formatting of its disk: it follows from the cluster id and the node id, so that everybody can
-compute everybody's.
+The brokers that form the cluster are controllers too, or there are dedicated controllers
+(spec.controllers). Either way these are the voters of a dynamic quorum (KIP-853), so that they can
+be replaced later; other nodes are observers. A voter has a directory id, which is set when its disk
+is formatted. It is derived from the cluster id and the node id, so that every node can compute it.
 
     kafka-storage format -t CLUSTER_ID -c server.properties --initial-controllers 0@host:9093:ID,…
 
-Its numbers are in JMX; a Java agent in its JVM serves them to Prometheus (apache-metrics.yaml).
+Its metrics are in JMX; a Java agent in its JVM serves them to Prometheus (apache-metrics.yaml).
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-CLUSTER_ID, FORMAT = "@cluster-id", "@format"  # for whoever formats the disk; not settings
-METRICS = "@metrics"  # host:port of /metrics, for whoever starts it
+CLUSTER_ID, FORMAT = "@cluster-id", "@format"  # for the program that formats the disk
+METRICS = "@metrics"  # host:port of /metrics, for the program that starts it
 METRICS_RULES = Path(__file__).with_name("apache-metrics.yaml")
 METRICS_AGENT = "jmx_prometheus_javaagent-*.jar"  # among Kafka's jars
 LISTENERS = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
@@ -27,11 +26,11 @@ LISTENERS = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
 
 def apache_settings(
     node: int,
-    listeners: str,  # empty: it is a controller and no broker
+    listeners: str,  # empty: a dedicated controller
     advertised: str,
     metrics: str,
     formation: Sequence[int],
-    controllers: Mapping[int, str],  # who may vote → host:port of its controller listener
+    controllers: Mapping[int, str],  # possible voters → host:port of the controller listener
     cluster_id: str,
 ) -> dict[str, str]:
     votes = node in formation

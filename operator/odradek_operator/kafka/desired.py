@@ -1,8 +1,12 @@
-"""spec → desired, without looking at the world: brokers with all their settings, and topics.
+"""spec → desired state: nodes with all their settings, and topics. Does no I/O.
 
-`Known` is what must survive a restart of the operator (which ids exist, who formed the cluster),
-`Site` says where a broker listens and keeps its data: pod names on Kubernetes, ports and
-directories on this machine.
+    layout = lay_out(resource, racks, known)            # which nodes in which racks
+    endpoints = platform.endpoints(layout.nodes, layout.spec)
+    desired = build(resource, layout, known, endpoints)
+
+`Known` is what must survive a restart of the operator: which ids exist, which nodes formed the
+cluster. An `Endpoint` is where a node listens and keeps its data: pod names on Kubernetes, ports
+and directories on this machine. Both come from the platform, as arguments.
 """
 
 from __future__ import annotations
@@ -10,18 +14,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
 from odradek_api.base import RESTART_ANNOTATION, Resource, settings_text
-from odradek_api.kafka_cluster import (
-    APART_OR_NOT,
-    SAME_NUMBER,
-    Controllers,
-    KafkaClusterSpec,
-    Resources,
-)
+from odradek_api.kafka_cluster.pods import Resources
+from odradek_api.kafka_cluster.rules import CONTROLLER_COUNT_FIXED, CONTROLLERS_FIXED
+from odradek_api.kafka_cluster.spec import Controllers, KafkaClusterSpec
 from odradek_api.topic import TopicSpec
 from odradek_operator.kafka.apache import FORMAT, apache_settings
 from odradek_operator.kafka.placement import (
@@ -33,23 +32,23 @@ from odradek_operator.kafka.placement import (
 )
 
 VOTERS_MAX = 3
-# How a broker finds the others at its first start; later it knows them from its own disk. A
-# change here (a broker more, a broker less) is never worth a restart.
+# Used at a broker's first start only; afterwards it reads the quorum from its own disk. So a change
+# of these (a broker more, a broker less) never needs a restart.
 DISCOVERY_SETTINGS = frozenset(
     {"controller.quorum.voters", "controller.quorum.bootstrap.servers", FORMAT}
 )
-# Brokers begin together with controllers that are apart, and end if none answers for so long: a
-# minute is Kafka's default, and too short for a busy machine.
-PATIENCE, PATIENCE_MS = "initial.broker.registration.timeout.ms", "300000"
-# What is not a setting of Kafka's but needs a restart like one; these never reach the broker.
+# Brokers start together with their dedicated controllers and exit if none accepts them in time.
+# Kafka's default of one minute is too short for a busy machine.
+REGISTRATION_TIMEOUT, REGISTRATION_TIMEOUT_MS = "initial.broker.registration.timeout.ms", "300000"
+# Not Kafka settings, but a change needs a restart like one; they are never passed to the broker.
 TEMPLATE, IMAGE, RESTART, SECRETS = "@template", "@image", "@restart", "@secrets"
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where one broker is found. `address` is host:port of the inter-broker listener.
+    """Where one node listens. `address` is host:port of the inter-broker listener.
 
-    Of a controller apart there is only `controller`, and its address is that.
+    A dedicated controller has only the controller listener; its `address` is that one.
     """
 
     address: str
@@ -57,24 +56,33 @@ class Endpoint:
     advertised: str
     admin: str
     log_dirs: tuple[str, ...]
-    controller: str = ""  # host:port of the controller listener, which only engine apache has
-
-
-class Site(Protocol):
-    def endpoints(
-        self, brokers: Mapping[int, str], spec: KafkaClusterSpec
-    ) -> Mapping[int, Endpoint]:
-        """Of these nodes (id → rack), all that should be there, and of all that ever were."""
+    controller: str = ""  # host:port of the controller listener (engine apache only)
 
 
 @dataclass(frozen=True)
 class Known:
     existing: Mapping[int, str] = field(default_factory=dict)  # broker → rack
-    kept: Mapping[int, str] = field(default_factory=dict)  # volumes of brokers that are gone
-    formation: tuple[int, ...] = ()  # the nodes that formed the cluster; empty: none yet
+    kept: Mapping[int, str] = field(default_factory=dict)  # removed brokers with retained volumes
+    formation: tuple[int, ...] = ()  # the nodes that formed the cluster; empty: not formed yet
     cluster_id: str = ""
-    controllers: Mapping[int, str] = field(default_factory=dict)  # apart: id → rack
+    controllers: Mapping[int, str] = field(default_factory=dict)  # dedicated ones: id → rack
     secrets: str = ""  # a hash of the Secrets that its pods mount
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which nodes there should be, and in which rack each one is."""
+
+    spec: KafkaClusterSpec  # as it can be fulfilled
+    racks: tuple[str, ...]
+    placement: Placement
+    controllers: Mapping[int, str]  # dedicated ones: id → rack
+    refused: str = ""  # why `spec` differs from the resource's
+
+    @property
+    def nodes(self) -> dict[int, str]:
+        """id → rack, without brokers that are leaving."""
+        return {**self.placement.brokers, **self.controllers}
 
 
 @dataclass(frozen=True)
@@ -82,11 +90,11 @@ class DesiredBroker:
     id: int
     rack: str
     address: str
-    settings: Mapping[str, str]  # Kafka's, and those that begin with @
+    settings: Mapping[str, str]  # Kafka settings, and the @-settings above
 
     @property
     def properties(self) -> dict[str, str]:
-        """What the broker itself is told."""
+        """The settings that the broker gets."""
         return {n: v for n, v in self.settings.items() if not n.startswith("@")}
 
 
@@ -113,8 +121,8 @@ class DesiredCluster:
     formation: tuple[int, ...]
     cluster_id: str
     generation: int = 0
-    controllers: Mapping[int, DesiredBroker] = field(default_factory=dict)  # apart; or none
-    refused: str = ""  # what of the spec cannot be
+    controllers: Mapping[int, DesiredBroker] = field(default_factory=dict)  # dedicated ones
+    refused: str = ""  # the part of the spec that cannot be fulfilled
 
     @property
     def nodes(self) -> dict[int, DesiredBroker]:
@@ -125,26 +133,36 @@ class DesiredCluster:
         return ",".join(broker.address for broker in self.brokers.values())
 
 
-def build(
-    resource: Resource[KafkaClusterSpec], racks: Sequence[str], known: Known, site: Site
-) -> DesiredCluster:
+def lay_out(resource: Resource[KafkaClusterSpec], racks: Sequence[str], known: Known) -> Layout:
+    """`racks`: the values of the topology key that the nodes of the platform have."""
     spec, refused = _as_formed(resource.spec, known.formation)
     in_use = racks_in_use(spec.racks.names, racks, known.existing)
     placement = place_brokers(spec.brokers, in_use, known.existing, known.kept)
-    apart = spec.controllers
-    controllers = place_controllers(apart.replicas, in_use, known.controllers) if apart else {}
+    count = spec.controllers.replicas if spec.controllers else 0
+    controllers = place_controllers(count, in_use, known.controllers)
+    return Layout(spec, in_use, placement, controllers, refused)
+
+
+def build(
+    resource: Resource[KafkaClusterSpec],
+    layout: Layout,
+    known: Known,
+    endpoints: Mapping[int, Endpoint],
+) -> DesiredCluster:
+    """`endpoints`: of all nodes of the layout, and of all others that exist."""
+    spec, placement, controllers = layout.spec, layout.placement, layout.controllers
+    dedicated = spec.controllers
     voters = tuple(controllers) or tuple(placement.brokers)[:VOTERS_MAX]
     formation = known.formation or voters
     shared = {
         **_replication(spec, max(spec.brokers, len(known.existing))),
-        **({PATIENCE: PATIENCE_MS} if apart else {}),
+        **({REGISTRATION_TIMEOUT: REGISTRATION_TIMEOUT_MS} if dedicated else {}),
         **settings_text(spec.config),
         IMAGE: spec.image or spec.version or "",
         TEMPLATE: _template(spec, spec.resources),
         RESTART: resource.annotations.get(RESTART_ANNOTATION, ""),
         **({SECRETS: known.secrets} if known.secrets else {}),
     }
-    endpoints = site.endpoints({**placement.brokers, **controllers}, spec)
     brokers = {
         broker: DesiredBroker(
             broker,
@@ -158,19 +176,19 @@ def build(
         )
         for broker, rack in placement.brokers.items()
     }
-    if apart:
-        shared[TEMPLATE] = _template(spec, apart.resources)
+    if dedicated:
+        shared[TEMPLATE] = _template(spec, dedicated.resources)
     return DesiredCluster(
         name=resource.name,
         namespace=resource.namespace,
         spec=spec,
         brokers=brokers,
         leaving=placement.leaving,
-        racks=in_use,
+        racks=layout.racks,
         formation=formation,
         cluster_id=known.cluster_id,
         generation=resource.generation,
-        refused=refused,
+        refused=layout.refused,
         controllers={
             node: _controller(node, rack, shared, formation, endpoints, known.cluster_id)
             for node, rack in controllers.items()
@@ -179,19 +197,19 @@ def build(
 
 
 def _as_formed(spec: KafkaClusterSpec, formation: Sequence[int]) -> tuple[KafkaClusterSpec, str]:
-    """A cluster stays as it was formed, with controllers apart or without; and why that is not
-    what the spec says, if it is not.
+    """The spec with the controllers that the cluster was formed with, and why that differs.
 
-    The API server refuses a change, but cannot see volumes of an earlier cluster.
+    The API server refuses a change, but it does not know the volumes of an earlier cluster of the
+    same name.
     """
     formed = sum(map(is_controller, formation))
     wanted = spec.controllers.replicas if spec.controllers else 0
     if spec.engine != "apache" or not formation or formed == wanted:
         return spec, ""
     if not formed:
-        return msgspec.structs.replace(spec, controllers=None), APART_OR_NOT
+        return msgspec.structs.replace(spec, controllers=None), CONTROLLERS_FIXED
     controllers = msgspec.structs.replace(spec.controllers or Controllers(), replicas=formed)
-    refused = SAME_NUMBER if spec.controllers else APART_OR_NOT
+    refused = CONTROLLER_COUNT_FIXED if spec.controllers else CONTROLLERS_FIXED
     return msgspec.structs.replace(spec, controllers=controllers), refused
 
 
@@ -203,7 +221,7 @@ def _controller(
     endpoints: Mapping[int, Endpoint],
     cluster_id: str,
 ) -> DesiredBroker:
-    """It makes topics with the defaults of the brokers, so it is told them, too."""
+    """A controller creates topics with the brokers' defaults, so it needs their settings too."""
     own = endpoints[node]
     where = {b: endpoints[b].controller for b in formation}
     engine = apache_settings(node, "", "", own.admin, formation, where, cluster_id)
@@ -225,14 +243,8 @@ def build_topic(resource: Resource[TopicSpec]) -> DesiredTopic:
     )
 
 
-def topic_cluster(topic: Resource[TopicSpec]) -> str:
-    """ "namespace/name" of the cluster that a Topic is for."""
-    ref = topic.spec.cluster
-    return f"{ref.namespace or topic.namespace}/{ref.name}"
-
-
 def accepts(cluster: Resource[KafkaClusterSpec], topic: Resource[TopicSpec]) -> bool:
-    """Whether the cluster lets this Topic's namespace have topics."""
+    """Whether the cluster accepts Topics of this Topic's namespace."""
     allowed = cluster.spec.topic_namespaces
     return topic.namespace == cluster.namespace or "*" in allowed or topic.namespace in allowed
 
@@ -241,7 +253,7 @@ def accepts(cluster: Resource[KafkaClusterSpec], topic: Resource[TopicSpec]) -> 
 
 
 def _replication(spec: KafkaClusterSpec, brokers: int) -> dict[str, str]:
-    """`brokers` counts those that leave too: the default drops when they have gone, not before."""
+    """`brokers` includes leaving ones: the default factor drops only after they are gone."""
     factor = spec.replication.factor or min(3, brokers)
     min_isr = spec.replication.min_insync_replicas or max(1, factor - 1)
     return {
@@ -271,7 +283,7 @@ def _engine(
     endpoints: Mapping[int, Endpoint],
     cluster_id: str,
 ) -> dict[str, str]:
-    """What differs between the engines: how a broker finds the others, and how it is asked."""
+    """Settings that differ between the engines: how brokers find each other; the admin port."""
     own = endpoints[broker]
     if engine == "apache":
         controllers = {b: endpoint.controller for b, endpoint in endpoints.items()}
@@ -283,13 +295,13 @@ def _engine(
     if broker in formation:
         voters = ",".join(f"{b}@{endpoints[b].address}" for b in formation if b in endpoints)
         return {**settings, "controller.quorum.voters": voters}
-    # Those that leave too: when all racks are exchanged, only they know the quorum.
+    # Leaving brokers too: if all racks are replaced at once, only they know the quorum.
     others = [b for b in (*placement.brokers, *placement.leaving) if b != broker]
     servers = ",".join(endpoints[b].address for b in others if b in endpoints)
     return {**settings, "controller.quorum.bootstrap.servers": servers}
 
 
 def _template(spec: KafkaClusterSpec, resources: Resources) -> str:
-    """A short hash of what a pod is made of; the local runtime ignores resources and pods."""
+    """A short hash of resources and pod template, which only matter on Kubernetes."""
     parts = (resources, spec.pod_template)
     return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:12]

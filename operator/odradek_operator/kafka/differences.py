@@ -1,7 +1,7 @@
-"""What differs between a broker as it runs and as it should be: restart, or change as it runs?
+"""Differences between a broker's current and desired settings: restart, or change at run time?
 
-Kafka itself says which settings can be changed at run time (DescribeConfigs: `read_only`), so
-there is no table of them here, and both engines are asked alike.
+Kafka reports which settings can be changed at run time (DescribeConfigs: `read_only`), so there is
+no table of them here, and both engines are handled alike.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from odradek_operator.kafka.desired import (
 )
 from odradek_operator.kafka.observed import BrokerSetting, Observed, ObservedBroker, Phase
 
-# Kafka takes these at run time only for one broker at a time; each is different everywhere.
+# Kafka changes these at run time only per broker, and their values differ between brokers.
 _PER_BROKER = ("listener", "advertised.listeners", "ssl.", "broker.", "node.id", "log.dir")
 
 
 def restart_reason(
     desired: DesiredBroker, found: ObservedBroker, settings: Mapping[str, BrokerSetting]
 ) -> Reason | None:
-    """Why this broker has to be restarted, if it has to.
+    """Why this broker has to be restarted; None if it has not.
 
-    `settings` is empty when the broker was not asked. Then nobody knows what could be changed as
-    it runs, and nothing is concluded, unless it cannot run at all. Nor is anything if its file is
-    not seen just now.
+    `settings` is empty if the broker could not be asked. Then it is unknown what can be changed at
+    run time, and only @-settings count, unless the broker cannot run at all. The same holds if its
+    properties file is not visible at the moment.
     """
     names = {
         name
@@ -40,7 +40,7 @@ def restart_reason(
         if desired.settings.get(name) != found.started_with.get(name)
     }
     if RESTART in names and not desired.settings.get(RESTART):
-        names.discard(RESTART)  # the annotation was taken away again
+        names.discard(RESTART)  # the annotation was removed
     if found.file_unseen or (not settings and found.phase is not Phase.CRASHED):
         names = {name for name in names if name.startswith("@")}
     static = sorted(
@@ -51,20 +51,22 @@ def restart_reason(
     if not static:
         return Reason("VolumeResize", found.wants_restart) if found.wants_restart else None
     if RESTART in static:
-        return Reason("RestartRequested", "a restart was asked for")
+        return Reason("RestartRequested", "a restart was requested")
     if IMAGE in static:
-        return Reason("ImageChanged", f"the image becomes {desired.settings[IMAGE] or 'default'}")
+        return Reason(
+            "ImageChanged", f"the image changes to {desired.settings[IMAGE] or 'default'}"
+        )
     if TEMPLATE in static:
         return Reason("TemplateChanged", "resources or pod template changed")
     if SECRETS in static:
         return Reason("CertificateChanged", "a Secret that it mounts changed")
     if METRICS in static:
-        return Reason("MetricsChanged", "its metrics are served elsewhere")
+        return Reason("MetricsChanged", "the metrics port changed")
     return Reason("ConfigChanged", f"{listed(static)} changed")
 
 
 def is_dynamic(name: str, settings: Mapping[str, BrokerSetting]) -> bool:
-    """Whether the value can be changed for all brokers while they run."""
+    """Whether the value can be changed for all brokers at run time."""
     entry = settings.get(name)
     return entry is not None and not entry.read_only and not name.startswith(_PER_BROKER)
 
@@ -87,7 +89,7 @@ def alter_config(desired: DesiredCluster, observed: Observed) -> AlterBrokerConf
     if not changes:
         return None
     texts = [
-        f"{n}={v}" if v is not None else f"{n} back to its default" for n, v in changes.items()
+        f"{n}={v}" if v is not None else f"{n} reset to its default" for n, v in changes.items()
     ]
     return AlterBrokerConfig(
         changes, Reason("ConfigChanged", f"without a restart: {listed(texts)}")
@@ -95,7 +97,7 @@ def alter_config(desired: DesiredCluster, observed: Observed) -> AlterBrokerConf
 
 
 def same_value(found: str | None, wanted: str) -> bool:
-    """Equal as texts or as numbers: Kafka answers 0.1 for 0.10, and a,b for "a, b"."""
+    """Equal as strings or as numbers: Kafka reports 0.1 for 0.10, and a,b for "a, b"."""
     if found is None:
         return wanted == ""
     if found == wanted or found.lower() == wanted.lower() in ("true", "false"):

@@ -1,11 +1,12 @@
-"""Which log directories run out of room or have failed: `status.disks`, condition DiskPressure.
+"""Log directories that are low on space or have failed: `status.disks`, condition DiskPressure.
 
-Pure: from what the brokers say (DescribeLogDirs), how processes ended, and the status before. That
-keeps since when a directory is in its state, and what is known of a broker that does not answer.
+Does no I/O: it is computed from DescribeLogDirs, from how processes ended, and from the previous
+status, which has since when a directory is in its state, and what is known about a broker that does
+not answer.
 
-    Low       less room than the reserve, until there is 1.25 times as much: our broker refuses
-              producers, and lets others lead where they can
-    Offline   the broker does not use it; its replicas are out of sync
+    Low       less free space than the reserve, until there is 1.25 times as much: our broker
+              refuses producers and hands over its leaders where it can
+    Offline   the broker stopped using it; its replicas are out of sync
     Ended     the broker ended because its last directory failed or was full
 """
 
@@ -13,31 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from odradek_api.kafka_cluster import DiskStatus
+from odradek_api.kafka_cluster.status import DiskStatus
 from odradek_operator.kafka.actions import NAMES_MAX, Reason
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.kafka.observed import LogDir, Observed, Phase
 
-RESERVE = "odradek.log.dir.reserve.bytes"  # a setting of our broker; 0: off
-RESERVE_BYTES = 64 << 20  # its default; for engine apache where a warning is due
-RESERVE_SHARE = 20  # and never more than 1/20 of the file system
+RESERVE = "odradek.log.dir.reserve.bytes"  # a setting of the embedded broker; 0: off
+RESERVE_BYTES = 64 << 20  # its default; for engine apache only the threshold of the warning
+RESERVE_SHARE = 20  # at most 1/20 of the file system
 LOW, OFFLINE, ENDED = "Low", "Offline", "Ended"
 CODES = {ENDED: "BrokerEnded", OFFLINE: "DirectoryOffline", LOW: "LowSpace"}  # the worst first
-MORE_ROOM = "make its file system larger (on Kubernetes: spec.storage.size) or delete data"
+MORE_ROOM = "expand its file system (on Kubernetes: spec.storage.size) or delete data"
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def disk_statuses(
     desired: DesiredCluster, observed: Observed, before: Sequence[DiskStatus], now: str
 ) -> list[DiskStatus]:
-    """Only what is wrong. `now` as it stands in a status."""
+    """Only directories with a problem. `now` is in the format of a status."""
     made: list[DiskStatus] = []
     answers = observed.kafka.log_dirs if observed.kafka else {}
     for broker in sorted({*desired.brokers, *observed.brokers}):
         old = [one for one in before if one.broker == broker]
         found, dirs = observed.brokers.get(broker), answers.get(broker)
         if found and found.phase in (Phase.CRASHED, Phase.STOPPED):
-            dirs = None  # an answer from before its end
+            dirs = None  # outdated: from before its end
         ended = found.ended if found and found.phase is not Phase.READY else None
         # A start after that may fail with another code.
         for_storage = ended and (ended.for_storage or any(one.state == ENDED for one in old))
@@ -61,10 +62,12 @@ def disk_pressure(disks: Sequence[DiskStatus], observed: Observed) -> tuple[str,
         return kind, "True", Reason(CODES[worst], "; ".join(shown))
     if observed.kafka is None or not observed.kafka.log_dirs:
         return kind, "Unknown", Reason("NoAnswer", "no broker answers")
-    return kind, "False", Reason("EnoughSpace", "all log directories have room")
+    return kind, "False", Reason("EnoughSpace", "all log directories have free space")
 
 
-def news(before: Iterable[DiskStatus], after: Iterable[DiskStatus]) -> list[tuple[Reason, bool]]:
+def transitions(
+    before: Iterable[DiskStatus], after: Iterable[DiskStatus]
+) -> list[tuple[Reason, bool]]:
     """What began and what ended between two statuses: the events, and whether each is a warning."""
     old = {_key(one): one for one in before}
     new = {_key(one): one for one in after}
@@ -79,18 +82,18 @@ def news(before: Iterable[DiskStatus], after: Iterable[DiskStatus]) -> list[tupl
 
 
 def reserve_bytes(desired: DesiredCluster, broker: int, total_bytes: int) -> int:
-    """How much of a file system the broker leaves free, as it computes it itself."""
+    """How much of a file system the broker keeps free, by its own formula."""
     node = desired.brokers.get(broker)
-    said = node.settings.get(RESERVE, "") if node else ""
+    setting = node.settings.get(RESERVE, "") if node else ""
     try:
-        wanted = int(said) if said else RESERVE_BYTES
-    except ValueError:  # the broker refuses to start with it, and says so
+        wanted = int(setting) if setting else RESERVE_BYTES
+    except ValueError:  # the broker refuses to start with such a value
         wanted = RESERVE_BYTES
     return min(max(0, wanted), total_bytes // RESERVE_SHARE)
 
 
 def size(count: int) -> str:
-    """ "12 MiB", "1.2 GiB": not more exact, or every byte that is written would be a new status."""
+    """ "12 MiB", "1.2 GiB": rounded, or every write would change the status."""
     value, unit = float(max(0, count)), 0
     while value >= 1000 and unit < len(UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -108,39 +111,39 @@ def _of_directory(
     where = f"broker {broker}: {found.path}"
     if found.offline:
         since = _since(broker, found.path, OFFLINE, old, now)
-        say = f"{where} is offline since {since}, and its replicas are out of sync: the log of the "
-        say += f"broker says why. {_remedy(desired)}"
-        return [_status(broker, found.path, OFFLINE, old, now, say)]
+        message = f"{where} has been offline since {since}, and its replicas are out of sync: see "
+        message += f"the broker's log for the cause. {_remedy(desired)}"
+        return [_status(broker, found.path, OFFLINE, old, now, message)]
     reserve = reserve_bytes(desired, broker, found.total_bytes)
     was_low = any(_key(one) == (broker, found.path, LOW) for one in old)
-    enough = reserve * 5 // 4 if was_low else reserve  # as the broker itself judges it
+    enough = reserve * 5 // 4 if was_low else reserve  # the broker uses the same hysteresis
     if found.usable_bytes < 0 or found.usable_bytes >= enough:
         return []
     since = _since(broker, found.path, LOW, old, now)
-    say = f"{where} has {size(found.usable_bytes)} free of {size(found.total_bytes)} "
-    say += f"(reserve {size(reserve)}) since {since}: {_consequence(desired)}; {MORE_ROOM}"
-    return [_status(broker, found.path, LOW, old, now, say)]
+    message = f"{where} has {size(found.usable_bytes)} free of {size(found.total_bytes)} "
+    message += f"(reserve {size(reserve)}) since {since}: {_consequence(desired)}; {MORE_ROOM}"
+    return [_status(broker, found.path, LOW, old, now, message)]
 
 
 def _consequence(desired: DesiredCluster) -> str:
     if desired.spec.engine == "apache":
-        return "when it is full, Apache Kafka stops using it"
-    return "producers are refused there until there is room, other brokers lead where they can"
+        return "Apache Kafka stops using it when it is full"
+    return "the broker refuses producers until there is space; other brokers lead where possible"
 
 
 def _remedy(desired: DesiredCluster) -> str:
     if desired.spec.engine == "apache":
-        return f"If it is full, {MORE_ROOM}; then restart the broker, which tries it again"
+        return f"If it is full, {MORE_ROOM}; then restart the broker to use it again"
     return (
-        f"If it is full, {MORE_ROOM}: some seconds later the broker restarts by itself and uses it "
-        "again. After an error of the device, replace it and restart the broker"
+        f"If it is full, {MORE_ROOM}: the broker then restarts by itself within seconds and uses "
+        "it again. After a device error, replace the device and restart the broker"
     )
 
 
 def _over(old: DiskStatus) -> str:
     if old.state == ENDED:
-        return f"broker {old.broker} runs again"
-    now = "is used again" if old.state == OFFLINE else "has room again"
+        return f"broker {old.broker} is running again"
+    now = "is used again" if old.state == OFFLINE else "has enough free space again"
     return f"broker {old.broker}: {old.directory} {now}"
 
 

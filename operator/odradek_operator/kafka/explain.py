@@ -1,4 +1,4 @@
-"""An action in one line, for `odradek plan`, events and logs: what is done, and why.
+"""An action in one line, for `odradek plan`, Events and logs: what is done, and why.
 
 restart brokers 0 and 3: log.cleaner.threads changed
 """
@@ -30,7 +30,7 @@ from odradek_operator.kafka.actions import (
 
 def explain(action: Action) -> str:
     why = action.reason.message
-    if isinstance(action, Restart):  # its reason names the brokers too: it also stands alone
+    if isinstance(action, Restart):  # its reason names the brokers too
         why = why.removeprefix(f"{named(action.brokers)}: ")
     return f"{what(action)}: {why}"
 
@@ -40,8 +40,9 @@ def what(action: Action) -> str:
         case StartBrokers(brokers):
             return f"start {named(brokers)}"
         case Restart(brokers, _, unavailable):
-            away = f" (meanwhile away: {listed(unavailable)})" if unavailable else ""
-            return f"restart {named(brokers)}{away}"
+            away = f"unavailable during the restart: {listed(unavailable)}"
+            note = f" ({away})" if unavailable else ""
+            return f"restart {named(brokers)}{note}"
         case Elect(partitions):
             return f"elect preferred leaders of {listed(partitions)}"
         case Reassign(moves):
@@ -57,7 +58,9 @@ def what(action: Action) -> str:
         case UnregisterBroker(broker):
             return f"unregister broker {broker}"
         case RemoveBroker(broker, delete_volumes):
-            return f"remove broker {broker}, {'with' if delete_volumes else 'keep'} its volumes"
+            return (
+                f"remove broker {broker} and {'delete' if delete_volumes else 'keep'} its volumes"
+            )
         case _:
             return _what_topics(action)
 
@@ -76,4 +79,4 @@ def _what_topics(action: Action) -> str:
             return "wait"
         case Refuse(_, subject):
             return f"refuse {subject}" if subject else "refuse"
-    raise AssertionError(f"an action without words: {action}")
+    raise AssertionError(f"no text for action {action}")

@@ -1,10 +1,10 @@
-"""desired + observed → the plan: all that can be done now, in order, each with its reason.
+"""desired + observed → the plan: everything that can be done now, in order, with reasons.
 
     make_plan(desired, observed, topics) -> (StartBrokers(…), Restart(…), CreateTopics(…), …)
 
-At most one action of a plan is disruptive (a restart); the next one comes from the next pass,
-which looks again. Nothing is concluded from silence: when no broker answers, brokers are started
-and nothing else is done.
+Does no I/O. At most one action of a plan is disruptive (a restart); the next one is planned by the
+next pass, from a new observation. If no broker answers, brokers are started and nothing else is
+done, because nothing is known about the partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def make_plan(
     desired: DesiredCluster, observed: Observed, topics: Sequence[DesiredTopic] = ()
 ) -> Plan:
     if desired.spec.pause:
-        return (Wait(Reason("Paused", "spec.pause is true: nothing is changed")),)
+        return (Wait(Reason("Paused", "spec.pause is true: the operator changes nothing")),)
     plan = _plan(desired, observed, topics)
     if desired.refused:
         plan = (*plan, Refuse(Reason("Refused", f"spec.controllers: {desired.refused}")))
@@ -74,7 +74,7 @@ def _plan(desired: DesiredCluster, observed: Observed, topics: Sequence[DesiredT
 
 
 def _next_step(desired: DesiredCluster, observed: Observed) -> Decision:
-    """Of the controllers that are apart first; from a settled cluster, as everybody's."""
+    """Dedicated controllers first, and like brokers only from a settled cluster."""
     brokers = decide_roll(roll_view(desired, observed))
     if not desired.controllers:
         return brokers
@@ -91,7 +91,7 @@ def _of_crashed(decision: Decision) -> bool:
 
 
 def controllers_view(desired: DesiredCluster, observed: Observed) -> RollView:
-    """Nobody asks a controller for its settings; which need a restart, any broker knows."""
+    """Controllers are not asked for their settings; a broker's answer says which are dynamic."""
     kafka = observed.kafka or Kafka()
     settings = next(iter(kafka.settings.values()), {})
     return RollView(
@@ -107,7 +107,7 @@ def controllers_view(desired: DesiredCluster, observed: Observed) -> RollView:
 
 
 def roll_view(desired: DesiredCluster, observed: Observed) -> RollView:
-    """What a rolling restart has to know; brokers that leave are not restarted any more."""
+    """The input of a rolling restart; leaving brokers are not restarted."""
     kafka = observed.kafka or Kafka()
     rolling = desired.spec.rolling
     return RollView(
@@ -120,7 +120,7 @@ def roll_view(desired: DesiredCluster, observed: Observed) -> RollView:
         max_unavailable=rolling.max_unavailable,
         min_ready_seconds=rolling.min_ready_seconds,
         preferred_leaders=rolling.preferred_leaders,
-        apart=bool(desired.controllers),
+        dedicated_controllers=bool(desired.controllers),
     )
 
 
@@ -134,20 +134,21 @@ def _to_roll(
     for node, found in seen.items():
         should = wanted.get(node)
         if should is None and found.phase is not Phase.READY:
-            continue  # on its way out
+            continue  # it is leaving
         pending = restart_reason(should, found, settings.get(node, {})) if should else None
         if found.phase is Phase.STOPPED:
-            pending = None  # it will be started as it should be
+            pending = None  # it will be started with the desired settings
         phase = found.phase
         if phase is Phase.STARTING and found.wants_restart and live and node not in live:
-            # Fenced: it serves nobody, perhaps because it waits for the room that a restart gives.
+            # Fenced: it serves no client, perhaps because it waits for the space that a restart
+            # makes available.
             phase = Phase.CRASHED
         nodes[node] = RollBroker(node, found.rack, phase, pending, found.since)
     return nodes
 
 
 def _start(desired: DesiredCluster, observed: Observed) -> Plan:
-    """Brokers that do not run and should; also those that leave but still hold replicas."""
+    """Starts nodes that should run and do not, also leaving brokers that still hold replicas."""
     holding = {r for p in (observed.kafka.partitions if observed.kafka else ()) for r in p.replicas}
     wanted = {*desired.brokers, *(desired.leaving.keys() & holding)}
     return (
@@ -161,11 +162,11 @@ def _start_missing(wanted: Collection[int], seen: Mapping[int, ObservedBroker]) 
     stopped = sorted(b for b in wanted if b in seen and seen[b].phase is Phase.STOPPED)
     plan: Plan = ()
     if new:
-        say = f"{named(new)} {'do' if len(new) > 1 else 'does'} not exist yet"
-        plan = (StartBrokers(tuple(new), Reason("BrokerMissing", say)),)
+        why = f"{named(new)} {'do' if len(new) > 1 else 'does'} not exist yet"
+        plan = (StartBrokers(tuple(new), Reason("BrokerMissing", why)),)
     if stopped:
-        say = f"{named(stopped)} {'do' if len(stopped) > 1 else 'does'} not run"
-        plan = (*plan, StartBrokers(tuple(stopped), Reason("BrokerStopped", say)))
+        why = f"{named(stopped)} {'are' if len(stopped) > 1 else 'is'} not running"
+        plan = (*plan, StartBrokers(tuple(stopped), Reason("BrokerStopped", why)))
     return plan
 
 
@@ -173,11 +174,17 @@ def _topics_later(topics: Sequence[DesiredTopic]) -> Plan:
     names = [t.name for t in topics if not t.delete]
     if not names:
         return ()
-    return (Wait(Reason("TopicsLater", f"{listed(names, 'topic')} when the cluster answers")),)
+    return (
+        Wait(
+            Reason(
+                "TopicsLater", f"{listed(names, 'topic')} can be created when the cluster answers"
+            )
+        ),
+    )
 
 
 def _rebalance(desired: DesiredCluster, kafka: Kafka, decision: Decision) -> Plan:
-    """Only in a quiet cluster: nothing rolls, nobody leaves, everybody is there."""
+    """Only while nothing is rolled, no broker is leaving, and all brokers are live."""
     if desired.spec.rebalance != "auto" or not isinstance(decision, Done) or desired.leaving:
         return ()
     if not desired.brokers.keys() <= kafka.live:

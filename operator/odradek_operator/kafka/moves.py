@@ -1,8 +1,8 @@
-"""Replicas on the move: draining brokers that leave, mending racks, filling new brokers.
+"""Moving replicas: draining brokers that leave, repairing rack placement, filling new brokers.
 
-All of them become `Reassign` actions of a limited size: MOVES_MAX partitions move at a time, the
-next ones when these have arrived. So a drain can be stopped by a change of the spec, and a small
-cluster is not flooded with copies.
+All of them are `Reassign` actions of limited size: MOVES_MAX partitions move at a time, the next
+ones when these are done. So a change of the spec can stop a drain, and a small cluster is not
+overloaded with replication traffic.
 """
 
 from __future__ import annotations
@@ -27,29 +27,30 @@ from odradek_operator.kafka.observed import Kafka, Observed, Partition, Phase, T
 from odradek_operator.kafka.replicas import Load, choose_replicas, shares_rack
 
 MOVES_MAX = 100  # partitions that move at the same time
-PAIR = 2  # of so many brokers one votes, and the controller insists on it
-EVEN_ENOUGH = 0.1  # brokers within 10 % of each other are not levelled
+PAIR = 2  # of two brokers one is a voter, and our controller does not add another
+EVEN_ENOUGH = 0.1  # brokers within 10 % of the average are balanced
 
 
 def drain(
     desired: DesiredCluster, observed: Observed, kafka: Kafka, *, restarting: bool = False
 ) -> Plan:
-    """The next step for the brokers that should go: move, leave the quorum, stop, forget.
+    """The next step for leaving brokers: move replicas, leave the quorum, stop, remove.
 
-    While others restart, replicas may move, but nobody leaves the quorum.
+    While other brokers restart, replicas may move, but no voter leaves the quorum.
     """
     leaving = desired.leaving.keys() & observed.brokers.keys()
     if not leaving:
         return ()
     away = desired.brokers.keys() - kafka.live
     if away:
-        say = f"{listed(sorted(leaving), 'broker')} cannot go before {listed(sorted(away))} can "
-        return (Wait(Reason("BrokersMissing", say + "take over"), tuple(sorted(away))),)
+        why = f"{listed(sorted(leaving), 'broker')} cannot be removed while "
+        why += f"{listed(sorted(away), 'broker')} cannot take over"
+        return (Wait(Reason("BrokersMissing", why), tuple(sorted(away))),)
     holding = [p for p in kafka.partitions if leaving & {*p.replicas}]
     busy = {r for p in holding for r in p.replicas}
     plan = _move_off(desired, kafka, leaving, holding)
     ready = {b for b, found in observed.brokers.items() if found.phase is Phase.READY}
-    # The last goes first. One whose end has begun is brought to it before the next one stops.
+    # The highest id first, but a removal that has started is finished before the next one.
     empty = sorted(leaving - busy, key=lambda broker: (broker not in ready, broker))
     steady = desired.brokers.keys() <= ready
     if empty and steady and not restarting:
@@ -68,35 +69,34 @@ def _move_off(
     room = MOVES_MAX - sum(p.moving for p in kafka.partitions)
     for partition in holding:
         if not going & set(partition.target):
-            continue  # it is on its way
+            continue  # it is being moved
         target = choose_replicas(partition.target, len(partition.target), staying, load)
         if target is None:
             refused.append(partition)
         elif len(moves) < room and not partition.moving:
             moves[partition.id] = target
     names = listed(sorted(going), "broker")
-    if refused:  # all or nothing: what is moved for a broker that cannot go is moved in vain
-        say = (
+    if refused:  # all or nothing: other moves would be useless if the broker cannot be removed
+        why = (
             f"{names} cannot be drained: {refused[0].id} has {len(refused[0].target)} replicas and "
             f"only {len(staying)} brokers would remain"
         )
-        return (Refuse(Reason("CannotDrain", say)),)
+        return (Refuse(Reason("CannotDrain", why)),)
     if moves:
-        say = f"{len(moves)} of {len(holding)} partitions leave {names}"
-        return (Reassign(moves, Reason("Drain", say)),)
+        why = f"{len(moves)} of {len(holding)} partitions move off {names}"
+        return (Reassign(moves, Reason("Drain", why)),)
     if holding:
-        say = f"{len(holding)} partitions are on their way off {names}"
-        return (Wait(Reason("Draining", say), tuple(sorted(going)), holding[0].id),)
+        why = f"{len(holding)} partitions are still moving off {names}"
+        return (Wait(Reason("Draining", why), tuple(sorted(going)), holding[0].id),)
     return ()
 
 
 def _take_away(
     desired: DesiredCluster, observed: Observed, kafka: Kafka, empty: list[int]
 ) -> AddVoter | RemoveVoter | StopBroker | UnregisterBroker | RemoveBroker | Wait:
-    """The last of the brokers without replicas: one step nearer to its end."""
+    """The next step of removing the last of the empty brokers."""
     broker = empty[-1]
-    say = f"broker {broker} holds no replica and is not wanted any more"
-    reason = Reason("ScaleDown", say)
+    reason = Reason("ScaleDown", f"broker {broker} holds no replica and is no longer wanted")
     if step := _leave_quorum(desired, observed, kafka, empty, reason):
         return step
     if observed.brokers[broker].phase is not Phase.STOPPED:
@@ -104,20 +104,20 @@ def _take_away(
     if broker in kafka.registered:
         return UnregisterBroker(broker, reason)
     if broker in kafka.voters:
-        say = f"another broker takes the place of broker {broker} in the metadata quorum"
-        return Wait(Reason("QuorumNotFull", say), (broker,))
+        why = f"another broker has to replace broker {broker} in the metadata quorum"
+        return Wait(Reason("QuorumNotFull", why), (broker,))
     return RemoveBroker(broker, desired.spec.storage.deletion_policy == "Delete", reason)
 
 
 def _leave_quorum(
     desired: DesiredCluster, observed: Observed, kafka: Kafka, empty: list[int], reason: Reason
 ) -> AddVoter | RemoveVoter | Wait | None:
-    """Before a voter stops. None: it may, or it does not vote.
+    """The step before a voter may stop. None: it may stop, or it is not a voter.
 
-    Of three voters, our controller replaces one that was unregistered by a broker that stays and
-    does not vote yet, so that there are never fewer than before. Of fewer, none of whom stays, one
-    that stays becomes a voter first. Elsewhere, and with Apache Kafka, voters are removed before
-    they stop, all of them: with two left, each would be half.
+    If there are three voters, our controller replaces an unregistered one by a staying broker, so
+    their number never drops. If there are fewer and none of them stays, a staying broker becomes a
+    voter first. Otherwise, and always with Apache Kafka, voters are removed from the quorum before
+    they stop, all of them: with two left, a majority would need both.
     """
     voters = [b for b in empty if b in kafka.voters]
     if not voters:
@@ -125,29 +125,31 @@ def _leave_quorum(
     down = {b for b, found in observed.brokers.items() if found.phase is not Phase.READY}
     behind = (kafka.lagging_voters | (kafka.voters & down)) - {voters[-1]}
     if lagging := behind - (kafka.voters - kafka.registered.keys()):
-        say = f"voters of the metadata quorum are not up to date: {listed(sorted(lagging))}"
-        return Wait(Reason("QuorumNotHealthy", say), tuple(sorted(lagging)))
+        why = f"voters of the metadata quorum are lagging: {listed(sorted(lagging))}"
+        return Wait(Reason("QuorumNotHealthy", why), tuple(sorted(lagging)))
     successors = desired.brokers.keys() - kafka.voters
     ours = desired.spec.engine == "embedded" and bool(successors)
     if ours and len(kafka.voters) < VOTERS_MAX and not kafka.voters & desired.brokers.keys():
         if len(kafka.registered) > PAIR:
-            say = f"nobody who votes about the metadata stays; {reason}"
-            return AddVoter(min(successors), Reason("ScaleDown", say))
+            why = f"no voter of the metadata quorum stays; {reason}"
+            return AddVoter(min(successors), Reason("ScaleDown", why))
     elif ours and len(kafka.voters) >= VOTERS_MAX:
         gone = kafka.voters - kafka.registered.keys() - {empty[-1]}
         if empty[-1] not in kafka.voters or not gone:
             return None
-        say = f"broker {empty[-1]} votes; it goes when {listed(sorted(gone), 'broker')} is replaced"
-        return Wait(Reason("QuorumNotFull", say), (empty[-1],))
+        why = f"broker {empty[-1]} is a voter; it stops after {listed(sorted(gone), 'broker')} "
+        return Wait(Reason("QuorumNotFull", f"{why}is replaced in the quorum"), (empty[-1],))
     if kafka.voters == {voters[-1]}:
-        say = f"broker {voters[-1]} cannot go: it is the only voter of the metadata quorum; with "
-        say += "spec.brokers: 3 there are others, and it can go then"
-        return Wait(Reason("OnlyVoter", say), (voters[-1],))
+        why = (
+            f"broker {voters[-1]} cannot be removed: it is the only voter of the metadata quorum; "
+        )
+        why += "set spec.brokers: 3 first, which adds voters"
+        return Wait(Reason("OnlyVoter", why), (voters[-1],))
     return RemoveVoter(voters[-1], reason)
 
 
 def repair_racks(desired: DesiredCluster, kafka: Kafka) -> Plan:
-    """Partitions with two replicas in one rack, although there are racks for all."""
+    """Moves replicas that share a rack although there are enough racks."""
     racks = {b: broker.rack for b, broker in desired.brokers.items()}
     load = Load(kafka.partitions)
     moves: dict[TopicPartition, tuple[int, ...]] = {}
@@ -159,12 +161,12 @@ def repair_racks(desired: DesiredCluster, kafka: Kafka) -> Plan:
             moves[partition.id] = target
     if not moves:
         return ()
-    say = f"{len(shared)} partitions have replicas that share a rack: {listed(moves)}"
-    return (Reassign(moves, Reason("RackRepair", say)),)
+    why = f"{len(shared)} partitions have replicas that share a rack: {listed(moves)}"
+    return (Reassign(moves, Reason("RackRepair", why)),)
 
 
 def level(desired: DesiredCluster, kafka: Kafka) -> Plan:
-    """Some replicas of the fullest brokers to the emptiest, for example to new ones."""
+    """Moves replicas from brokers with the most to brokers with the fewest, such as new ones."""
     racks = {b: broker.rack for b, broker in desired.brokers.items()}
     if len(racks) < 2 or any(p.moving for p in kafka.partitions):
         return ()
@@ -190,8 +192,8 @@ def level(desired: DesiredCluster, kafka: Kafka) -> Plan:
         at[partition] = moved[partition] = target
     if not moved:
         return ()
-    say = f"{len(moved)} partitions move to brokers that have fewer than others"
-    return (Reassign(moved, Reason("Rebalance", say)),)
+    why = f"{len(moved)} partitions move to brokers with fewer replicas"
+    return (Reassign(moved, Reason("Rebalance", why)),)
 
 
 def _one_move(
@@ -201,12 +203,12 @@ def _one_move(
     held: Mapping[int, Mapping[TopicPartition, None]],
     tolerance: float,
 ) -> tuple[TopicPartition, tuple[int, ...]] | None:
-    """The first move from a fuller to an emptier broker that keeps racks apart.
+    """The first move from a fuller to an emptier broker that keeps replicas in different racks.
 
-    Each makes the two at least two replicas more alike, so that there is a last one.
+    Each move reduces the difference of the two by two, so the search terminates.
     """
     order = sorted(racks, key=lambda b: (load.replicas[b], b))
-    for within in (True, False):  # inside a rack any replica may move: nearly always found here
+    for within in (True, False):  # first within a rack, where any replica may move
         for empty in order:
             for full in reversed(order):
                 if load.replicas[full] - load.replicas[empty] <= tolerance:

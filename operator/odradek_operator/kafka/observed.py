@@ -1,7 +1,7 @@
-"""What is there: brokers as the platform sees them, and the cluster as Kafka describes it.
+"""The observed state: nodes as the platform reports them, and the cluster as Kafka describes it.
 
-Written by cluster/ (kafka_admin.py, local/, kubernetes), read by plan/. `Observed.kafka` is None
-when no broker answers: then nothing about partitions is known, and nothing is concluded from it.
+Written by admin/, kubernetes/ and local/, read by the plan and the status. `Observed.kafka` is None
+if no broker answers: then nothing about partitions is known.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ EX_IOERR, EX_TEMPFAIL = 74, 75
 
 
 class Phase(Enum):
-    STOPPED = "stopped"  # there is none, and nobody starts it
+    STOPPED = "stopped"  # it does not run, and the platform does not start it
     STARTING = "starting"
     READY = "ready"
-    CRASHED = "crashed"  # it ends again and again, or cannot be started
+    CRASHED = "crashed"  # it ends repeatedly, or cannot be started
 
 
 class TopicPartition(NamedTuple):
@@ -34,7 +34,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the process of a broker ended by itself. Forgotten when it is ready again."""
+    """How the process of a broker ended by itself; dropped when it is ready again."""
 
     exit_code: int  # -9: by SIGKILL
     words: str  # "it ended with exit code 75: …; next start after 4 s, at 12:00:04 UTC"
@@ -49,19 +49,19 @@ class ObservedBroker:
     id: int
     rack: str
     phase: Phase
-    since: float = 0.0  # unix seconds: when it came into this phase
+    since: float = 0.0  # unix seconds: start of this phase
     started_with: Mapping[str, str] = field(default_factory=dict)  # as DesiredBroker.settings
-    detail: str = ""  # why it is not ready, as far as anybody knows
+    detail: str = ""  # why it is not ready, as far as it is known
     address: str = ""
-    node_rack: str = ""  # the rack that its node is in now; empty: nobody knows
-    file_unseen: bool = False  # of `started_with` only the @-settings are known just now
-    wants_restart: str = ""  # why the platform needs a restart of it, whatever its settings
+    node_rack: str = ""  # the current rack of its node; empty: unknown
+    file_unseen: bool = False  # `started_with` has only the @-settings
+    wants_restart: str = ""  # why the platform needs a restart, independent of settings
     ended: Ended | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition. While it moves, `replicas` holds the old and the new ones."""
+    """One partition. While it is moving, `replicas` has the old and the new ones."""
 
     id: TopicPartition
     leader: int
@@ -77,12 +77,12 @@ class Partition:
 
     @property
     def settled(self) -> tuple[int, ...]:
-        """The replicas that are not just being added."""
+        """The replicas without those that are being added."""
         return tuple(r for r in self.replicas if r not in self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas when the move is over."""
+        """The replicas after the move."""
         return tuple(r for r in self.replicas if r not in self.removing)
 
 
@@ -92,7 +92,7 @@ class ObservedTopic:
     topic_id: str = ""
     internal: bool = False
     partitions: int = 0
-    config: Mapping[str, str] = field(default_factory=dict)  # only what was set for this topic
+    config: Mapping[str, str] = field(default_factory=dict)  # only settings of the topic itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class BrokerSetting:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A log directory as its broker describes it (DescribeLogDirs); -1: it does not say."""
+    """A log directory as its broker describes it (DescribeLogDirs); -1: not reported."""
 
     path: str
     offline: bool = False
@@ -118,12 +118,12 @@ class Kafka:
     controller: int = -1
     voters: frozenset[int] = frozenset()
     lagging_voters: frozenset[int] = frozenset()
-    registered: Mapping[int, str] = field(default_factory=dict)  # broker → rack, also fenced ones
+    registered: Mapping[int, str] = field(default_factory=dict)  # broker → rack; or fenced
     live: frozenset[int] = frozenset()  # registered and not fenced
     partitions: tuple[Partition, ...] = ()
     topics: Mapping[str, ObservedTopic] = field(default_factory=dict)
     settings: Mapping[int, Mapping[str, BrokerSetting]] = field(default_factory=dict)
-    # Of the brokers that answered, also fenced ones.
+    # Of all brokers that answered, fenced ones included.
     log_dirs: Mapping[int, tuple[LogDir, ...]] = field(default_factory=dict)
 
 
@@ -134,7 +134,7 @@ class Observed:
     kafka: Kafka | None = None
     unreachable: str = ""  # why `kafka` is None
     dynamic_config: frozenset[str] = frozenset()  # settings that the operator altered itself
-    # Topic name → key of the resource that made or adopted it, and the settings it set.
+    # Topic name → key of the resource that manages it, and the settings that it set.
     managed_topics: Mapping[str, str] = field(default_factory=dict)
     managed_settings: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    controllers: Mapping[int, ObservedBroker] = field(default_factory=dict)  # apart
+    controllers: Mapping[int, ObservedBroker] = field(default_factory=dict)  # dedicated ones

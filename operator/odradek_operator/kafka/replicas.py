@@ -1,8 +1,8 @@
-"""Where replicas should be: new places for those that have to move, chosen without rearranging.
+"""Chooses brokers for replicas that have to move, without touching the others.
 
-A replica that may stay stays, in its position, so that preferred leaders stay as well. A new one
-goes to a rack that the partition is not in yet (as long as there is one), and there to the broker
-with the fewest replicas; for the first position, with the fewest preferred leaders.
+A replica that can stay keeps its position, so preferred leaders stay too. A new one goes to a rack
+that the partition does not use yet (if there is one), and there to the broker with the fewest
+replicas; for the first position, with the fewest preferred leaders.
 
 With racks a: 0 3, b: 1 4, c: 2 5 and replicas (0, 1, 2) draining broker 1 gives (0, 4, 2).
 """
@@ -16,7 +16,7 @@ from odradek_operator.kafka.observed import Partition
 
 
 class Load:
-    """Replicas and preferred leaders per broker, kept up to date while places are chosen."""
+    """Replicas and preferred leaders per broker, updated while brokers are chosen."""
 
     def __init__(self, partitions: Iterable[Partition]) -> None:
         self.replicas: Counter[int] = Counter()
@@ -38,7 +38,7 @@ def choose_replicas(
 ) -> tuple[int, ...] | None:
     """`count` replicas on `brokers` (id → rack); None if there are too few brokers.
 
-    `load` is changed to what it is after the move.
+    `load` is updated to the state after the move.
     """
     if count > len(brokers):
         return None
@@ -55,13 +55,13 @@ def choose_replicas(
 
 
 def shares_rack(replicas: Collection[int], racks: Mapping[int, str]) -> bool:
-    """Whether two replicas are in one rack although there are enough racks for all."""
+    """Whether two replicas share a rack although there are enough racks for all."""
     used = [racks[r] for r in replicas if racks.get(r)]
     return len(set(used)) < min(len(used), len(set(racks.values()) - {""}))
 
 
 def _free_shared_racks(chosen: list[int | None], brokers: Mapping[int, str]) -> None:
-    """Positions whose rack another one has too become free, while there are unused racks."""
+    """Frees positions that share a rack with an earlier one, while there are unused racks."""
     racks = set(brokers.values())
     kept: set[str] = {brokers[r] for r in chosen if r is not None}
     unused = len(racks - kept)

@@ -1,25 +1,25 @@
-"""The rolling restart, as one pure decision: what is the next step, or what is awaited?
+"""The rolling restart as one decision: the next step, or what it waits for. Does no I/O.
 
     decide_roll(view) -> Restart | Elect | Wait | Done
 
-Called in every pass with fresh observations; it keeps nothing between passes, so that an operator
-that died in the middle goes on where the cluster is. It never gives up and never forces.
+It is called in every pass with a new observation and keeps nothing between passes, so an operator
+that was restarted continues where the cluster is. It never gives up and never forces a step.
 
-A step is taken only from a settled cluster: every broker ready, every partition's ISR whole, and
-the leaders back on their preferred replicas. Then the brokers of one rack may go together, up to
-`max_unavailable`, if no two of them hold the same partition and if every partition keeps
+A step is taken only from a settled cluster: every broker ready, every ISR complete, and the leaders
+on their preferred replicas. Then brokers of one rack may restart together, up to `max_unavailable`,
+if no two of them hold the same partition and if every partition keeps
 
     required = min(min.insync.replicas, replicas - 1)
 
-live in-sync replicas. With 3 replicas and min ISR 2 that is 2; with one replica 0: such a
-partition does not stop the roll, it is named as unavailable during it. The active controller goes
-last, alone among the pending, so that it moves once.
+live in-sync replicas. With 3 replicas and min ISR 2 that is 2; with one replica it is 0: such a
+partition does not block the roll, but is reported as unavailable during it. The active controller
+is restarted last and alone, so that the controller moves only once.
 
-Controllers that are apart are rolled by the same rules: they hold no partition, and the quorum has
-to keep its majority.
+Dedicated controllers follow the same rules: they hold no partition, and the quorum has to keep its
+majority.
 
-A broker that crashes anyway and has an old configuration is restarted at once: it serves nobody,
-and the new configuration may be its cure.
+A crashed broker with old settings is restarted at once: it serves no client, and the new settings
+may be the fix.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RollBroker:
     rack: str
     phase: Phase
     pending: Reason | None = None  # why it has to be restarted
-    since: float = 0.0  # when it came into its phase, unix seconds
+    since: float = 0.0  # start of its phase, unix seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class RollView:
     max_unavailable: int = 1
     min_ready_seconds: int = 0
     preferred_leaders: bool = True
-    apart: bool = False  # the controllers are others; they have a view of their own
-    # By broker, computed once: which partitions it holds a settled replica of.
+    dedicated_controllers: bool = False  # they have their own view
+    # Broker → indexes of the partitions that it holds a replica of; computed once.
     held: Mapping[int, frozenset[int]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ def decide_roll(view: RollView) -> Decision:
 
 
 def required(partition: Partition) -> int:
-    """How many live in-sync replicas a restart has to leave."""
+    """How many live in-sync replicas must remain during a restart."""
     return max(0, min(partition.min_isr, len(partition.settled) - 1))
 
 
@@ -107,7 +107,7 @@ def _restart_crashed(view: RollView) -> Restart | None:
     crashed = [b for b in view.pending if view.brokers[b].phase is Phase.CRASHED]
     if not crashed:
         return None
-    why = f"{named(crashed)} cannot run as configured before; {_why(view, crashed)}"
+    why = f"{named(crashed)} cannot run with the old settings; {_why(view, crashed)}"
     return Restart(tuple(crashed), Reason(CRASHED, why))
 
 
@@ -116,35 +116,37 @@ def _wait_for_brokers(view: RollView) -> Wait | None:
     if away:
         same = [b for b in away if b.phase is away[0].phase]
         ids = tuple(b.id for b in same)
-        say = f"{named(ids)} {'are' if len(ids) > 1 else 'is'} {same[0].phase.value}"
+        why = f"{named(ids)} {'are' if len(ids) > 1 else 'is'} {same[0].phase.value}"
         since = min(b.since for b in same)
-        return Wait(Reason("BrokerNotReady", say), ids, since=since)
+        return Wait(Reason("BrokerNotReady", why), ids, since=since)
     young = [
         b
         for b in view.brokers.values()
         if view.pending and view.now - b.since < view.min_ready_seconds
     ]
     if young:
-        say = f"{named(b.id for b in young)} ready for less than "
-        say += f"{view.min_ready_seconds} s"
-        return Wait(Reason("MinReadySeconds", say), tuple(b.id for b in young))
-    if view.controller not in view.brokers and not (view.apart and view.controller >= 0):
+        why = f"{named(b.id for b in young)} {'have' if len(young) > 1 else 'has'} been ready for "
+        why += f"less than {view.min_ready_seconds} s"
+        return Wait(Reason("MinReadySeconds", why), tuple(b.id for b in young))
+    if view.controller not in view.brokers and not (
+        view.dedicated_controllers and view.controller >= 0
+    ):
         return Wait(Reason("NoController", "the cluster has no active controller"))
     return None
 
 
 def _wait_for_replicas(view: RollView) -> Wait | None:
-    """Brokers that were restarted have to be in sync again, everywhere, before the next step."""
+    """All replicas of restarted brokers have to be in sync before the next step."""
     for partition in view.partitions:
         for replica in partition.settled:
             broker = view.brokers.get(replica)
             if replica in partition.isr or broker is None or broker.pending:
-                continue  # a broker that is no more is nobody's to wait for
-            say = (
+                continue  # do not wait for a broker that was removed or is restarted anyway
+            why = (
                 f"{partition.id} has {len(partition.isr)} of {len(partition.settled)} replicas "
-                f"in sync and waits for broker {replica}"
+                f"in sync; waiting for broker {replica}"
             )
-            return Wait(Reason("ReplicaNotInSync", say), (replica,), partition.id)
+            return Wait(Reason("ReplicaNotInSync", why), (replica,), partition.id)
     return None
 
 
@@ -154,8 +156,8 @@ def _elect(view: RollView) -> Elect | None:
     away = not_preferred(view.partitions, view.ready)
     if not away:
         return None
-    say = f"{len(away)} partitions are not led by their preferred replica"
-    return Elect(tuple(away[:ELECT_MAX]), Reason("PreferredLeaders", say))
+    why = f"{len(away)} partitions are not led by their preferred replica"
+    return Elect(tuple(away[:ELECT_MAX]), Reason("PreferredLeaders", why))
 
 
 def _restart(view: RollView) -> Restart | Wait | Done:
@@ -163,7 +165,7 @@ def _restart(view: RollView) -> Restart | Wait | Done:
     if not pending:
         return Done()
     others = [b for b in pending if b != view.controller]
-    candidates = others or pending  # the active controller goes last
+    candidates = others or pending  # the active controller is last
     batches = [_batch(view, group) for group in _by_rack(view, candidates)]
     best = max(batches, key=len)
     if not best:
@@ -176,7 +178,7 @@ def _restart(view: RollView) -> Restart | Wait | Done:
 
 
 def not_preferred(partitions: Iterable[Partition], ready: frozenset[int]) -> list[TopicPartition]:
-    """Partitions whose preferred replica could lead them, and does not."""
+    """Partitions whose preferred replica could lead but does not."""
     return [
         p.id
         for p in partitions
@@ -195,7 +197,7 @@ def _by_rack(view: RollView, brokers: list[int]) -> list[list[int]]:
 
 
 def _batch(view: RollView, group: list[int]) -> list[int]:
-    """Brokers that may go together: no partition in common, quorum and ISRs kept."""
+    """Brokers that may restart together: no partition in common, quorum and ISRs kept."""
     batch: list[int] = []
     for broker in group:
         if len(batch) == view.max_unavailable:
@@ -211,7 +213,7 @@ def _held(view: RollView, broker: int) -> frozenset[int]:
 
 
 def _obstacle(view: RollView, broker: int) -> Partition | None:
-    """A partition that could not do without this broker now."""
+    """A partition that would fall below its required in-sync replicas without this broker."""
     for index in sorted(_held(view, broker)):
         partition = view.partitions[index]
         left = (partition.isr & view.ready) - {broker}
@@ -221,7 +223,7 @@ def _obstacle(view: RollView, broker: int) -> Partition | None:
 
 
 def _quorum_keeps(view: RollView, batch: list[int]) -> bool:
-    """A majority of voters that are up to date stays; of two or one, all but the one that goes."""
+    """Whether a majority of current voters stays; of two or one, all but the restarted one."""
     voters = view.voters & view.brokers.keys()
     if not voters & set(batch):
         return True
@@ -232,15 +234,15 @@ def _quorum_keeps(view: RollView, batch: list[int]) -> bool:
 def _blocked(view: RollView, broker: int) -> Wait:
     partition = _obstacle(view, broker)
     if partition is None:
-        say = f"{named([broker])} has to wait: the other voters of the metadata quorum are not "
-        say += "up to date"
-        return Wait(Reason("QuorumNotHealthy", say), (broker,))
+        why = (
+            f"{named([broker])} cannot restart yet: other voters of the metadata quorum are lagging"
+        )
+        return Wait(Reason("QuorumNotHealthy", why), (broker,))
     in_sync = sorted(partition.isr & view.ready)
-    say = (
-        f"broker {broker} has to wait: {partition.id} has in-sync replicas "
-        f"{listed(in_sync) or 'nowhere'} and needs {required(partition)} without broker {broker}"
-    )
-    return Wait(Reason("WouldFallBelowMinIsr", say), (broker,), partition.id)
+    on = f"on {listed(in_sync)}" if in_sync else "on no broker"
+    why = f"broker {broker} cannot restart yet: {partition.id} has in-sync replicas {on} and needs "
+    why += f"{required(partition)} without broker {broker}"
+    return Wait(Reason("WouldFallBelowMinIsr", why), (broker,), partition.id)
 
 
 def _unavailable(view: RollView, batch: list[int]) -> tuple[TopicPartition, ...]:

@@ -1,18 +1,17 @@
-"""What is told to people: conditions and numbers of a KafkaCluster and of its Topics.
+"""The status of a KafkaCluster and of its Topics: conditions and numbers. Does no I/O.
 
-Pure: from desired, observed and plan, and the status before (a condition keeps the time of its
-last change). Written before the plan is carried out, so that it says what is awaited while it
-is awaited.
+Computed from desired state, observed state, plan and the previous status (a condition keeps the
+time of its last transition). It is written before the plan is carried out, so that it reports what
+is pending while it is pending.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
-from odradek_api.base import Condition
-from odradek_api.kafka_cluster import (
+from odradek_api.base import Condition, instant
+from odradek_api.kafka_cluster.status import (
     BrokerStatus,
     ControllerStatus,
     DiskStatus,
@@ -45,7 +44,7 @@ from odradek_operator.kafka.observed import (
 from odradek_operator.kafka.replicas import shares_rack
 from odradek_operator.kafka.roll import not_preferred
 
-UNAVAILABLE_MAX = 20  # partitions that are named in the status
+UNAVAILABLE_MAX = 20  # partitions named in the status
 
 
 def cluster_status(
@@ -97,8 +96,9 @@ def topic_statuses(
     owned: Mapping[str, str],
     before: Mapping[str, TopicStatus] | None = None,
     generations: Mapping[str, int] | None = None,
+    cluster: str = "",
 ) -> dict[str, TopicStatus]:
-    """By resource, "namespace/name". All at once: there may be thousands."""
+    """By resource, "namespace/name"; `cluster` is the KafkaCluster's. There may be thousands."""
     partitions: dict[str, list[Partition]] = {}
     for partition in observed.kafka.partitions if observed.kafka else ():
         partitions.setdefault(partition.id.topic, []).append(partition)
@@ -112,10 +112,10 @@ def topic_statuses(
         own = partitions.get(topic.name, [])
         old = (before or {}).get(topic.owner)
         generation = (generations or {}).get(topic.owner, 0)
-        ready = _topic_ready(topic, observed.kafka, own, refused.get(topic.owner))
+        ready = _topic_ready(topic, cluster, observed.kafka, own, refused.get(topic.owner))
         if topic.owner not in refused and (others := rivals.get(topic.name)):
-            say = f"{ready[2]}; {listed(others)} would have it too, and {_is(others)} refused"
-            ready = ready[0], ready[1], Reason("NameConflict", say)
+            message = f"{ready[2]}; {listed(others)} {_is(others)} refused for declaring it too"
+            ready = ready[0], ready[1], Reason("NameConflict", message)
         found = observed.kafka.topics.get(topic.name) if observed.kafka else None
         made[topic.owner] = TopicStatus(
             observed_generation=generation,
@@ -141,7 +141,7 @@ Found = tuple[str, str, Reason]  # type, status, reason
 def conditions(
     found: Sequence[Found], before: Sequence[Condition], generation: int, now: float
 ) -> list[Condition]:
-    """With the time of the last change of each; the time alone is never a change."""
+    """With the time of each one's last transition."""
     earlier = {c.type: c for c in before}
     made = []
     for kind, status, reason in found:
@@ -161,10 +161,6 @@ def conditions(
     return made
 
 
-def instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 # -- the conditions --------------------------------------------------------------------------------
 
 
@@ -172,15 +168,17 @@ def _ready(desired: DesiredCluster, observed: Observed, disks: Sequence[DiskStat
     ready = {b for b, found in observed.brokers.items() if found.phase is Phase.READY}
     missing = sorted(desired.brokers.keys() - ready)
     if missing:
-        say = f"{len(desired.brokers) - len(missing)} of {len(desired.brokers)} brokers are ready; "
-        say += f"missing {listed(missing)}"
+        message = (
+            f"{len(desired.brokers) - len(missing)} of {len(desired.brokers)} brokers are ready; "
+        )
+        message += f"not ready: {listed(missing)}"
         known = {b: _why_not_ready(observed, disks, b) for b in missing[:NAMES_MAX]}
         why = [f"broker {b}: {text}" for b, text in known.items() if text]
-        return "Ready", "False", Reason("BrokersNotReady", "; ".join([say, *why]))
+        return "Ready", "False", Reason("BrokersNotReady", "; ".join([message, *why]))
     controllers = {c for c, seen in observed.controllers.items() if seen.phase is Phase.READY}
     if away := sorted(desired.controllers.keys() - controllers):
-        say = f"{named(away)} of {len(desired.controllers)} {'are' if len(away) > 1 else 'is'}"
-        return "Ready", "False", Reason("ControllersNotReady", f"{say} not ready")
+        message = f"{named(away)} of {len(desired.controllers)} {'are' if len(away) > 1 else 'is'}"
+        return "Ready", "False", Reason("ControllersNotReady", f"{message} not ready")
     kafka = observed.kafka
     if kafka is None:
         return "Ready", "False", Reason("NoAnswer", observed.unreachable or "no broker answers")
@@ -188,15 +186,15 @@ def _ready(desired: DesiredCluster, observed: Observed, disks: Sequence[DiskStat
         return "Ready", "False", Reason("NoController", "the cluster has no active controller")
     offline = [p.id for p in kafka.partitions if p.leader == NO_LEADER]
     if offline:
-        say = f"{len(offline)} partitions have no leader: {listed(offline)}"
-        return "Ready", "False", Reason("OfflinePartitions", say)
+        message = f"{len(offline)} partitions have no leader: {listed(offline)}"
+        return "Ready", "False", Reason("OfflinePartitions", message)
     return "Ready", "True", Reason("AllBrokersReady", f"{len(desired.brokers)} brokers are ready")
 
 
 def _progressing(plan: Plan) -> Found:
     doing = [action for action in plan if not isinstance(action, Refuse)]
     if not doing:
-        return "Progressing", "False", Reason("AsDesired", "nothing is left to do")
+        return "Progressing", "False", Reason("AsDesired", "the cluster matches its spec")
     if doing[0].reason.code == "Paused":
         return "Progressing", "False", doing[0].reason
     return "Progressing", "True", doing[0].reason
@@ -207,16 +205,16 @@ def _degraded(observed: Observed, plan: Plan) -> Found:
         crashed = sorted(b for b, found in nodes.items() if found.phase is Phase.CRASHED)
         if crashed:
             detail = nodes[crashed[0]].detail
-            say = f"{named(crashed)} cannot run" + (f": {detail}" if detail else "")
-            return "Degraded", "True", Reason("BrokerCrashed", say)
+            message = f"{named(crashed)} cannot run" + (f": {detail}" if detail else "")
+            return "Degraded", "True", Reason("BrokerCrashed", message)
     refused = [a.reason for a in plan if isinstance(a, Refuse) and not a.subject]
     if refused:
         return "Degraded", "True", refused[0]
     partitions = observed.kafka.partitions if observed.kafka else ()
     behind = [p.id for p in partitions if not set(p.settled) <= p.isr]
     if behind:
-        say = f"{len(behind)} partitions are under-replicated: {listed(behind)}"
-        return "Degraded", "True", Reason("UnderReplicated", say)
+        message = f"{len(behind)} partitions are under-replicated: {listed(behind)}"
+        return "Degraded", "True", Reason("UnderReplicated", message)
     return "Degraded", "False", Reason("AllReplicasInSync", "all replicas are in sync")
 
 
@@ -226,18 +224,18 @@ def _rack_aware(desired: DesiredCluster, observed: Observed) -> Found:
         return "RackAware", "Unknown", Reason("NoAnswer", "no broker answers")
     moved = [b for b in observed.brokers.values() if b.node_rack not in ("", b.rack)]
     if moved:
-        texts = [f"broker {b.id} of rack {b.rack} runs on a node of {b.node_rack}" for b in moved]
-        say = f"nodes were relabelled: {listed(texts)}"
-        return "RackAware", "False", Reason("NodeInOtherRack", say)
+        texts = [f"broker {b.id} of rack {b.rack} is on a node of {b.node_rack}" for b in moved]
+        message = f"nodes were relabelled: {listed(texts)}"
+        return "RackAware", "False", Reason("NodeInOtherRack", message)
     racks = {b: broker.rack for b, broker in desired.brokers.items()}
     wrong = sorted(b for b, rack in racks.items() if kafka.registered.get(b, rack) != rack)
     if wrong:
-        say = f"{listed(wrong, 'broker')} told the cluster another rack than the one it is in"
-        return "RackAware", "False", Reason("RackMismatch", say)
+        message = f"{listed(wrong, 'broker')} registered with another rack than the desired one"
+        return "RackAware", "False", Reason("RackMismatch", message)
     shared = [p.id for p in kafka.partitions if shares_rack(p.target, racks)]
     if shared:
-        say = f"{len(shared)} partitions have replicas that share a rack: {listed(shared)}"
-        return "RackAware", "False", Reason("RacksShared", say)
+        message = f"{len(shared)} partitions have replicas that share a rack: {listed(shared)}"
+        return "RackAware", "False", Reason("RacksShared", message)
     if len(set(racks.values()) - {""}) < 2:
         return "RackAware", "False", Reason("OneRack", "all brokers are in one rack")
     return "RackAware", "True", Reason("RacksApart", "no two replicas of a partition share a rack")
@@ -249,31 +247,36 @@ def _preferred_leaders(observed: Observed) -> Found:
     partitions = observed.kafka.partitions
     away = [p.id for p in partitions if p.leader != p.replicas[0]]
     if not away:
-        say = "all partitions are led by their preferred replica"
-        return "PreferredLeaders", "True", Reason("AllPreferred", say)
+        message = "all partitions are led by their preferred replica"
+        return "PreferredLeaders", "True", Reason("AllPreferred", message)
     ready = frozenset(b for b, f in observed.brokers.items() if f.phase is Phase.READY)
     could = len(not_preferred(partitions, ready))
-    say = f"{len(away)} of {len(partitions)} partitions are led by another replica than the "
-    say += f"preferred one ({could} could go back now): {listed(away)}"
-    return "PreferredLeaders", "False", Reason("NotPreferred", say)
+    message = f"{len(away)} of {len(partitions)} partitions are not led by their preferred replica "
+    message += f"({could} could be now): {listed(away)}"
+    return "PreferredLeaders", "False", Reason("NotPreferred", message)
 
 
 def _topic_ready(
-    topic: DesiredTopic, kafka: Kafka | None, own: list[Partition], refused: Reason | None
+    topic: DesiredTopic,
+    cluster: str,
+    kafka: Kafka | None,
+    own: list[Partition],
+    refused: Reason | None,
 ) -> Found:
     if refused is not None:
         return "Ready", "False", refused
     if kafka is None:
-        return "Ready", "Unknown", Reason("NoAnswer", "the cluster does not answer")
+        return "Ready", "Unknown", Reason("NoAnswer", f"KafkaCluster {cluster} does not answer")
     if topic.name not in kafka.topics:
-        return "Ready", "False", Reason("TopicMissing", "the topic is not made yet")
+        pending = f"Topic {topic.name} is pending: KafkaCluster {cluster} has not created it yet"
+        return "Ready", "False", Reason("TopicMissing", pending)
     offline = [p.id for p in own if p.leader == NO_LEADER]
     if offline:
-        say = f"{len(offline)} partitions have no leader: {listed(offline)}"
-        return "Ready", "False", Reason("OfflinePartitions", say)
+        message = f"{len(offline)} partitions have no leader: {listed(offline)}"
+        return "Ready", "False", Reason("OfflinePartitions", message)
     if moving := [p.id for p in own if p.moving]:
-        return "Ready", "True", Reason("Moving", f"replicas of {listed(moving)} are moving")
-    return "Ready", "True", Reason("AsDesired", "the topic is as it should be")
+        return "Ready", "True", Reason("Moving", f"replicas of {listed(moving)} are being moved")
+    return "Ready", "True", Reason("AsDesired", f"Topic {topic.name} matches its spec")
 
 
 # -- brokers and the roll --------------------------------------------------------------------------
@@ -314,7 +317,7 @@ def _why_not_ready(observed: Observed, disks: Sequence[DiskStatus], broker: int)
     if found is None or found.phase is Phase.READY:
         return ""
     if not found.detail and any(disk.broker == broker for disk in disks):
-        return "see DiskPressure"
+        return "see condition DiskPressure"
     return found.detail
 
 
@@ -346,7 +349,7 @@ def _without_leader(observed: Observed) -> tuple[TopicPartition, ...]:
 def _rolling(
     desired: DesiredCluster, observed: Observed, plan: Plan, before: RollingStatus | None
 ) -> RollingStatus | None:
-    """Only while brokers wait for a restart, or one that was restarted is awaited."""
+    """Only while brokers have to be restarted, or a restarted one is not back yet."""
     remaining = [
         *controllers_view(desired, observed).pending,
         *roll_view(desired, observed).pending,

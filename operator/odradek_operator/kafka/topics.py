@@ -1,8 +1,8 @@
-"""Topics: create, grow, configure, change replication, adopt, delete or leave, in batches.
+"""Topics: create, grow, configure, change replication, adopt, delete or retain, in batches.
 
-A topic belongs to the resource that made or adopted it (`Observed.managed_topics`). That is
-written down before the topic is made (`claims`), so that an operator that dies in between finds
-its own topic later and not a stranger's. Settings that the spec does not name are left alone.
+A topic is managed by the resource that created or adopted it (`Observed.managed_topics`). This is
+persisted before the topic is created (`claims`), so that an operator that dies in between
+recognises the topic as its own later. Settings that the spec does not name are left alone.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from odradek_operator.kafka.observed import Kafka, Observed, Partition, Phase, T
 from odradek_operator.kafka.replicas import Load, choose_replicas
 
 TOPICS_MAX = 200  # in one request to the controller
-START_PATIENCE_S = 60.0  # that long new topics wait for brokers that start
+START_PATIENCE_S = 60.0  # how long new topics wait for starting brokers
 
 T = TypeVar("T")
 
 
 def claims(topics: Sequence[DesiredTopic], observed: Observed) -> dict[str, str]:
-    """Topic name → resource that owns it, as it should be written down before acting."""
+    """Topic name → resource that manages it, to be persisted before acting."""
     assert observed.kafka is not None
     owned: dict[str, str] = {}
     names = Counter(topic.name for topic in topics)
@@ -54,7 +54,7 @@ def claims(topics: Sequence[DesiredTopic], observed: Observed) -> dict[str, str]
 def plan_topics(
     topics: Sequence[DesiredTopic], observed: Observed, brokers: Mapping[int, str]
 ) -> Plan:
-    """`brokers`: id → rack, those that may hold replicas."""
+    """`brokers`: id → rack, of brokers that may hold replicas."""
     kafka = observed.kafka
     assert kafka is not None
     owned = claims(topics, observed)
@@ -83,38 +83,40 @@ def _refusal(
     kafka: Kafka,
     brokers: Mapping[int, str],
 ) -> Refuse | None:
-    """What will not be done for this resource, if anything."""
+    """Why this resource is refused; None if it is not."""
 
-    def refuse(code: str, say: str) -> Refuse:
-        return Refuse(Reason(code, say), topic.owner)
+    def refuse(code: str, why: str) -> Refuse:
+        return Refuse(Reason(code, why), topic.owner)
 
     if topic.delete:
         return None
     rivals = sorted(owner for owner in wanted_by[topic.name] if owner != topic.owner)
     if rivals and owned.get(topic.name) != topic.owner:
-        return refuse("NameConflict", f"topic {topic.name} is also wanted by {listed(rivals)}")
+        return refuse("NameConflict", f"topic {topic.name} is also declared by {listed(rivals)}")
     found = kafka.topics.get(topic.name)
     if owned.get(topic.name) != topic.owner:
-        say = f"topic {topic.name} exists already; spec.adopt: true takes it over"
-        return refuse("TopicExists", say)
+        why = f"topic {topic.name} already exists; set spec.adopt: true to manage it"
+        return refuse("TopicExists", why)
     if found is not None and topic.partitions is not None and topic.partitions < found.partitions:
-        say = f"topic {topic.name} has {found.partitions} partitions; they are never taken away"
-        return refuse("PartitionsShrink", say)
+        why = f"topic {topic.name} has {found.partitions} partitions, which cannot be removed"
+        return refuse("PartitionsShrink", why)
     if topic.replication_factor is not None and topic.replication_factor > len(brokers):
-        say = f"topic {topic.name} wants {topic.replication_factor} replicas of "
-        return refuse("TooFewBrokers", f"{say}{len(brokers)} brokers")
+        why = (
+            f"topic {topic.name} needs {topic.replication_factor} brokers for its replicas; there "
+        )
+        return refuse("TooFewBrokers", f"{why}are {len(brokers)}")
     return None
 
 
 def _delete(topics: list[DesiredTopic], kafka: Kafka) -> Iterator[DeleteTopics]:
     names = [t.name for t in topics if not t.retain and t.name in kafka.topics]
     for batch in batches(names, TOPICS_MAX):
-        say = f"deletionPolicy is Delete: {listed(batch, 'topic')}"
-        yield DeleteTopics(tuple(batch), Reason("TopicDeleted", say))
+        why = f"deletionPolicy is Delete: {listed(batch, 'topic')}"
+        yield DeleteTopics(tuple(batch), Reason("TopicDeleted", why))
 
 
 def _late(observed: Observed, brokers: Mapping[int, str]) -> list[int]:
-    """Brokers that have just been started: new topics wait for them, to be spread over all."""
+    """Brokers that are starting: new topics wait for them, to be spread over all brokers."""
     found = [observed.brokers[b] for b in brokers if b in observed.brokers]
     starting = [b for b in found if b.phase is Phase.STARTING]
     return [b.id for b in starting if observed.now - b.since < START_PATIENCE_S]
@@ -122,16 +124,17 @@ def _late(observed: Observed, brokers: Mapping[int, str]) -> list[int]:
 
 def _create(topics: list[DesiredTopic], late: list[int]) -> Iterator[CreateTopics | Wait]:
     if topics and late:
-        say = f"{listed([t.name for t in topics], 'topic')} will be spread over all brokers; "
-        yield Wait(Reason("BrokersStarting", say + f"{listed(late)} still start"), tuple(late))
+        why = f"{listed([t.name for t in topics], 'topic')} will be created when "
+        why += f"{listed(late, 'broker')} {'have' if len(late) > 1 else 'has'} started"
+        yield Wait(Reason("BrokersStarting", why), tuple(late))
         return
     for batch in batches(topics, TOPICS_MAX):
         new = tuple(
             NewTopic(t.name, t.partitions or -1, t.replication_factor or -1, t.config)
             for t in batch
         )
-        say = f"{listed([t.name for t in batch], 'topic')} {_do(batch)} not exist yet"
-        yield CreateTopics(new, Reason("TopicMissing", say))
+        why = f"{listed([t.name for t in batch], 'topic')} {_do(batch)} not exist yet"
+        yield CreateTopics(new, Reason("TopicMissing", why))
 
 
 def _do(items: Sequence[object]) -> str:
@@ -166,7 +169,7 @@ def _configure(
             changes[topic.name] = wrong
     for batch in batches(changes.items(), TOPICS_MAX):
         texts = [
-            f"{topic}: {name} " + (f"is {value}" if value is not None else "is not set any more")
+            f"{topic}: {name} " + (f"is set to {value}" if value is not None else "is unset")
             for topic, wrong in batch
             for name, value in wrong.items()
         ]
@@ -176,7 +179,7 @@ def _configure(
 def _replicate(
     topics: list[DesiredTopic], kafka: Kafka, brokers: Mapping[int, str]
 ) -> Iterator[Reassign | Wait]:
-    """A new replication factor, by reassignment of the partitions that do not have it."""
+    """Changes the replication factor by reassigning partitions that differ."""
     wanted = {t.name: t.replication_factor for t in topics if t.replication_factor is not None}
     by_topic: dict[str, list[Partition]] = defaultdict(list)
     for partition in kafka.partitions:
@@ -187,7 +190,7 @@ def _replicate(
     if not wrong or not brokers.keys() <= kafka.live:
         return
     if room <= 0:
-        yield Wait(Reason("Moving", f"{len(wrong)} partitions wait for others to arrive"))
+        yield Wait(Reason("Moving", f"{len(wrong)} partitions wait for other moves to finish"))
         return
     load = Load(kafka.partitions)
     moves: dict[TopicPartition, tuple[int, ...]] = {}

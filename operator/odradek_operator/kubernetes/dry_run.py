@@ -1,14 +1,14 @@
-"""What applying manifests would bring about on Kubernetes: `odradek plan --kubernetes -f dir`.
+"""What applying manifests would change on Kubernetes: `odradek plan --kubernetes -f dir`.
 
     for found in dry_run(client, load([path]), Options().image_of):
-        found.key, found.lines          # "default/main", ["restart broker 0: …", "make Service …"]
+        found.key, found.lines    # "default/main", ["restart broker 0: …", "create Service …"]
 
     kubectl exec -i deploy/odradek-operator -- \\
         python3 -m odradek_operator.main plan < cluster.yaml
 
-The same look as a pass of the operator has, with the manifests in place of what is at the API
-server; nothing is written. Kafka has to be reachable: in the operator's pod it is, from a laptop
-usually not. Then the plan says so and ends with what Kubernetes alone can tell.
+It observes and plans like a pass of the operator, with the manifests in place of the resources at
+the API server; nothing is written. Kafka has to be reachable, which it is from the operator's pod
+and usually not from a laptop: then the plan says so and has only what Kubernetes alone shows.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Node
 
 from odradek_api.base import InvalidManifestError, Resource
-from odradek_api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.parse import STDIN, load, parse, refused_changes
-from odradek_api.topic import TopicSpec
+from odradek_api.topic import TopicSpec, topic_cluster
 from odradek_operator.admin.kafka_admin import KafkaAdmin
-from odradek_operator.kafka.desired import accepts, build_topic, topic_cluster
+from odradek_operator.kafka.desired import accepts, build_topic
 from odradek_operator.kafka.explain import explain
 from odradek_operator.kubernetes import names
+from odradek_operator.kubernetes.cluster_worker import record_of
 from odradek_operator.kubernetes.nodes import Nodes
 from odradek_operator.kubernetes.objects import Topic, get, plain, read_status
 from odradek_operator.kubernetes.operator import Options
 from odradek_operator.kubernetes.platform import KubernetesPlatform
 from odradek_operator.kubernetes.topic_book import TopicObject, topic_object
-from odradek_operator.kubernetes.worker import record_of
-from odradek_operator.reconcile.kafka import look
+from odradek_operator.reconcile.kafka import assess
 
-NOBODY = "00000000-0000-0000-0000-000000000000"  # the uid of a cluster that does not exist yet
+NEW_UID = "00000000-0000-0000-0000-000000000000"  # the uid of a cluster that does not exist yet
 FORBIDDEN = 403
 
 
@@ -47,7 +48,7 @@ FORBIDDEN = 403
 class DryRun:
     key: str
     lines: list[str] = field(default_factory=list)
-    reached: bool = True  # False: its brokers run, and cannot be asked from here
+    reached: bool = True  # False: its brokers are running but cannot be reached from here
 
 
 def dry_run(
@@ -56,7 +57,7 @@ def dry_run(
     image: Callable[[KafkaClusterSpec], str],
     make_admin: Callable[[], KafkaAdmin] = lambda: KafkaAdmin(""),
 ) -> Iterator[DryRun]:
-    """One for every KafkaCluster of the manifests, and for those that only get Topics."""
+    """One result for every KafkaCluster of the manifests, and for clusters of their Topics."""
     clusters = {r.key: r for r in resources if r.kind == "KafkaCluster"}
     topics = [r for r in resources if r.kind == "Topic"]
     nodes = _nodes(client)
@@ -82,10 +83,10 @@ def _one(
     found = parse(document) if document else None
     base = wanted or found
     if base is None:
-        return DryRun(key, [f"refuse: there is no KafkaCluster {key}"])
+        return DryRun(key, [f"refuse: KafkaCluster {key} does not exist"])
     if found is not None and (no := refused_changes(base, found)):
         raise InvalidManifestError(no)
-    resource: Resource[KafkaClusterSpec] = replace(base, uid=found.uid if found else NOBODY)
+    resource: Resource[KafkaClusterSpec] = replace(base, uid=found.uid if found else NEW_UID)
     if problem := names.unusable(resource.name):
         return DryRun(key, [f"refuse: metadata.name: {problem}"])
     before = read_status(document or {}, KafkaClusterStatus)
@@ -93,20 +94,23 @@ def _one(
     platform = KubernetesPlatform(client, resource, before, image, node_racks=racks)
     platform.refresh()
     admin.bootstrap = platform.bootstrap()
-    there = _topics_there(client, resource)
-    asked = {t.key: t for t in [*(o.resource for o in there if o.resource), *topics]}
+    existing = _existing_topics(client, resource)
+    asked = {t.key: t for t in [*(o.resource for o in existing if o.resource), *topics]}
     refused = [t for t in asked.values() if not accepts(resource, t)]
     usable = [build_topic(t) for t in asked.values() if t not in refused]
-    record = record_of(before, there)
-    seen = look(resource, usable, sorted(set(racks.values())), platform, record, admin)
-    lines = [explain(action) for action in seen.plan]
-    lines += [f"refuse {t.key}: {key} does not list its namespace" for t in refused]
-    lines += platform.differences(seen.desired)
-    return DryRun(key, lines, seen.observed.kafka is not None or not seen.observed.brokers)
+    record = record_of(before, existing)
+    assessed = assess(resource, usable, sorted(set(racks.values())), platform, record, admin)
+    lines = [explain(action) for action in assessed.plan]
+    lines += [
+        f"refuse {t.key}: KafkaCluster {key} does not list namespace {t.namespace}" for t in refused
+    ]
+    lines += platform.differences(assessed.desired)
+    observed = assessed.observed
+    return DryRun(key, lines, observed.kafka is not None or not observed.brokers)
 
 
-def _topics_there(client: Client, cluster: Resource[KafkaClusterSpec]) -> list[TopicObject]:
-    """The cluster's Topics, where they may be read: those of other namespaces often may not."""
+def _existing_topics(client: Client, cluster: Resource[KafkaClusterSpec]) -> list[TopicObject]:
+    """The cluster's Topics; only of its own namespace if others may not be read."""
     found: list[Any] = []
     for namespace in ("*", cluster.namespace):
         try:
@@ -132,12 +136,12 @@ def as_text(found: DryRun) -> str:
     lines = [f"KafkaCluster {found.key}:" + ("" if found.lines else " nothing to do")]
     lines += [f"  {line}" for line in found.lines]
     if not found.reached:
-        lines.append("  (its brokers cannot be asked from here: run this in the operator's pod)")
+        lines.append("  (its brokers cannot be reached from here: run this in the operator's pod)")
     return "\n".join(lines)
 
 
 def print_plan(options: Options) -> int:
-    """Manifests from standard input, with the images and the rights of the operator's pod."""
+    """Plans manifests from standard input, with the images and rights of the operator's pod."""
     try:
         for found in dry_run(Client(), load([STDIN]), options.image_of):
             print(as_text(found))

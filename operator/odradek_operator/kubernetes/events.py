@@ -1,6 +1,7 @@
-"""Kubernetes Events: what was done to a resource and why, where `kubectl describe` shows it.
+"""Kubernetes Events: what was done to a resource and why, as `kubectl describe` shows it.
 
-What is said in one pass is not said again in the next: a refusal is one Event, not one per second.
+An Event that is recorded in consecutive passes is written once: a refusal is one Event, not one
+per second.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event
 
 from odradek_api.base import API_VERSION
-from odradek_operator.kubernetes.objects import MANAGER, Document
+from odradek_operator.kubernetes.names import FIELD_MANAGER
+from odradek_operator.kubernetes.objects import Document
 
-MESSAGE_MAX = 1000  # characters; the API server takes 1024 bytes or so
+MESSAGE_MAX = 1000  # characters; the API server accepts about 1024 bytes
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +34,11 @@ class Events:
     def next_pass(self) -> None:
         self._before, self._now = self._now, set()
 
-    def say(self, about: Document, reason: str, message: str, *, warning: bool = False) -> None:
+    def record(self, about: Document, reason: str, message: str, *, warning: bool = False) -> None:
         metadata = about["metadata"]
-        said = (str(metadata.get("uid")), reason, message)
-        self._now.add(said)
-        if said in self._before:
+        event_key = (str(metadata.get("uid")), reason, message)
+        self._now.add(event_key)
+        if event_key in self._before:
             return
         when = datetime.now(UTC)
         event = Event(
@@ -54,9 +56,9 @@ class Events:
             type="Warning" if warning else "Normal",
             reason=reason,
             message=message[:MESSAGE_MAX],
-            source=EventSource(component=MANAGER),
-            reportingComponent=MANAGER,
-            reportingInstance=MANAGER,
+            source=EventSource(component=FIELD_MANAGER),
+            reportingComponent=FIELD_MANAGER,
+            reportingInstance=FIELD_MANAGER,
             firstTimestamp=when,
             lastTimestamp=when,
             count=1,
@@ -64,5 +66,5 @@ class Events:
         try:
             self._client.create(event, namespace=metadata["namespace"])
         except (ApiError, httpx2.HTTPError) as error:
-            # Lost: an Event is news, not state. A namespace that ends takes none, for example.
-            log.debug("event %s of %s was not written: %s", reason, metadata["name"], error)
+            # Dropped: Events are best effort. A terminating namespace accepts none, for example.
+            log.debug("Event %s of %s was not written: %s", reason, metadata["name"], error)

@@ -1,12 +1,12 @@
-"""One operator at a time: a Lease, as Kubernetes' own controllers hold it.
+"""Leader election: only the holder of a Lease works, as Kubernetes' own controllers do it.
 
     lease = Lease(client, "odradek-system", "odradek-operator", identity)
     while not lease.acquire(): wait RENEW_S
-    every RENEW_S: lease.acquire()       # False: somebody else has it; end at once
+    every RENEW_S: lease.acquire()       # False: another replica holds it; exit at once
 
-The holder renews every 2 s; whoever finds it not renewed for 15 s takes it over. Times are
-compared on one's own clock only, from the moment at which a change of the Lease was seen. The
-holder ends when it could not renew for 10 s: before anybody else may begin.
+The holder renews every 2 s; a replica that sees no renewal for 15 s takes over. Each replica
+measures on its own clock, from the moment it observed the last change of the Lease. A holder that
+could not renew for 10 s exits, before another replica may start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Lease:
     def __init__(self, client: Client, namespace: str, name: str, identity: str) -> None:
         self._client = client
         self._namespace, self._name, self.identity = namespace, name, identity
-        self._seen: tuple[str, float] = ("", 0.0)  # its version, and when it was seen first
+        self._seen: tuple[str, float] = ("", 0.0)  # its version, and when it was observed first
         self._renewed = 0.0
 
     @property
@@ -37,12 +37,12 @@ class Lease:
         return time.monotonic() - self._renewed > DEADLINE_S
 
     def acquire(self) -> bool:
-        """Takes or renews it. False: another one has it, or the API server does not answer."""
+        """Takes or renews it. False: another replica holds it, or renewing failed for too long."""
         try:
             asked = time.monotonic()
             held = self._try()
         except (ApiError, httpx2.HTTPError):
-            return not self.lost  # held until the deadline, if it was
+            return not self.lost  # still held until the deadline
         if held:
             self._renewed = asked
         else:
@@ -50,7 +50,7 @@ class Lease:
         return held
 
     def release(self) -> None:
-        """The next one need not wait."""
+        """Releases the Lease so that a standby takes over at once."""
         try:
             found = self._client.get(LeaseObject, self._name, namespace=self._namespace)
             if found.spec is not None and found.spec.holderIdentity == self.identity:
@@ -58,7 +58,7 @@ class Lease:
                 found.spec.leaseDurationSeconds = 1
                 self._client.replace(found)
         except (ApiError, httpx2.HTTPError):
-            pass  # it ends by itself
+            pass  # it expires
         self._renewed = 0.0
 
     def _try(self) -> bool:
@@ -87,7 +87,7 @@ class Lease:
             self._client.replace(found)
         except ApiError as error:
             if error.status.code == CONFLICT:
-                return False  # somebody was faster
+                return False  # another replica was faster
             raise
         return True
 

@@ -1,55 +1,36 @@
-"""What a cluster is on Kubernetes, as objects for server-side apply: pure, nothing is looked up.
+"""The objects of a cluster on Kubernetes, for server-side apply. Does no I/O.
 
     objects = manifests(desired, racks, files, owner, image)
 
-A StatefulSet per rack, and another one for controllers that are apart (OnDelete: only the plan
-decides who restarts, and when) with affinity to the nodes of that rack, so that a broker's rack is
-known before its pod exists. A pod's settings are a file in a ConfigMap that is never changed: its
-name is a hash of its content, and the pod's template names it. So a pod that Kubernetes makes anew
-has the settings of its template, and one that only restarts has those that it began with.
+One StatefulSet per rack, and another one for dedicated controllers, with affinity to the nodes of
+that rack, so that a broker's rack is known before its pod exists. The update strategy is OnDelete:
+only the plan decides which pod restarts, and when. A pod's settings are a file in an immutable
+ConfigMap whose name is a hash of its content, and which the pod template names. So a pod that is
+created again has the settings of its template, and one that only restarts keeps its settings.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from odradek_api.base import quantity_bytes
-from odradek_api.kafka_cluster import CONTROLLER_PORT, KafkaClusterSpec, Resources
+from odradek_api.kafka_cluster.spec import CONTROLLER_PORT
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.kubernetes import names
-
-Object = dict[str, Any]
-
-CONFIG_DIR = "/etc/odradek"
-DATA_DIR = "/var/lib/odradek"
-USER_ID = 10001  # of the images; no name needs to exist for it
-HEAP = "KAFKA_HEAP_OPTS"  # of engine apache
-KAFKA, EXTERNAL, ADMIN, CONTROLLER = "kafka", "external", "admin", "controller"  # names of ports
-
-
-@dataclass(frozen=True)
-class Rack:
-    """The StatefulSet of a rack. `ids` only grows: an id is the same pod, and volume, for life."""
-
-    name: str
-    ids: tuple[int, ...] = ()
-    replicas: int = 0
-    removed: frozenset[int] = frozenset()  # ids that are brokers no more; their volumes may be kept
-    controllers: bool = False  # they are controllers, and no brokers
-
-    def set_name(self, cluster: str) -> str:
-        return names.statefulset_name(cluster, self.name, controllers=self.controllers)
-
-    def pod_name(self, cluster: str, ordinal: int) -> str:
-        return names.pod_name(cluster, self.name, ordinal, controllers=self.controllers)
-
-    def volumes(self, spec: KafkaClusterSpec) -> int:
-        return 1 if self.controllers else spec.storage.volumes
+from odradek_operator.kubernetes.pod_manifests import (
+    ADMIN,
+    EXTERNAL,
+    KAFKA,
+    Object,
+    broker_labels,
+    pod_labels,
+    pod_template,
+    rack_label,
+    role_label,
+)
+from odradek_operator.kubernetes.racks import Rack
 
 
 def manifests(
@@ -60,9 +41,9 @@ def manifests(
     image: str,
     controllers: Mapping[str, Rack] | None = None,
 ) -> list[Object]:
-    """`files`: pod → its properties file, also of brokers that are about to leave.
+    """`files`: pod → its properties file, also of leaving brokers.
 
-    `controllers`: the racks of those that are apart.
+    `controllers`: the racks of the dedicated controllers.
     """
     spec = desired.spec
     config = config_map(desired, files)
@@ -86,17 +67,6 @@ def manifests(
     return made
 
 
-def owner_reference(kind: str, api_version: str, name: str, uid: str) -> Object:
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "name": name,
-        "uid": uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
 def config_map(desired: DesiredCluster, files: Mapping[str, str]) -> Object:
     content = {f"{pod}.properties": text for pod, text in sorted(files.items())}
     digest = hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:10]
@@ -104,7 +74,7 @@ def config_map(desired: DesiredCluster, files: Mapping[str, str]) -> Object:
     return {**_object(desired, "v1", "ConfigMap", name), "immutable": True, "data": content}
 
 
-# -- pods ------------------------------------------------------------------------------------------
+# -- StatefulSets ----------------------------------------------------------------------------------
 
 
 def _statefulset(desired: DesiredCluster, rack: Rack, config: str, image: str) -> Object:
@@ -115,222 +85,36 @@ def _statefulset(desired: DesiredCluster, rack: Rack, config: str, image: str) -
         names.BROKER_IDS_ANNOTATION: ",".join(map(str, rack.ids)),
         names.REMOVED_IDS_ANNOTATION: ",".join(map(str, sorted(rack.removed))),
     }
-    made["metadata"]["labels"] |= _rack_label(rack) | _role(desired, rack)
+    made["metadata"]["labels"] |= rack_label(rack) | role_label(desired, rack)
     keep = "Retain" if spec.storage.deletion_policy == "Retain" else "Delete"
     made["spec"] = {
         "replicas": rack.replicas,
         "serviceName": names.brokers_service(desired.name),
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "OnDelete"},
-        "selector": {"matchLabels": _pods_of(desired, rack)},
-        # A volume of a broker that leaves is deleted by the plan, once its data is elsewhere.
+        "selector": {"matchLabels": pod_labels(desired, rack)},
+        # The volume of a leaving broker is deleted by the plan, after its replicas have moved.
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": keep, "whenScaled": "Retain"},
-        "template": _pod_template(desired, rack, config, image),
+        "template": pod_template(desired, rack, config, image),
         "volumeClaimTemplates": [_claim(desired, rack, n) for n in range(rack.volumes(spec))],
     }
     return made
 
 
-def _rack_label(rack: Rack) -> dict[str, str]:
-    return {names.RACK_LABEL: names.rack_slug(rack.name)}
-
-
-def _role(desired: DesiredCluster, rack: Rack) -> dict[str, str]:
-    if not desired.controllers:
-        return {}
-    return {names.ROLE_LABEL: names.CONTROLLER if rack.controllers else names.BROKER}
-
-
-def _brokers_of(desired: DesiredCluster) -> dict[str, str]:
-    """The labels of all brokers, and of no controller that is apart."""
-    return names.selector(desired.name) | (
-        {names.ROLE_LABEL: names.BROKER} if desired.controllers else {}
-    )
-
-
-def _pods_of(desired: DesiredCluster, rack: Rack) -> dict[str, str]:
-    return names.selector(desired.name) | _rack_label(rack) | _role(desired, rack)
-
-
-def _pod_template(desired: DesiredCluster, rack: Rack, config: str, image: str) -> Object:
-    spec = desired.spec
-    pod = spec.pod_template
-    special = {
-        name: value
-        for node in (desired.controllers if rack.controllers else desired.brokers).values()
-        for name, value in node.settings.items()
-        if name.startswith("@")
-    }
-    settings = msgspec.json.encode(special, order="deterministic").decode()
-    volumes = [
-        {"name": "config", "configMap": {"name": config}},
-        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
-        *pod.volumes,
-    ]
-    made: Object = {
-        "serviceAccountName": desired.name,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": pod.termination_grace_period_seconds,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        }
-        | pod.security_context,
-        "affinity": _affinity(spec, rack),
-        "topologySpreadConstraints": [_spread(desired, rack)],
-        "containers": [_container(spec, rack, image)],
-        "volumes": volumes,
-    }
-    if pod.node_selector:
-        made["nodeSelector"] = pod.node_selector
-    if pod.tolerations:
-        made["tolerations"] = pod.tolerations
-    if pod.image_pull_secrets:
-        made["imagePullSecrets"] = [{"name": name} for name in pod.image_pull_secrets]
-    if pod.priority_class_name:
-        made["priorityClassName"] = pod.priority_class_name
-    return {
-        "metadata": {
-            "labels": {
-                **pod.labels,
-                **names.labels(desired.name),
-                **_rack_label(rack),
-                **_role(desired, rack),
-            },
-            "annotations": {**pod.annotations, names.SETTINGS_ANNOTATION: settings},
-        },
-        "spec": made,
-    }
-
-
-def _container(spec: KafkaClusterSpec, rack: Rack, image: str) -> Object:
-    ports = [(KAFKA, spec.listeners.port), (ADMIN, spec.metrics.port)]
-    resources = spec.resources
-    if rack.controllers and spec.controllers is not None:
-        ports = [(CONTROLLER, CONTROLLER_PORT), (ADMIN, spec.metrics.port)]
-        resources = spec.controllers.resources
-    elif spec.listeners.external is not None:
-        ports.append((EXTERNAL, spec.listeners.external.port))
-    data = [
-        {"name": f"data-{n}", "mountPath": f"{DATA_DIR}/data-{n}"}
-        for n in range(rack.volumes(spec))
-    ]
-    # Our broker reads it from its file; Apache Kafka has no such port, what starts it has.
-    admin = [f"--admin-port={spec.metrics.port}"] if spec.engine == "apache" else []
-    return {
-        "name": names.CONTROLLER if rack.controllers else names.BROKER,
-        "image": image,
-        "args": ["--config", f"{CONFIG_DIR}/$(POD_NAME).properties", *admin],
-        "env": [
-            _field("POD_NAME", "metadata.name"),
-            _field("HOST_IP", "status.hostIP"),
-            *_heap(spec, resources),
-            *({"name": name, "value": str(value)} for name, value in spec.pod_template.env.items()),
-        ],
-        "ports": [{"name": name, "containerPort": port} for name, port in ports],
-        "resources": {
-            kind: values
-            for kind, values in (
-                ("requests", resources.requests),
-                ("limits", resources.limits),
-            )
-            if values
-        },
-        # A recovery after a crash may take long and is no reason to kill the broker: /healthz
-        # answers during it.
-        "startupProbe": _probe("/healthz", period=2, failures=30),
-        "livenessProbe": _probe("/healthz", period=10, failures=6),
-        "readinessProbe": _probe("/readyz", period=2, failures=2),
-        # Why a broker ended is the last line of its log; the status of the pod shows it then.
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [
-            {"name": "config", "mountPath": CONFIG_DIR, "readOnly": True},
-            {"name": "tmp", "mountPath": "/tmp"},
-            *data,
-            *spec.pod_template.volume_mounts,
-        ],
-    }
-
-
-def _heap(spec: KafkaClusterSpec, resources: Resources) -> list[Object]:
-    """Half of the memory that the pod may have; the rest is for the JVM itself and page cache."""
-    limit = resources.limits.get("memory")
-    if spec.engine != "apache" or limit is None or HEAP in spec.pod_template.env:
-        return []
-    try:
-        size = quantity_bytes(str(limit)) // 2 >> 20
-    except ValueError:  # spelled in a way that only Kubernetes knows: the image's default
-        return []
-    return [{"name": HEAP, "value": f"-Xms{size}m -Xmx{size}m"}]
-
-
-def _field(name: str, path: str) -> Object:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-
-def _probe(path: str, *, period: int, failures: int) -> Object:
-    return {
-        "httpGet": {"path": path, "port": ADMIN},
-        "periodSeconds": period,
-        "failureThreshold": failures,
-        "timeoutSeconds": 5,
-    }
-
-
-def _affinity(spec: KafkaClusterSpec, rack: Rack) -> Object:
-    """To the nodes of the rack, and to nothing else: a rack without room is told, not left."""
-    if not rack.name:
-        return spec.pod_template.affinity
-    here = {"key": spec.racks.topology_key, "operator": "In", "values": [rack.name]}
-    own = spec.pod_template.affinity
-    terms = (
-        own.get("nodeAffinity", {})
-        .get("requiredDuringSchedulingIgnoredDuringExecution", {})
-        .get("nodeSelectorTerms", [])
-    )
-    # Terms are alternatives: the rack has to be in each of them.
-    both = [
-        {**term, "matchExpressions": [*term.get("matchExpressions", []), here]}
-        for term in terms or [{}]
-    ]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": both}}
-    return {**own, "nodeAffinity": {**own.get("nodeAffinity", {}), **required}}
-
-
-def _spread(desired: DesiredCluster, rack: Rack) -> Object:
-    """Brokers of one rack go to different nodes, as long as there are any."""
-    return {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": _pods_of(desired, rack)},
-    }
-
-
 def _claim(desired: DesiredCluster, rack: Rack, volume: int) -> Object:
-    """It says whose data is on it: all that is left when a cluster is deleted and made again."""
+    """Annotated with its data's origin: a retained claim is all that a deleted cluster leaves."""
     spec = desired.spec
-    apart = spec.controllers.storage if rack.controllers and spec.controllers else None
-    class_name = apart.class_name if apart else spec.storage.class_name
+    dedicated = spec.controllers.storage if rack.controllers and spec.controllers else None
+    class_name = dedicated.class_name if dedicated else spec.storage.class_name
     made: Object = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": apart.size if apart else spec.storage.size}},
+        "resources": {"requests": {"storage": dedicated.size if dedicated else spec.storage.size}},
     }
     if class_name is not None:
         made["storageClassName"] = class_name
     metadata = {
         "name": f"data-{volume}",
-        "labels": names.labels(desired.name) | _role(desired, rack),
+        "labels": names.labels(desired.name) | role_label(desired, rack),
         "annotations": {
             names.RACK_ANNOTATION: rack.name,
             names.CLUSTER_ID_ANNOTATION: desired.cluster_id,
@@ -339,7 +123,7 @@ def _claim(desired: DesiredCluster, rack: Rack, volume: int) -> Object:
     return {"metadata": metadata, "spec": made}
 
 
-# -- what is around them ---------------------------------------------------------------------------
+# -- Services, budgets, policies -------------------------------------------------------------------
 
 
 def _object(desired: DesiredCluster, api_version: str, kind: str, name: str) -> Object:
@@ -360,7 +144,7 @@ def _service_account(desired: DesiredCluster) -> Object:
 
 
 def _headless(desired: DesiredCluster) -> Object:
-    """Brokers have to find each other before they are ready."""
+    """Brokers have to find each other before they are ready, so addresses are published early."""
     made = _object(desired, "v1", "Service", names.brokers_service(desired.name))
     made["spec"] = {
         "clusterIP": "None",
@@ -377,7 +161,7 @@ def _headless(desired: DesiredCluster) -> Object:
 def _bootstrap(desired: DesiredCluster) -> Object:
     made = _object(desired, "v1", "Service", names.bootstrap_service(desired.name))
     made["spec"] = {
-        "selector": _brokers_of(desired),
+        "selector": broker_labels(desired),
         "ports": [_port(KAFKA, desired.spec.listeners.port)],
     }
     return made
@@ -388,8 +172,8 @@ def _port(name: str, port: int) -> Object:
 
 
 def _disruption_budgets(desired: DesiredCluster) -> list[Object]:
-    """Drains of nodes take one broker, and one controller, at a time, whatever the rack."""
-    made = {names.brokers_service(desired.name): _brokers_of(desired)}
+    """Draining nodes may evict one broker, and one controller, at a time over all racks."""
+    made = {names.brokers_service(desired.name): broker_labels(desired)}
     if desired.controllers:
         labels = names.selector(desired.name) | {names.ROLE_LABEL: names.CONTROLLER}
         made[names.controllers_budget(desired.name)] = labels
@@ -399,7 +183,7 @@ def _disruption_budgets(desired: DesiredCluster) -> list[Object]:
             "spec": {
                 "maxUnavailable": 1,
                 "selector": {"matchLabels": labels},
-                # A broker that is not ready protects nothing: its node may be emptied.
+                # A broker that is not ready must not block draining its node.
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             }
         }
@@ -425,7 +209,7 @@ def _external_services(desired: DesiredCluster, racks: Mapping[str, Rack]) -> li
                 port["nodePort"] = node_ports[broker]
             one["spec"] = {
                 "type": external.type,
-                # Without a detour over other nodes; and the broker sees who the client is.
+                # No hop over another node, and the broker sees the client's address.
                 "externalTrafficPolicy": "Local",
                 "publishNotReadyAddresses": True,
                 "selector": {"statefulset.kubernetes.io/pod-name": pod},
@@ -436,7 +220,7 @@ def _external_services(desired: DesiredCluster, racks: Mapping[str, Rack]) -> li
 
 
 def _network_policy(desired: DesiredCluster) -> Object:
-    """Clients of this namespace and of those that are named; metrics from everywhere."""
+    """Clients of this namespace and of the listed ones; metrics from everywhere."""
     spec = desired.spec
     peers: list[Object] = [{"podSelector": {}}]
     peers += [

@@ -1,4 +1,4 @@
-"""What the operator says about itself: /metrics, /healthz and /readyz on one port."""
+"""The operator's own endpoints: /metrics, /healthz and /readyz on one port."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Metrics:
         self.registry = CollectorRegistry()
         name = "odradek_operator"
         self.seconds = Histogram(
-            f"{name}_reconcile_seconds", "Duration of a pass", buckets=BUCKETS,
+            f"{name}_reconcile_seconds", "Duration of a pass over one cluster", buckets=BUCKETS,
             registry=self.registry,
         )  # fmt: skip
         self.errors = Counter(
-            f"{name}_reconcile_errors", "Passes that failed, by what they failed with", ["error"],
+            f"{name}_reconcile_errors", "Passes that failed, by error", ["error"],
             registry=self.registry,
         )  # fmt: skip
         self.refused = Counter(
@@ -31,9 +31,11 @@ class Metrics:
         self.clusters = Gauge(f"{name}_clusters", "KafkaClusters", registry=self.registry)
         self.topics = Gauge(f"{name}_topics", "Topics", registry=self.registry)
         self.brokers = Gauge(
-            f"{name}_brokers", "Brokers that should be there", ["cluster"], registry=self.registry
+            f"{name}_brokers", "Desired brokers", ["cluster"], registry=self.registry
         )
-        self.leading = Gauge(f"{name}_leading", "1: this one works", registry=self.registry)
+        self.leading = Gauge(
+            f"{name}_leading", "1 if this replica holds the Lease", registry=self.registry
+        )
         self.last_success = Gauge(
             f"{name}_last_success_timestamp_seconds", "End of the last pass without an error",
             ["cluster"], registry=self.registry,
@@ -53,7 +55,7 @@ class Metrics:
 async def serve(
     metrics: Metrics, port: int, alive: Callable[[], bool], ready: Callable[[], bool]
 ) -> web.AppRunner:
-    """`alive` False: the kubelet restarts us. `ready`: we work, or could at once."""
+    """`alive` False: the kubelet restarts the operator. `ready`: it works or stands by."""
 
     async def scrape(_: web.Request) -> web.Response:
         body = generate_latest(metrics.registry)
@@ -62,7 +64,7 @@ async def serve(
     def answer(check: Callable[[], bool]) -> Callable[[web.Request], object]:
         async def handler(_: web.Request) -> web.Response:
             fine = check()
-            return web.Response(status=200 if fine else 503, text="ok\n" if fine else "no\n")
+            return web.Response(status=200 if fine else 503, text="ok\n" if fine else "not ok\n")
 
         return handler
 

@@ -1,12 +1,12 @@
-"""Names and labels of everything that a cluster has on Kubernetes.
+"""Names, labels and annotations of the Kubernetes objects of a cluster.
 
 Cluster `main` with brokers 0 and 3 in rack `eu-west-1a`:
 
     StatefulSet  main-eu-west-1a         pods main-eu-west-1a-0 (broker 0) and -1 (broker 3)
     Service      main-brokers            headless: main-eu-west-1a-0.main-brokers.default.svc
-    StatefulSet  main-controllers-eu-west-1a   controllers that are apart: spec.controllers
-    Service      main-bootstrap          where clients begin
-    ConfigMap    main-config-5f1c0a9e22  a properties file per pod; never changed, only replaced
+    StatefulSet  main-controllers-eu-west-1a   dedicated controllers: spec.controllers
+    Service      main-bootstrap          the address for clients
+    ConfigMap    main-config-5f1c0a9e22  a properties file per pod; immutable
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ CLUSTER_LABEL = f"{GROUP}/cluster"
 RACK_LABEL = f"{GROUP}/rack"
 RACK_ANNOTATION = f"{GROUP}/rack"  # of a StatefulSet and of claims: the rack's own name
 BROKER_IDS_ANNOTATION = f"{GROUP}/broker-ids"  # of a StatefulSet: "0,3"; the index is the ordinal
-REMOVED_IDS_ANNOTATION = f"{GROUP}/removed-ids"  # those of them that are brokers no more
+REMOVED_IDS_ANNOTATION = f"{GROUP}/removed-ids"  # ids of removed brokers
 BROKER_ID_LABEL = f"{GROUP}/broker-id"  # of a claim
-CLUSTER_ID_ANNOTATION = f"{GROUP}/cluster-id"  # of a claim: whose data is on it
+CLUSTER_ID_ANNOTATION = f"{GROUP}/cluster-id"  # of a claim: the Kafka cluster whose data it holds
 APPLIED_ANNOTATION = f"{GROUP}/applied"  # a hash of what was applied last
-SETTINGS_ANNOTATION = f"{GROUP}/settings"  # of a pod: the @-settings it was made with, as JSON
-ROLE_LABEL = f"{GROUP}/role"  # broker or controller, where controllers are apart
+SETTINGS_ANNOTATION = f"{GROUP}/settings"  # of a pod: its @-settings as JSON (kafka/desired.py)
+ROLE_LABEL = f"{GROUP}/role"  # broker or controller, if there are dedicated controllers
 BROKER, CONTROLLER = "broker", "controller"
 FIELD_MANAGER = "odradek-operator"
 
@@ -35,10 +35,11 @@ CLUSTER_NAME_MAX = 40
 
 
 def unusable(cluster: str) -> str:
-    """Why a cluster cannot be called so here; empty if it can. Services are named after it."""
+    """Why a cluster cannot have this name on Kubernetes; empty if it can. Services use it."""
     if len(cluster) <= CLUSTER_NAME_MAX and re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", cluster):
         return ""
-    return f"{cluster}: at most {CLUSTER_NAME_MAX} small letters, digits and -, the first a letter"
+    rule = f"at most {CLUSTER_NAME_MAX} lower-case letters, digits and -, starting with a letter"
+    return f"{cluster}: must be {rule}"
 
 
 def rack_slug(rack: str) -> str:
@@ -79,7 +80,7 @@ def config_map_name(cluster: str, digest: str) -> str:
 
 
 def claim_name(volume: int, pod: str) -> str:
-    """As Kubernetes names the claims of a StatefulSet's template."""
+    """The name that Kubernetes gives to the claim of a StatefulSet's pod."""
     return f"data-{volume}-{pod}"
 
 

@@ -1,4 +1,4 @@
-"""The labels of the nodes on which brokers could run; nothing else of a node is kept."""
+"""A cache of the labels of the nodes that brokers can run on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Nodes:
             return {node: at[label] for node, at in self._labels.items() if at.get(label)}
 
     def put(self, node: Document) -> bool:
-        """Whether that is news."""
+        """Returns whether the labels changed."""
         name, labels = node["metadata"]["name"], dict(node["metadata"].get("labels") or {})
         with self._lock:
             before = self._labels.get(name)
@@ -45,7 +45,7 @@ class Nodes:
 
 
 def _takes_brokers(node: Document) -> bool:
-    """Not a node of the control plane that keeps others away: its zone may have no other node."""
+    """False for a tainted control-plane node: its zone may have no other node."""
     taints: list[dict[str, Any]] = (node.get("spec") or {}).get("taints") or []
     return not any(
         t.get("key") == CONTROL_PLANE and t.get("effect") == "NoSchedule" for t in taints

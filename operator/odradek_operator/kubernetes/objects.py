@@ -1,7 +1,7 @@
-"""Our own Kinds at the API server: read, told in their status, and held by a finalizer.
+"""Custom resources at the API server: reading them, writing their status, and a finalizer.
 
-A status is written as a merge patch of what differs, and not at all if nothing does. Metadata is
-changed only in the version that was read: whoever was faster wins, and the next pass looks again.
+A status is written as a merge patch of the differences, and not at all if there are none. Metadata
+is changed only in the version that was read: on a conflict the next pass starts from the new one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lightkube.types import PatchType
 
 from odradek_api.base import GROUP, VERSION, Status
 from odradek_api.kinds import KINDS
+from odradek_operator.kubernetes import names
 
 Document = Mapping[str, Any]
 
@@ -24,20 +25,30 @@ KafkaCluster = create_namespaced_resource(
     GROUP, VERSION, "KafkaCluster", KINDS["KafkaCluster"].plural
 )
 Topic = create_namespaced_resource(GROUP, VERSION, "Topic", KINDS["Topic"].plural)
-OURS: dict[str, Any] = {"KafkaCluster": KafkaCluster, "Topic": Topic}
+SparkPipeline = create_namespaced_resource(
+    GROUP, VERSION, "SparkPipeline", KINDS["SparkPipeline"].plural
+)
+SparkApplication = create_namespaced_resource(
+    "sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications"
+)
+RESOURCES: dict[str, Any] = {
+    "KafkaCluster": KafkaCluster,
+    "Topic": Topic,
+    "SparkPipeline": SparkPipeline,
+    "SparkApplication": SparkApplication,
+}
 
-FINALIZER = f"{GROUP}/topic"  # of a Topic whose topic has to be deleted before it goes
-MANAGER = "odradek-operator"
+FINALIZER = f"{GROUP}/topic"  # keeps a Topic until its topic is deleted from Kafka
 NOT_FOUND, CONFLICT = 404, 409
 
 S = TypeVar("S", bound=Status)
 
 
 class ChangedMeanwhileError(Exception):
-    """The resource is gone, or not as it was read: what was concluded from it may be wrong."""
+    """The resource was deleted or changed since it was read, so the pass has to start again."""
 
     def __init__(self, kind: str, key: str) -> None:
-        super().__init__(f"{kind} {key} changed meanwhile")
+        super().__init__(f"{kind} {key} was changed or deleted during the pass")
         self.kind = kind
         self.key = key
 
@@ -57,7 +68,7 @@ def plain(found: Any) -> dict[str, Any]:
 def get(client: Client, kind: str, key: str) -> dict[str, Any] | None:
     namespace, _, name = key.partition("/")
     try:
-        return plain(client.get(OURS[kind], name, namespace=namespace))
+        return plain(client.get(RESOURCES[kind], name, namespace=namespace))
     except ApiError as error:
         if error.status.code == NOT_FOUND:
             return None
@@ -65,31 +76,33 @@ def get(client: Client, kind: str, key: str) -> dict[str, Any] | None:
 
 
 def read_status(document: Document, kind: type[S]) -> S:
-    """The last status; one that is not ours counts as none."""
+    """The last status; one that cannot be parsed counts as empty."""
     try:
         return msgspec.convert(document.get("status") or {}, kind)
     except msgspec.ValidationError:
         return kind()
 
 
-def write_status(client: Client, document: Document, status: Status) -> dict[str, Any] | None:
-    """The document after it, or None if nothing had to be written."""
+def write_status(
+    client: Client, document: Document, status: Status | Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Returns the resource after the write, or None if the status did not differ."""
     change = difference(document.get("status") or {}, msgspec.to_builtins(status))
     if not change:
         return None
-    kind = OURS[document["kind"]].Status
+    kind = RESOURCES[document["kind"]].Status
     return _patch(client, kind, document, {"status": change})
 
 
 def set_finalizer(client: Client, document: Document, *, held: bool) -> dict[str, Any] | None:
-    """As `write_status`; other finalizers are left alone."""
+    """Adds or removes FINALIZER; returns as `write_status`."""
     metadata = document["metadata"]
     before = list(metadata.get("finalizers") or ())
     if (FINALIZER in before) == held:
         return None
     after = [*before, FINALIZER] if held else [one for one in before if one != FINALIZER]
     change = {"finalizers": after, "resourceVersion": metadata["resourceVersion"]}
-    return _patch(client, OURS[document["kind"]], document, {"metadata": change})
+    return _patch(client, RESOURCES[document["kind"]], document, {"metadata": change})
 
 
 def _patch(client: Client, kind: Any, document: Document, change: Any) -> dict[str, Any] | None:
@@ -101,7 +114,7 @@ def _patch(client: Client, kind: Any, document: Document, change: Any) -> dict[s
             change,
             namespace=metadata["namespace"],
             patch_type=PatchType.MERGE,
-            field_manager=MANAGER,
+            field_manager=names.FIELD_MANAGER,
         )
     except ApiError as error:
         if error.status.code in (NOT_FOUND, CONFLICT):
@@ -111,7 +124,7 @@ def _patch(client: Client, kind: Any, document: Document, change: Any) -> dict[s
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """A merge patch (RFC 7386) that makes `after` of `before`; empty if they are equal."""
+    """The merge patch (RFC 7386) from `before` to `after`; empty if they are equal."""
     change: dict[str, Any] = {name: None for name in before if name not in after}
     for name, value in after.items():
         old = before.get(name)

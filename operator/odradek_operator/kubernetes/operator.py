@@ -1,13 +1,13 @@
-"""The operator as a process: watches, one worker per cluster, and what holds them together.
+"""The operator as a process: leader election, watches, and one worker per KafkaCluster.
 
     await Operator(Options(namespaces=("default",)), client).run(stop)
 
-kopf watches (KafkaClusters, Topics, their pods and StatefulSets, nodes), lists again after a 410
-and comes back after a restart of the API server. Its events only wake the worker of a cluster;
-what is to be done comes from looking, not from the event. Only raw events are used: kopf then
-writes nothing of its own, no annotation and no finalizer.
+kopf watches KafkaClusters, Topics, their pods and StatefulSets, and nodes; it lists again after a
+410 and reconnects after a restart of the API server. Its events only wake the worker of a cluster;
+what to do follows from observing, not from the event. Only raw event handlers are used: kopf then
+writes no annotation and no finalizer of its own.
 
-A worker's passes follow one another, in a thread; passes of different clusters run side by side.
+The passes of one cluster run one after the other, in a thread; different clusters in parallel.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Node
 
 from odradek_api.base import GROUP, VERSION
-from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kubernetes import names
+from odradek_operator.kubernetes.cluster_worker import ClusterWorker, Outcome, Tools
 from odradek_operator.kubernetes.lease import RENEW_S, Lease
 from odradek_operator.kubernetes.metrics import Metrics, serve
 from odradek_operator.kubernetes.nodes import Nodes
 from odradek_operator.kubernetes.objects import Document, KafkaCluster, Topic, key_of, plain
 from odradek_operator.kubernetes.spark_worker import SparkWorker
 from odradek_operator.kubernetes.topic_book import TopicBook
-from odradek_operator.kubernetes.worker import ClusterWorker, Outcome, Tools
 
-BUSY_S, WAITING_S, IDLE_S = 0.5, 2.0, 30.0  # until the next look, if nothing wakes us before
-IDLE_SHARE = 0.05  # of a core, at most, for looking at a cluster with nothing to do
-DEBOUNCE_S = 0.1  # news come in swarms
+BUSY_S, WAITING_S, IDLE_S = 0.5, 2.0, 30.0  # until the next pass, unless an event wakes the worker
+IDLE_SHARE = 0.05  # of a core, at most, for observing an idle cluster
+DEBOUNCE_S = 0.1  # coalesce bursts of events
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 60.0
-RESYNC_S = 300.0  # everything is listed again: a deletion may have been missed
-PASSES_MAX = 4  # at a time
-STUCK_S = 600.0  # a pass that takes longer is a defect: the process is started again
-STOP_S = 20.0  # for passes that run when we are asked to end
+RESYNC_S = 300.0  # list everything again: a deletion may have been missed
+PASSES_MAX = 4  # passes in parallel
+STUCK_S = 600.0  # a longer pass is stuck: liveness fails and the kubelet restarts us
+STOP_S = 20.0  # for running passes to end at shutdown
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +58,10 @@ class Options:
     image: str = "odradek/broker:latest"
     apache_image: str = "odradek/apache:latest"
     port: int | None = None  # of /metrics, /healthz, /readyz
-    lease_namespace: str | None = None  # None: nobody else is there
+    lease_namespace: str | None = None  # None: no leader election, this is the only replica
     identity: str = "odradek-operator"
-    nodes: bool = True  # False: no right to read them; racks are named in the specs
-    spark: str = "off"  # or native, spark-operator: pipelines, and who runs SparkApplications
+    nodes: bool = True  # False: not allowed to read nodes; specs name the racks
+    spark: str = "off"  # or native, spark-operator: what runs SparkApplications
     spark_image: str = "odradek/spark:latest"
 
     def image_of(self, spec: KafkaClusterSpec) -> str:
@@ -97,10 +97,10 @@ class Operator:
                 client, options.lease_namespace, "odradek-operator", options.identity
             )
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop`. Raises if it cannot go on: the Lease is lost, the watch has ended."""
+        """Runs until `stop`. Raises if it lost the Lease or the watch failed."""
         http = None
         if self.options.port is not None:
             http = await serve(self.metrics, self.options.port, self._alive, self._ready)
@@ -117,7 +117,7 @@ class Operator:
     async def _until_leading(self, stop: asyncio.Event) -> bool:
         while self._lease is not None and not await self._thread(self._lease.acquire):
             if not self._waiting:
-                log.info("another operator works; waiting for its Lease")
+                log.info("another replica holds the Lease; standing by")
             self._waiting = True
             if await _set_within(stop, RENEW_S):
                 return False
@@ -130,14 +130,14 @@ class Operator:
             asyncio.create_task(stop.wait(), name="stop"),
             asyncio.create_task(self._hold_lease(), name="lease"),
             asyncio.create_task(self._resync(), name="resync"),
-            asyncio.create_task(self._pipelines(), name="pipelines"),
         ]
         end_watch = asyncio.Event()
         try:
-            await self._first_look(stop)
+            await self._first_list(stop)
             if not stop.is_set():
                 self.working = True
                 tasks.append(asyncio.create_task(self._watch(end_watch), name="watch"))
+                tasks.append(asyncio.create_task(self._pipelines(), name="pipelines"))
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._stop.set()
@@ -156,14 +156,14 @@ class Operator:
             await asyncio.wait(workers, timeout=STOP_S)
 
     async def _end(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
-        """kopf ends by itself, in order; the others are ours to cancel."""
+        """Cancels all tasks but kopf's, which shuts down by its stop flag."""
         for task in tasks:
             if task.get_name() != "watch":
                 task.cancel()
         await asyncio.wait(tasks, timeout=STOP_S)
 
     def _ready(self) -> bool:
-        """It works, or it would if the one that works ended."""
+        """It is leading, or standing by to take over."""
         return self.working or self._waiting
 
     def _alive(self) -> bool:
@@ -173,16 +173,16 @@ class Operator:
         while self._lease is not None:
             await asyncio.sleep(RENEW_S)
             if not await self._thread(self._lease.acquire):
-                raise RuntimeError("the Lease is lost: another operator may work")
+                raise RuntimeError("lost the Lease: another replica may be working")
         await asyncio.Event().wait()
 
     async def _thread(self, call: Callable[[], Any]) -> Any:
         return await asyncio.to_thread(call)
 
-    # -- what is there -----------------------------------------------------------------------------
+    # -- lists -------------------------------------------------------------------------------------
 
-    async def _first_look(self, stop: asyncio.Event) -> None:
-        """Nothing is concluded from a list that is not complete: no rack, no cluster."""
+    async def _first_list(self, stop: asyncio.Event) -> None:
+        """Workers start only after a complete list: racks and clusters follow from it."""
         failures = 0
         while not stop.is_set():
             try:
@@ -190,7 +190,7 @@ class Operator:
                 break
             except (ApiError, httpx2.HTTPError) as error:
                 failures += 1
-                log.warning("the API server does not list yet: %s", error)
+                log.warning("listing failed, retrying: %s", error)
                 await _set_within(stop, _backoff_s(failures))
         for key in self._clusters | self.topics.clusters():
             self.wake(key)
@@ -201,19 +201,18 @@ class Operator:
             try:
                 gone = await self._thread(self._list)
             except (ApiError, httpx2.HTTPError) as error:
-                log.warning("the API server does not list: %s", error)
+                log.warning("listing failed, next attempt in %.0f s: %s", RESYNC_S, error)
                 continue
             for key in gone | self._clusters | self.topics.clusters():
                 self.wake(key)
 
     async def _pipelines(self) -> None:
-        """SparkPipelines and SparkApplications, one pass after the other."""
+        """Reconciles SparkPipelines and SparkApplications, one pass after the other."""
         if self.options.spark == "off":
             await asyncio.Event().wait()
         native = self.options.spark == "native"
-        worker = SparkWorker(
-            self._client, self.options.namespaces, self.options.spark_image, native=native
-        )
+        image, namespaces = self.options.spark_image, self.options.namespaces
+        worker = SparkWorker(self._client, self.topics, namespaces, image, native=native)
         failures = 0
         while True:
             try:
@@ -222,11 +221,11 @@ class Operator:
             except (ApiError, httpx2.HTTPError) as error:
                 failures += 1
                 pause_s = _backoff_s(failures)
-                log.warning("pipelines: the API server said no, trying again: %s", error)
+                log.warning("pipelines: API request failed, retrying: %s", error)
             await asyncio.sleep(pause_s)
 
     def _list(self) -> set[str]:
-        """Everything again; the clusters of Topics that have disappeared."""
+        """Lists everything; returns the clusters of Topics that were deleted."""
         if self.options.nodes:
             self.nodes.replace_all(node.to_dict() for node in self._client.list(Node))
         clusters: set[str] = set()
@@ -250,22 +249,22 @@ class Operator:
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
         settings.peering.standalone = True
-        # No look at all namespaces and CRDs: without the right to, kopf would try for a minute.
+        # Do not scan namespaces and CRDs: without the rights, kopf would retry for a minute.
         settings.scanning.disabled = True
-        # A connection that died in silence is noticed.
+        # So that a dead connection is noticed.
         settings.watching.server_timeout, settings.watching.client_timeout = 240, 300
         scope: Any = (
             {"namespaces": self.options.namespaces}
             if self.options.namespaces
             else {"clusterwide": True}
         )
-        # kopf would name itself after the user, who has no name in a container.
+        # kopf's default identity needs a user name, which a container does not have.
         itself: Any = {"identity": self.options.identity, "standalone": True}
         await kopf.operator(
             registry=self._registry(), settings=settings, stop_flag=end, **itself, **scope
         )
         if not end.is_set() and not self._stop.is_set():
-            log.info("the watch was asked to end")
+            log.info("the watch ended")
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry: Any = kopf.OperatorRegistry()
@@ -307,7 +306,7 @@ class Operator:
     # -- workers -----------------------------------------------------------------------------------
 
     def wake(self, key: str) -> None:
-        """A worker looks at this cluster soon; one that is not there is made."""
+        """Triggers a pass over this cluster; starts its worker if there is none."""
         namespaces: Sequence[str] = self.options.namespaces
         if self._stop.is_set() or (namespaces and key.partition("/")[0] not in namespaces):
             return
@@ -325,7 +324,7 @@ class Operator:
                 if outcome is Outcome.GONE and not wake.is_set():
                     break
                 failures = 0 if outcome is not None else failures + 1
-                if outcome is None:  # not woken: who is in trouble is not asked more often
+                if outcome is None:  # after a failure, ignore wake-ups and back off
                     await _set_within(self._stop, _backoff_s(failures))
                 else:
                     await _set_within(wake, _pause_s(outcome, cost_s))
@@ -337,7 +336,7 @@ class Operator:
                 self.metrics.gone(key)
 
     async def _pass(self, key: str, worker: ClusterWorker) -> tuple[Outcome | None, float]:
-        """None: it failed, and was said so."""
+        """Returns the outcome (None: the pass failed, which is logged) and its duration."""
         began = self._running[key] = time.monotonic()
         loop = asyncio.get_running_loop()
         try:
@@ -349,17 +348,17 @@ class Operator:
         except (ApiError, httpx2.HTTPError) as error:
             code = str(error.status.code) if isinstance(error, ApiError) else type(error).__name__
             self.metrics.errors.labels(code).inc()
-            log.warning("%s: the API server said no, trying again: %s", key, error)
+            log.warning("%s: API request failed, retrying: %s", key, error)
         except Exception as error:
             self.metrics.errors.labels(type(error).__name__).inc()
-            log.exception("%s: a pass failed, trying again", key)
+            log.exception("%s: pass failed, retrying", key)
         finally:
             del self._running[key]
         return None, 0.0
 
 
 def _login(**given: Any) -> Any:
-    """As lightkube does it: in a pod the account's token, elsewhere the kubeconfig."""
+    """Like lightkube: the service account in a pod, the kubeconfig elsewhere."""
     return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
 
 

@@ -1,11 +1,10 @@
-"""The brokers of one cluster as StatefulSets and pods: the Kubernetes half of the platform port.
+"""The nodes of one cluster as StatefulSets and pods: the Kubernetes side of the Platform port.
 
-A pass reads the state once (`refresh`); then it is looked at, written down and acted upon. What
-is applied goes by server-side apply under one field manager, and only if it differs from what is
-there, so that a pass that has nothing to do writes nothing.
+A pass reads the state once (`refresh`); observing works on that state and changes nothing. Objects
+are written through writer.py, which writes only differences.
 
-A pod is restarted through the eviction API with its uid: never another pod than the one that the
-plan was about, and never against the PodDisruptionBudget.
+A pod is restarted through the eviction API with its uid as a precondition: never another pod than
+the one that was planned for, and never against the PodDisruptionBudget.
 """
 
 from __future__ import annotations
@@ -15,38 +14,29 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 import msgspec
-from lightkube import Client, codecs
+from lightkube import Client
 from lightkube.core.exceptions import ApiError
-from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import StatefulSet
-from lightkube.resources.core_v1 import PersistentVolumeClaim, Pod, Secret
-from lightkube.types import CascadeType, PatchType
+from lightkube.resources.core_v1 import PersistentVolumeClaim, Secret
+from lightkube.utils.quantity import parse_quantity
 
-from odradek_api.base import API_VERSION, Resource, quantity_bytes
-from odradek_api.kafka_cluster import (
-    CONTROLLER_PORT,
-    External,
-    KafkaClusterSpec,
-    KafkaClusterStatus,
-)
+from odradek_api.base import API_VERSION, Resource, owner_reference
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_operator.admin.kafka_admin import AdminError, NotYetError
 from odradek_operator.kafka.desired import SECRETS, VOTERS_MAX, DesiredCluster, Endpoint, Known
 from odradek_operator.kafka.observed import ObservedBroker, Phase
 from odradek_operator.kafka.placement import is_controller
 from odradek_operator.kubernetes import names
-from odradek_operator.kubernetes.manifests import (
-    DATA_DIR,
-    Object,
-    Rack,
-    manifests,
-    owner_reference,
-)
+from odradek_operator.kubernetes.endpoints import endpoint, external_address
+from odradek_operator.kubernetes.manifests import manifests
+from odradek_operator.kubernetes.pod_manifests import Object
 from odradek_operator.kubernetes.pods import phase_of
 from odradek_operator.kubernetes.properties import properties_text
+from odradek_operator.kubernetes.racks import Rack
 from odradek_operator.kubernetes.state import (
     ClusterState,
     config_names,
@@ -54,8 +44,9 @@ from odradek_operator.kubernetes.state import (
     read_state,
     secret_names,
 )
+from odradek_operator.kubernetes.writer import ObjectWriter, applied_digest, contains, digest_of
 
-ADDRESS_GRACE_S = 120.0  # clouds need a minute or so for a load balancer
+ADDRESS_GRACE_S = 120.0  # a cloud may need a minute to create a load balancer
 FORBIDDEN, NOT_FOUND, CONFLICT, INVALID, TOO_MANY = 403, 404, 409, 422, 429
 
 
@@ -69,34 +60,29 @@ class KubernetesPlatform:
         applied: dict[tuple[str, str], str] | None = None,
         node_racks: Mapping[str, str] | None = None,
     ) -> None:
-        """`status`: the last one; who formed the cluster is written down there.
+        """`status`: the last one; it records which nodes formed the cluster.
 
-        `applied`: fingerprints of what the API server made of our objects, kept over passes.
-        `node_racks`: which node is in which rack now, as far as that is known.
+        `applied`: see ObjectWriter. `node_racks`: node → rack, as far as it is known.
         """
         self.resource = resource
         self.state = ClusterState(resource.name)
         self._client = client
         self._status = status
         self._image = image
-        self._applied: dict[tuple[str, str], str] = {} if applied is None else applied
+        self._writer = ObjectWriter(client, resource.namespace, applied)
         self._node_racks = node_racks or {}
         self._secrets = ""
-        self._existing: Mapping[int, str] = {}  # before this pass
-        self.problems: list[str] = []  # of this pass: what Kubernetes would not do
-        self._changed: set[tuple[str, str]] = set()  # what was applied in this pass
-        self._restarts: list[bool] = []  # of this pass: whether each was allowed
+        self.problems: list[str] = []  # of this pass: what Kubernetes refused
+        self._restarts: list[bool] = []  # of this pass: whether each one was allowed
 
     def refresh(self) -> None:
         existing = [b.id for b in self._status.brokers] + [c.id for c in self._status.controllers]
         place = (self.resource.namespace, self.resource.name)
         self.state = read_state(self._client, *place, existing)
         self._restarts = []
-        known = self.known()
-        self._existing = {**known.existing, **known.controllers}
-        self._secrets = self._look_at_secrets()
+        self._secrets = self._hash_secrets()
 
-    # -- what is known and seen --------------------------------------------------------------------
+    # -- observe -----------------------------------------------------------------------------------
 
     def known(self) -> Known:
         racks = self.state.racks.values()
@@ -110,7 +96,7 @@ class KubernetesPlatform:
         )
 
     def _formed(self) -> tuple[int, ...]:
-        """By the volumes that an earlier cluster of this name left: controllers apart, or not."""
+        """Nodes that formed an earlier cluster of this name, by the volumes that it left."""
         state = self.state
         if self.resource.spec.engine != "apache":
             return ()
@@ -121,13 +107,12 @@ class KubernetesPlatform:
         return tuple(sorted(b for rack in state.racks.values() for b in rack.ids)[:VOTERS_MAX])
 
     def observe(self) -> Mapping[int, ObservedBroker]:
-        racks = self.state.all_racks()
-        now = time.time()
-        seen = (f for rack in racks for f in self.state.observe(rack, now, self._node_racks))
-        return {found.id: found for found in seen if found.id in self._existing}
+        now, racks = time.time(), self.state.all_racks()
+        nodes = (f for rack in racks for f in self.state.observe(rack, now, self._node_racks))
+        return {node.id: node for node in nodes}
 
-    def _look_at_secrets(self) -> str:
-        """A hash of the Secrets that the pods mount; of one that may not be read, what it was."""
+    def _hash_secrets(self) -> str:
+        """A hash of the Secrets that the pods mount; the last one if a Secret cannot be read."""
         versions = []
         for name in secret_names(self.resource.spec.pod_template.volumes):
             try:
@@ -135,8 +120,8 @@ class KubernetesPlatform:
             except ApiError as error:
                 if error.status.code not in (FORBIDDEN, NOT_FOUND):
                     raise
-                say = f"Secret {name}: whether it changes is not seen: {error.status.message}"
-                self.problems.append(say)
+                problem = f"Secret {name} cannot be read, so changes of it are not noticed: "
+                self.problems.append(f"{problem}{error.status.message}")
                 return self.state.template_setting(SECRETS)
             versions.append((name, found.data))
         if not versions:
@@ -144,145 +129,113 @@ class KubernetesPlatform:
         content = msgspec.json.encode(versions, order="deterministic")
         return hashlib.sha256(content).hexdigest()[:12]
 
-    def endpoints(
-        self, brokers: Mapping[int, str], spec: KafkaClusterSpec
-    ) -> Mapping[int, Endpoint]:
-        self.state.add(brokers)
-        everyone = [b for rack in self.state.all_racks() for b in rack.ids]
-        return {broker: self._endpoint(broker, spec) for broker in everyone}
-
-    def _endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
-        pod = self.state.pod_of(broker)
-        service = names.brokers_service(self.resource.name)
-        port = spec.listeners.port
-        address = f"{pod}.{service}.{self.resource.namespace}.svc:{port}"
-        listeners, advertised = f"PLAINTEXT://:{port}", f"PLAINTEXT://{address}"
-        controller = f"{address.rpartition(':')[0]}:{CONTROLLER_PORT}"
-        admin = f"0.0.0.0:{spec.metrics.port}"
-        if is_controller(broker):
-            return Endpoint(controller, "", "", admin, (f"{DATA_DIR}/data-0/log",), controller)
-        external = spec.listeners.external
-        if external is not None and (outside := self._outside(broker, pod, external)):
-            listeners += f",EXTERNAL://:{external.port}"
-            advertised += f",EXTERNAL://{outside}"
-        dirs = tuple(f"{DATA_DIR}/data-{n}/log" for n in range(spec.storage.volumes))
-        return Endpoint(address, listeners, advertised, admin, dirs, controller)
-
-    def _outside(self, broker: int, pod: str, external: External) -> str:
-        """host:port for clients outside; empty as long as Kubernetes has given none."""
-        given = next((one for one in external.brokers if one.id == broker), None)
-        service = self.state.services.get(names.external_service(pod))
-        if service is None or service.spec is None:
-            return ""
-        if external.type == "LoadBalancer":
-            balancer = service.status.loadBalancer if service.status else None
-            found = (balancer.ingress if balancer else None) or []
-            host = given.host if given else found and (found[0].hostname or found[0].ip)
-            port: int | None = given.port if given and given.port else external.port
-        else:
-            # The node's own address, which only the pod itself knows.
-            host = given.host if given else "${env:HOST_IP}"
-            port = given.port if given and given.port else (service.spec.ports or [])[0].nodePort
-        return f"{host}:{port}" if host and port else ""
+    def endpoints(self, nodes: Mapping[int, str], spec: KafkaClusterSpec) -> Mapping[int, Endpoint]:
+        planned = self.state.with_nodes(nodes)
+        everyone = [node for rack in planned.all_racks() for node in rack.ids]
+        return {node: endpoint(planned, node, self.resource, spec) for node in everyone}
 
     def bootstrap(self) -> str:
         port = self.resource.spec.listeners.port
         name = names.bootstrap_service(self.resource.name)
         return f"{name}.{self.resource.namespace}.svc:{port}"
 
-    # -- what is done ------------------------------------------------------------------------------
-
-    def write_down(self, desired: DesiredCluster) -> None:
-        """Everything around the pods as it should be; who runs and who restarts is not changed."""
-        objects = self._objects(desired)
-        self._grow_claims(desired)
-        for wanted in objects:
-            self._apply(wanted)
-        self._label_claims()
-        self._sweep({(one["kind"], one["metadata"]["name"]) for one in objects})
-
     def differences(self, desired: DesiredCluster) -> list[str]:
-        """What `write_down` would make or change, "make Service main-brokers"; for a dry run."""
-        said = []
-        for wanted in self._objects(desired):
+        """What `apply` would create or change, "create Service main-brokers"; for a dry run."""
+        lines = []
+        for wanted in self._objects(desired, self._planned(desired)):
             key = wanted["kind"], wanted["metadata"]["name"]
             found = self.state.objects.get(key)
             if found is None:
-                said.append(f"make {' '.join(key)}")
-            elif _applied(found) != _digest(wanted) and not contains(found.to_dict(), wanted):
-                said.append(f"change {' '.join(key)}")
-        return said
+                lines.append(f"create {' '.join(key)}")
+            elif applied_digest(found) != digest_of(wanted) and not contains(
+                found.to_dict(), wanted
+            ):
+                lines.append(f"change {' '.join(key)}")
+        return lines
 
-    def _objects(self, desired: DesiredCluster) -> list[Object]:
+    # -- act ---------------------------------------------------------------------------------------
+
+    def apply(self, desired: DesiredCluster) -> None:
+        """All objects around the pods. It starts and restarts no pod."""
+        self.state = self._planned(desired)
+        objects = self._objects(desired, self.state)
+        self._grow_claims(desired)
+        for wanted in objects:
+            key = wanted["kind"], wanted["metadata"]["name"]
+            self._writer.apply(wanted, self.state.objects.get(key))
+        self._label_claims()
+        self._sweep({(one["kind"], one["metadata"]["name"]) for one in objects})
+
+    def _planned(self, desired: DesiredCluster) -> ClusterState:
+        """The state with a place for every desired node."""
+        return self.state.with_nodes({node.id: node.rack for node in desired.nodes.values()})
+
+    def _objects(self, desired: DesiredCluster, state: ClusterState) -> list[Object]:
+        """`state`: with a place for every desired node."""
         files = {
-            self.state.pod_of(broker.id): properties_text(broker.settings)
-            for broker in desired.nodes.values()
+            state.pod_of(node.id): properties_text(node.settings) for node in desired.nodes.values()
         }
-        before = self.state.files()
-        files |= {p: before[p] for p in map(self.state.pod_of, desired.leaving) if p in before}
-        owner = owner_reference("KafkaCluster", API_VERSION, desired.name, self.resource.uid)
+        before = state.files()
+        files |= {p: before[p] for p in map(state.pod_of, desired.leaving) if p in before}
+        owner = owner_reference(API_VERSION, "KafkaCluster", desired.name, self.resource.uid)
         image = self._image(desired.spec)
-        controllers = self.state.controllers if desired.controllers else {}
-        return manifests(desired, self.state.racks, files, owner, image, controllers)
+        controllers = state.controllers if desired.controllers else {}
+        return manifests(desired, state.racks, files, owner, image, controllers)
 
     def start(self, broker: int, settings: Mapping[str, str] | None) -> None:  # noqa: ARG002
-        """Its StatefulSet makes the pod, with the settings that were written down."""
+        """The StatefulSet creates the pod, with the settings that `apply` wrote."""
         external = self.resource.spec.listeners.external
-        pod = self.state.pod_of(broker)
-        apart = is_controller(broker)
-        if external is not None and not apart and not self._outside(broker, pod, external):
-            raise self._no_address(names.external_service(pod))
+        if is_controller(broker):
+            external = None  # clients do not connect to controllers
+        if external is not None and not external_address(self.state, broker, external):
+            raise self._no_address(names.external_service(self.state.pod_of(broker)))
         rack, ordinal = self.state.place_of(broker)
         self._scale(rack, max(rack.replicas, ordinal + 1))
 
     def _no_address(self, service: str) -> Exception:
-        """A Service that was made a moment ago has none; one that still has none is a problem."""
+        """Pending for a new Service; an error if it has no address after ADDRESS_GRACE_S."""
         made = self.state.services.get(service)
         when = made.metadata.creationTimestamp if made and made.metadata else None
         if when is None or time.time() - when.timestamp() < ADDRESS_GRACE_S:
-            return NotYetError(f"Service {service} has no address for clients outside yet")
-        return AdminError(f"Service {service} gets no address for clients outside")
+            return NotYetError(f"Service {service} has no external address yet")
+        return AdminError(f"Service {service} still has no external address: see its Events")
 
     def restart(self, broker: int, settings: Mapping[str, str]) -> None:  # noqa: ARG002
-        """The first of a step asks the disruption budget, for all of them: it counts to one."""
+        """Evicts the first pod of a step; the others are deleted, as the budget allows only one."""
         pod = self.state.pods.get(self.state.pod_of(broker))
         if pod is None or pod.metadata is None or pod.metadata.deletionTimestamp is not None:
             return
-        if not all(self._restarts) or not self._template_is_seen(broker):
+        if not all(self._restarts) or not self._template_is_current(broker):
             self._restarts.append(False)
             return
-        name, namespace = pod.metadata.name or "", self.resource.namespace
-        only_this = DeleteOptions(preconditions=Preconditions(uid=pod.metadata.uid))
         try:
             if self._restarts:
-                self._delete_pod(name, only_this)
+                self._writer.delete_pod(pod)
             else:
-                metadata = ObjectMeta(name=name, namespace=namespace)
-                eviction = Pod.Eviction(metadata=metadata, deleteOptions=only_this)
-                self._client.create(eviction, name, namespace=namespace)
+                self._writer.evict(pod)
             self._restarts.append(True)
         except ApiError as error:
-            # Gone or replaced meanwhile, or the budget says no: the next pass looks again.
+            # The pod is gone or was replaced, or the budget refuses: the next pass tries again.
             if error.status.code not in (NOT_FOUND, CONFLICT, TOO_MANY):
                 raise
             self._restarts.append(False)
 
-    def _template_is_seen(self, broker: int) -> bool:
-        """Until its controller has seen the new template, a pod would come back from the old."""
+    def _template_is_current(self, broker: int) -> bool:
+        """Until the StatefulSet controller observed the new template, a pod gets the old one."""
         rack, _ = self.state.place_of(broker)
         found = self.state.sets.get(rack.set_name(self.resource.name))
-        if found is None or ("StatefulSet", name_of(found)) in self._changed:
+        if found is None or ("StatefulSet", name_of(found)) in self._writer.changed:
             return False
         assert found.metadata is not None
-        seen = found.status.observedGeneration if found.status else None
-        return (seen or 0) >= (found.metadata.generation or 0)
+        observed = found.status.observedGeneration if found.status else None
+        return (observed or 0) >= (found.metadata.generation or 0)
 
     def stop(self, broker: int) -> None:
         rack, ordinal = self.state.place_of(broker)
         above = rack.ids[ordinal + 1 : rack.replicas]
         if above:
             others = ", ".join(map(str, above))
-            raise NotYetError(f"a StatefulSet ends from above: first broker {others}")
+            raise NotYetError(f"a StatefulSet scales down from the last pod: broker {others} first")
         self._scale(rack, min(rack.replicas, ordinal))
 
     def remove(self, broker: int, *, delete_volumes: bool) -> None:
@@ -291,71 +244,49 @@ class KubernetesPlatform:
             pod = self.state.pod_of(broker)
             for claim in self.state.claims:
                 if claim.removeprefix("data-").partition("-")[2] == pod:
-                    self._delete(PersistentVolumeClaim, claim)
+                    self._writer.delete(PersistentVolumeClaim, claim)
         removed = ",".join(map(str, sorted(rack.removed | {broker})))
         change = {"metadata": {"annotations": {names.REMOVED_IDS_ANNOTATION: removed}}}
-        self._patch(StatefulSet, rack.set_name(self.resource.name), change)
+        self._writer.patch(StatefulSet, rack.set_name(self.resource.name), change)
         self.state.put(replace(rack, removed=rack.removed | {broker}))
 
     # -- writes ------------------------------------------------------------------------------------
 
-    def _apply(self, wanted: Object) -> None:
-        key = wanted["kind"], wanted["metadata"]["name"]
-        digest = _digest(wanted)
-        metadata = wanted["metadata"]
-        annotations = {**metadata.get("annotations", {}), names.APPLIED_ANNOTATION: digest}
-        marked = {**wanted, "metadata": {**metadata, "annotations": annotations}}
-        found = self.state.objects.get(key)
-        if found is not None:
-            if found.metadata.deletionTimestamp is not None:
-                return  # it is made again when it has gone
-            # Contained as we write it, or as the API server spelled it last (1024Mi is 1Gi).
-            same = _applied(found) == digest and self._applied.get(key) == _fingerprint(found)
-            if same or contains(found.to_dict(), marked):
-                return
-            if key[0] == "StatefulSet" and not _same_claims(found, wanted):
-                # Its template of claims is for life: it is made anew, and adopts its pods then.
-                self._delete(StatefulSet, key[1], cascade=CascadeType.ORPHAN)
-                return
-        made = self._client.apply(
-            codecs.from_dict(marked), field_manager=names.FIELD_MANAGER, force=True
-        )
-        self._applied[key] = _fingerprint(made)
-        self._changed.add(key)
-
     def _scale(self, rack: Rack, replicas: int) -> None:
         if rack.replicas != replicas:
             name = rack.set_name(self.resource.name)
-            self._patch(StatefulSet, name, {"spec": {"replicas": replicas}})
+            self._writer.patch(StatefulSet, name, {"spec": {"replicas": replicas}})
             self.state.put(replace(rack, replicas=replicas))
 
     def _grow_claims(self, desired: DesiredCluster) -> None:
-        """In place; one that is larger already (by hand, by an autoscaler) is fine.
+        """Expands claims in place; a claim that is larger already stays as it is.
 
-        Only a bound claim can grow, and only if its StorageClass lets it.
+        Only a bound claim can be expanded, and only if its StorageClass allows it.
         """
-        apart = desired.spec.controllers
+        dedicated = desired.spec.controllers
         for name, claim in self.state.claims.items():
             labels = (claim.metadata.labels if claim.metadata else None) or {}
             wanted = desired.spec.storage.size
-            if apart is not None and labels.get(names.ROLE_LABEL) == names.CONTROLLER:
-                wanted = apart.storage.size
+            if dedicated is not None and labels.get(names.ROLE_LABEL) == names.CONTROLLER:
+                wanted = dedicated.storage.size
             asked = (claim.spec.resources if claim.spec else None) or None
-            size = ((asked.requests if asked else None) or {}).get("storage", "0")
-            if _is_bound(claim) and quantity_bytes(str(size)) < quantity_bytes(wanted):
+            requested = ((asked.requests if asked else None) or {}).get("storage", "0")
+            if _is_bound(claim) and _is_smaller(str(requested), wanted):
                 grown = {"spec": {"resources": {"requests": {"storage": wanted}}}}
                 try:
-                    self._patch(PersistentVolumeClaim, name, grown)
+                    self._writer.patch(PersistentVolumeClaim, name, grown)
                 except ApiError as error:
                     if error.status.code not in (FORBIDDEN, INVALID):
                         raise
-                    self.problems.append(f"claim {name} does not grow: {error.status.message}")
+                    self.problems.append(
+                        f"PersistentVolumeClaim {name} cannot be expanded: {error.status.message}"
+                    )
 
     def _label_claims(self) -> None:
-        """Which broker's data it is: the ids outlive the StatefulSet on the claims.
+        """Labels claims with the broker id, which so outlives the StatefulSet.
 
-        Only once there can be data: until then the scheduler, the provisioner and the StatefulSet's
-        controller change the claim, and one of them would meet a conflict.
+        Only once the claim may hold data: before that, the scheduler, the provisioner and the
+        StatefulSet controller write to it, and one of them would get a conflict.
         """
         for rack in self.state.all_racks():
             for ordinal, broker in enumerate(rack.ids):
@@ -368,14 +299,14 @@ class KubernetesPlatform:
                         continue
                     if labels.get(names.BROKER_ID_LABEL) != str(broker):
                         label = {"metadata": {"labels": {names.BROKER_ID_LABEL: str(broker)}}}
-                        self._patch(PersistentVolumeClaim, name, label)
+                        self._writer.patch(PersistentVolumeClaim, name, label)
 
     def _is_ready(self, pod: str) -> bool:
         found = self.state.pods.get(pod)
         return found is not None and phase_of(found, time.time())[0] is Phase.READY
 
     def _sweep(self, wanted: set[tuple[str, str]]) -> None:
-        """Ours that nobody needs: ConfigMaps that no pod and no template names, old services."""
+        """Deletes our unused objects: ConfigMaps that no pod or template mounts, old Services."""
         used = {name for pod in self.state.pods.values() for name in config_names(pod)}
         used |= {
             name
@@ -388,79 +319,18 @@ class KubernetesPlatform:
             if not ours or (kind, name) in wanted or found.metadata.deletionTimestamp is not None:
                 continue
             if kind in ("Service", "NetworkPolicy") or (kind == "ConfigMap" and name not in used):
-                self._delete(type(found), name)
-
-    def _patch(self, kind: type[Any], name: str, change: Object) -> None:
-        self._client.patch(
-            kind,
-            name,
-            change,
-            namespace=self.resource.namespace,
-            patch_type=PatchType.MERGE,
-            field_manager=names.FIELD_MANAGER,
-        )
-
-    def _delete(self, kind: type[Any], name: str, cascade: CascadeType | None = None) -> None:
-        try:
-            self._client.delete(kind, name, namespace=self.resource.namespace, cascade=cascade)
-        except ApiError as error:
-            if error.status.code != NOT_FOUND:
-                raise
-
-    def _delete_pod(self, name: str, options: DeleteOptions) -> None:
-        """lightkube's delete() takes no options; its own parts do."""
-        inner: Any = self._client._client
-        request = inner.prepare_request("delete", Pod, None, name, self.resource.namespace)
-        request.data = options
-        answer = inner.send(inner.build_adapter_request(request))
-        inner.handle_response("delete", answer, request)
+                self._writer.delete(type(found), name)
 
 
 def _is_bound(claim: PersistentVolumeClaim) -> bool:
     return claim.status is not None and claim.status.phase == "Bound"
 
 
+def _is_smaller(quantity: str, other: str) -> bool:
+    return (parse_quantity(quantity) or 0) < (parse_quantity(other) or 0)
+
+
 def _cluster_id(uid: str) -> str:
-    """A new cluster is called by the uid of its resource, in Kafka's spelling."""
+    """The id of a new cluster: the uid of its resource in Kafka's base64."""
     text = urlsafe_b64encode(UUID(uid).bytes).decode().rstrip("=")
-    return "A" + text[1:] if text.startswith("-") else text  # Kafka's never begin so
-
-
-def _digest(wanted: Object) -> str:
-    return hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:16]
-
-
-def _applied(found: Any) -> str:
-    """The digest of what was applied last."""
-    return str((found.metadata.annotations or {}).get(names.APPLIED_ANNOTATION, ""))
-
-
-def _same_claims(found: StatefulSet, wanted: Object) -> bool:
-    templates = found.to_dict()["spec"].get("volumeClaimTemplates") or []
-    asked = wanted["spec"]["volumeClaimTemplates"]
-    return len(templates) == len(asked) and contains(templates, asked)
-
-
-def _fingerprint(found: Any) -> str:
-    """Of all that is ours to say; status and versions change by themselves."""
-    content = found.to_dict()
-    metadata = content.get("metadata", {})
-    kept = {n: metadata.get(n) for n in ("annotations", "labels", "ownerReferences", "uid")}
-    kept |= {n: v for n, v in content.items() if n not in ("metadata", "status")}
-    return hashlib.sha256(repr(kept).encode()).hexdigest()
-
-
-def contains(found: Any, wanted: Any) -> bool:
-    """Whether all that is wanted is there; the API server and others may have added to it."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(
-            contains(found.get(key), value) or (value in ({}, [], "", None) and key not in found)
-            for key, value in wanted.items()
-        )
-    if isinstance(wanted, list):
-        return (
-            isinstance(found, list)
-            and len(found) >= len(wanted)
-            and all(contains(a, b) for a, b in zip(found, wanted, strict=False))
-        )
-    return bool(found == wanted)
+    return "A" + text[1:] if text.startswith("-") else text  # Kafka's ids never start with -

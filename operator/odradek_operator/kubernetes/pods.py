@@ -1,4 +1,4 @@
-"""A pod in the words of a plan: stopped, starting, ready or crashed, since when, and why."""
+"""The phase of a pod in the plan's terms: stopped, starting, ready or crashed; since when, why."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lightkube.resources.core_v1 import Pod
 
 from odradek_operator.kafka.observed import Ended, Phase
 
-CRASHES_MIN = 2  # a container that ended once may have been unlucky
-LINE_MAX = 500  # characters of what a container said last
-_PAUSE = re.compile(r"back-off (\S+) restarting")  # as a kubelet words it
-OVERDUE_S = 30.0  # a pod that is still there so long after its grace period is stuck
+CRASHES_MIN = 2  # a container that ended once may recover by itself
+LINE_MAX = 500  # characters of a container's last log line
+_PAUSE = re.compile(r"back-off (\S+) restarting")  # the kubelet's message
+OVERDUE_S = 30.0  # after its grace period: a pod that still exists is stuck
 
 
 def phase_of(pod: Pod, now: float) -> tuple[Phase, float, str]:
-    """Its phase, since when, and for one that does not come up: why."""
+    """Its phase, since when, and why if it does not become ready."""
     assert pod.metadata is not None
     created = _seconds(pod.metadata.creationTimestamp)
     if pod.metadata.deletionTimestamp is not None:
@@ -36,14 +36,14 @@ def phase_of(pod: Pod, now: float) -> tuple[Phase, float, str]:
 
 
 def _ending(pod: Pod, deadline: float, now: float) -> tuple[Phase, float, str]:
-    """Kubernetes itself ends a pod whose Node is gone or marked out of service, and no other:
-    a node that only does not answer may still run it, on the same volume."""
+    """Kubernetes removes the pod only if its Node is deleted or marked out of service: a node that
+    only does not answer may still run the pod, on the same volume."""
     if now - deadline < OVERDUE_S:
         return Phase.STARTING, deadline, "being restarted"
     node = (pod.spec.nodeName if pod.spec else None) or "unknown"
-    say = f"its pod does not end: node {node} does not answer. If the node is really off, delete "
-    say += "it or taint it with node.kubernetes.io/out-of-service"
-    return Phase.CRASHED, deadline, say
+    message = f"its pod does not terminate: node {node} does not answer. If the node is really "
+    message += "down, delete it or taint it with node.kubernetes.io/out-of-service"
+    return Phase.CRASHED, deadline, message
 
 
 def _why_not_running(container: ContainerStatus, ready: PodCondition | None) -> str:
@@ -53,7 +53,7 @@ def _why_not_running(container: ContainerStatus, ready: PodCondition | None) -> 
     ended = _ended(container, ready)
     if ended is None:
         return ""
-    # Whose storage failed was not unlucky: the first end says enough.
+    # After a storage failure a restart does not help: the first end counts.
     return ended.words if container.restartCount >= CRASHES_MIN or ended.for_storage else ""
 
 
@@ -72,22 +72,22 @@ def _ended(container: ContainerStatus, ready: PodCondition | None) -> Ended | No
         return None
     running = container.state.running if container.state else None
     if running and ready and _seconds(ready.lastTransitionTime) > _seconds(running.startedAt) > 0:
-        return None  # it was ready after its last start, and is not any more: another story
+        return None  # it was ready after its last start, so that end is over
     now = container.state.terminated if container.state else None
     ended = now or (container.lastState.terminated if container.lastState else None)
     if ended is None:
         return None
-    # The end of its log (terminationMessagePolicy): the last line says why.
+    # The message is the end of its log (terminationMessagePolicy); the last line says why.
     lines = (ended.message or "").strip().splitlines()
-    said = f": {lines[-1].strip()[:LINE_MAX]}" if lines else ""
+    last = f": {lines[-1].strip()[:LINE_MAX]}" if lines else ""
     times = f"{container.restartCount} times, last " if container.restartCount > 1 else ""
     again = ""
     if running:
-        again = "; started again, and not ready yet"
+        again = "; it was started again and is not ready yet"
     elif container.state and container.state.waiting:
         pause = _PAUSE.search(container.state.waiting.message or "")
-        again = f"; Kubernetes starts it again after a pause of {pause[1]}" if pause else ""
-    return Ended(ended.exitCode, f"it ended {times}with exit code {ended.exitCode}{said}{again}")
+        again = f"; Kubernetes backs off {pause[1]} before it starts it again" if pause else ""
+    return Ended(ended.exitCode, f"it ended {times}with exit code {ended.exitCode}{last}{again}")
 
 
 def _seconds(when: datetime | None) -> float:

@@ -1,11 +1,11 @@
-"""A broker's properties file: its settings, then what follows from them.
+"""A broker's properties file: its settings, then settings that are derived from them.
 
     node.id=0
     listeners=PLAINTEXT://:9092,EXTERNAL://:9094
     # from here on: what follows from the settings above
     inter.broker.listener.name=PLAINTEXT
 
-Only the first part is read back: it is what the plan compares with what should be.
+Only the first part is read back: the plan compares it with the desired settings.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from collections.abc import Mapping
 
 from odradek_operator.kafka.apache import CLUSTER_ID, FORMAT
 
+# Part of the files of running pods: another text would be read as a changed setting.
 FOLLOWS = "# from here on: what follows from the settings above"
 _ESCAPED = re.compile(r"\\(.)")
 ENV_PROVIDER = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """As Kafka reads it: a value is one line. Settings that begin with @ are not the broker's."""
+    """In Kafka's format, one line per value, without the @-settings."""
     follows = _follows(settings)
     own = {name: value for name, value in settings.items() if not name.startswith("@")}
     return _lines(own) + (f"{FOLLOWS}\n{_lines(follows)}" if follows else "")
@@ -53,7 +54,7 @@ def _lines(settings: Mapping[str, str]) -> str:
 
 def _follows(settings: Mapping[str, str]) -> dict[str, str]:
     made = {}
-    if FORMAT in settings:  # for who starts Apache Kafka in its image: it formats the disk first
+    if FORMAT in settings:  # for the launcher in the Apache Kafka image, which formats the disk
         made["odradek.cluster.id"] = settings[CLUSTER_ID]
         made["odradek.storage.format"] = settings[FORMAT]
     elif "EXTERNAL://" in settings.get("listeners", ""):

@@ -1,13 +1,13 @@
-"""A SparkApplication to the objects that run it, where no other operator does. Pure.
+"""The objects that run a SparkApplication where no other Spark operator does. Does no I/O.
 
-    ServiceAccount, Role, RoleBinding  page-views-driver   the driver makes its executors
+    ServiceAccount, Role, RoleBinding  page-views-driver   the driver creates its executors
     Pod          page-views-driver     spark-submit in client mode
-    ConfigMap    page-views-executor   the template of executors' pods
-    Service      page-views-driver     headless: where executors find the driver
-    Service      page-views-ui-svc     Spark's own pages, as kubeflow names it
+    ConfigMap    page-views-executor   pod template of the executors
+    Service      page-views-driver     headless: the driver's address for executors
+    Service      page-views-ui-svc     Spark's web UI, with kubeflow's name
 
-The image has to know the arguments `driver` and `executor`, as Spark's own images do, and ours.
-Plain SparkApplications of users run the same way: type, mainClass, mainApplicationFile, arguments,
+The image must support the arguments `driver` and `executor`, as Spark's images and ours do.
+Users' own SparkApplications run the same way: type, mainClass, mainApplicationFile, arguments,
 sparkConf, hadoopConf, deps, driver, executor, dynamicAllocation, volumes, imagePullSecrets.
 """
 
@@ -16,6 +16,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+
+from odradek_api.base import owner_reference
 
 Object = dict[str, Any]
 Application = Mapping[str, Any]
@@ -26,12 +28,12 @@ SUBMISSION = "sparkoperator.k8s.io/submission-id"
 MASTER = "k8s://https://kubernetes.default.svc"
 DRIVER_PORT, BLOCKS_PORT, UI_PORT = 7078, 7079, 4040
 TEMPLATE_DIR, TEMPLATE_FILE = "/etc/odradek/executor", "pod.json"
-NAME_MAX = 30  # of a SparkApplication's name, in its executors'
+NAME_MAX = 30  # characters of the application's name in those of its executors
 USER_ID = 10001
 POD_SECURITY = {"runAsNonRoot": True, "runAsUser": USER_ID, "fsGroup": USER_ID,
                 "seccompProfile": {"type": "RuntimeDefault"}}  # fmt: skip
 CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-OVERHEAD = {"Python": 0.4, "R": 0.4}  # of the JVM's memory, as Spark reckons; others 0.1
+OVERHEAD = {"Python": 0.4, "R": 0.4}  # share of the JVM's memory, as in Spark; others 0.1
 OVERHEAD_MIN_MB = 384
 _MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 
@@ -45,9 +47,9 @@ def ui_service_name(name: str) -> str:
 
 
 def executor_prefix(application: Application, attempt: int) -> str:
-    """Executors of an earlier attempt may still be on their way out: theirs are other names.
+    """Different for each attempt, because executors of an earlier one may still be terminating.
 
-    Spark takes 47 characters at most, and appends -exec-1.
+    Spark allows 47 characters, and appends -exec-1.
     """
     metadata = application["metadata"]
     name = metadata["name"][:NAME_MAX].replace(".", "-").rstrip("-")
@@ -55,7 +57,7 @@ def executor_prefix(application: Application, attempt: int) -> str:
 
 
 def objects(application: Application, submission: str, attempt: int = 1) -> list[Object]:
-    """Everything but the pod, in the order in which it is made; the pod is the last."""
+    """All objects in creation order, the driver pod last."""
     name, spec = application["metadata"]["name"], application["spec"]
     made = []
     if (spec.get("driver") or {}).get("serviceAccount", driver_name(name)) == driver_name(name):
@@ -133,7 +135,7 @@ def _container(application: Application, attempt: int) -> Object:
 
 
 def memory_mb(pod: Mapping[str, Any], kind: str) -> int:
-    """What the container gets: the JVM's memory and, beside it, Python and all the rest."""
+    """Memory of the container: the JVM's, plus the overhead for Python and everything else."""
     heap = _megabytes(str(pod.get("memory") or "1g"))
     if pod.get("memoryOverhead"):
         return heap + _megabytes(str(pod["memoryOverhead"]))
@@ -146,7 +148,7 @@ def _megabytes(text: str) -> int:
 
 
 def submit_arguments(application: Application, attempt: int = 1) -> list[str]:
-    """What follows `spark-submit --deploy-mode client`."""
+    """The arguments after `spark-submit --deploy-mode client`."""
     spec = application["spec"]
     arguments = ["--master", MASTER, "--name", application["metadata"]["name"]]
     if spec.get("mainClass"):
@@ -194,9 +196,9 @@ def configuration(application: Application, attempt: int) -> dict[str, str]:
 
 
 def executor_template(application: Application) -> Object:
-    """What Spark lays its executors' pods over: all that its settings cannot say.
+    """The pod template of the executors, for what Spark's settings cannot express.
 
-    With Kubernetes' restricted Pod Security, Spark's own pods would be refused.
+    The restricted Pod Security Standard would refuse Spark's own pods.
     """
     spec = application["spec"]
     executor = spec.get("executor") or {}
@@ -245,16 +247,16 @@ def _allocation(allocation: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-# -- what is around the pod ------------------------------------------------------------------------
+# -- accounts and services -------------------------------------------------------------------------
 
 
 def _object(application: Application, version: str, kind: str, name: str, role: str) -> Object:
     metadata = application["metadata"]
     labels = {APP_LABEL: metadata["name"], ROLE_LABEL: role,
               "app.kubernetes.io/managed-by": "odradek-operator"}  # fmt: skip
-    owner = {"apiVersion": application["apiVersion"], "kind": application["kind"],
-             "name": metadata["name"], "uid": metadata.get("uid", ""), "controller": True,
-             "blockOwnerDeletion": True}  # fmt: skip
+    owner = owner_reference(
+        application["apiVersion"], application["kind"], metadata["name"], metadata.get("uid", "")
+    )
     return {
         "apiVersion": version,
         "kind": kind,
@@ -264,7 +266,7 @@ def _object(application: Application, version: str, kind: str, name: str, role: 
 
 
 def _account(application: Application) -> list[Object]:
-    """A driver may make, see and delete pods and what belongs to them, in its own namespace."""
+    """Lets a driver create, read and delete pods and their resources in its own namespace."""
     name = driver_name(application["metadata"]["name"])
     verbs = ["get", "list", "watch", "create", "patch", "delete", "deletecollection"]
     resources = ["pods", "configmaps", "services", "persistentvolumeclaims"]
@@ -281,7 +283,7 @@ def _account(application: Application) -> list[Object]:
 
 
 def _driver_service(application: Application) -> Object:
-    """Executors connect before the driver is ready in anybody's eyes."""
+    """Publishes the address early: executors connect before the driver is ready."""
     name = application["metadata"]["name"]
     ports = [{"name": "driver", "port": DRIVER_PORT}, {"name": "blocks", "port": BLOCKS_PORT}]
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": _selector(name),

@@ -1,8 +1,8 @@
-"""What Kubernetes has of one cluster, read at the start of a pass.
+"""The Kubernetes objects of one cluster, read at the start of a pass.
 
-Nothing here is the operator's own memory: broker ids are annotations of the StatefulSets and labels
-of the claims, settings are in the ConfigMaps that pods name. An operator that begins anew, or a
-StatefulSet that somebody deleted, changes nothing.
+The operator keeps no state of its own: broker ids are annotations of the StatefulSets and labels of
+the claims, settings are in the ConfigMaps that pods mount. So nothing is lost when the operator
+restarts or somebody deletes a StatefulSet.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 from odradek_operator.kafka.observed import ObservedBroker, Phase
 from odradek_operator.kafka.placement import is_controller
 from odradek_operator.kubernetes import names
-from odradek_operator.kubernetes.manifests import Rack
 from odradek_operator.kubernetes.pods import ended_of, phase_of
 from odradek_operator.kubernetes.properties import read_properties, voters_of
+from odradek_operator.kubernetes.racks import Rack
 
 KINDS = (StatefulSet, PersistentVolumeClaim, Pod, ConfigMap, Service, ServiceAccount,
          PodDisruptionBudget, NetworkPolicy)  # fmt: skip
@@ -40,13 +40,13 @@ KINDS = (StatefulSet, PersistentVolumeClaim, Pod, ConfigMap, Service, ServiceAcc
 class ClusterState:
     cluster: str
     racks: dict[str, Rack] = field(default_factory=dict)
-    controllers: dict[str, Rack] = field(default_factory=dict)  # racks of those that are apart
+    controllers: dict[str, Rack] = field(default_factory=dict)  # racks of dedicated controllers
     sets: dict[str, StatefulSet] = field(default_factory=dict)  # by name
     pods: dict[str, Pod] = field(default_factory=dict)
     claims: dict[str, PersistentVolumeClaim] = field(default_factory=dict)
     config_maps: dict[str, ConfigMap] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
-    objects: dict[tuple[str, str], Any] = field(default_factory=dict)  # all, by kind and name
+    objects: dict[tuple[str, str], Any] = field(default_factory=dict)  # by kind and name
 
     def pod_of(self, node: int) -> str:
         rack, ordinal = self.place_of(node)
@@ -64,19 +64,21 @@ class ClusterState:
     def put(self, rack: Rack) -> None:
         (self.controllers if rack.controllers else self.racks)[rack.name] = rack
 
-    def add(self, nodes: Mapping[int, str]) -> None:
-        """Nodes (id → rack) that are to exist get the next places of their racks."""
+    def with_nodes(self, nodes: Mapping[int, str]) -> ClusterState:
+        """A copy in which these nodes (id → rack) have a place; new ones are last in their rack."""
+        made = replace(self, racks=dict(self.racks), controllers=dict(self.controllers))
         known = {node for rack in self.all_racks() for node in rack.ids}
         for node, name in sorted(nodes.items()):
-            racks = self.controllers if is_controller(node) else self.racks
+            racks = made.controllers if is_controller(node) else made.racks
             rack = racks.get(name) or Rack(name, controllers=is_controller(node))
             if node not in known:
                 rack = replace(rack, ids=(*rack.ids, node))
-            self.put(replace(rack, removed=rack.removed - {node}))
+            made.put(replace(rack, removed=rack.removed - {node}))
+        return made
 
     @property
     def cluster_id(self) -> str:
-        """Of the data on the claims; empty if there are none."""
+        """The cluster id of the data on the claims; empty if there are no claims."""
         for claim in self.claims.values():
             if found := _annotations(claim).get(names.CLUSTER_ID_ANNOTATION):
                 return found
@@ -84,14 +86,14 @@ class ClusterState:
 
     @property
     def formation(self) -> tuple[int, ...]:
-        """The brokers that formed the cluster, as those of them were told that still exist."""
+        """The nodes that formed the cluster, from the settings of the nodes that still exist."""
         for text in self.files().values():
             if voters := read_properties(text).get("controller.quorum.voters") or voters_of(text):
                 return tuple(sorted(int(one.partition("@")[0]) for one in voters.split(",")))
         return ()
 
     def files(self) -> dict[str, str]:
-        """The properties file of every pod, as its StatefulSet would make it now."""
+        """The properties file of every pod, by its StatefulSet's current template."""
         found: dict[str, str] = {}
         for one in self.sets.values():
             for name, text in self._config_of(one.spec.template if one.spec else None).items():
@@ -122,8 +124,8 @@ class ClusterState:
             phase, since, detail = phase_of(pod, now)
             unseen = not self._config_of(pod)
             if unseen and phase is Phase.STARTING and not self._is_written_again(pod, rack):
-                # Made from a template that was replaced in the same moment; nothing mends it.
-                phase, detail = Phase.CRASHED, "the ConfigMap of its pod is gone"
+                # Created from a template that was replaced in that moment; it can never start.
+                phase, detail = Phase.CRASHED, "the ConfigMap of its pod does not exist any more"
             node = (pod.spec.nodeName if pod.spec else None) or ""
             yield ObservedBroker(
                 broker,
@@ -134,38 +136,38 @@ class ClusterState:
                 detail,
                 node_rack=node_racks.get(node, "") if rack.name else "",
                 file_unseen=unseen and self._is_written_again(pod, rack),
-                wants_restart=self._half_grown(pod),
+                wants_restart=self._resize_pending(pod),
                 ended=ended_of(pod),
             )
 
     def _is_written_again(self, pod: Pod, rack: Rack) -> bool:
-        """A ConfigMap that somebody deleted: if the template still names it, this pass makes it."""
+        """Whether a deleted ConfigMap is still in the template: then this pass creates it again."""
         found = self.sets.get(rack.set_name(self.cluster))
         template = found.spec.template if found and found.spec else None
         return template is None or config_names(template) == config_names(pod)
 
-    def _half_grown(self, pod: Pod) -> str:
-        """Some volumes get their larger file system only when the pod comes anew."""
+    def _resize_pending(self, pod: Pod) -> str:
+        """Some volumes get their larger file system only when the pod is created again."""
         assert pod.metadata is not None
         if pod.metadata.deletionTimestamp is not None:
-            return ""  # it comes anew
+            return ""  # it is being replaced
         for name, claim in self.claims.items():
             for c in (claim.status.conditions if claim.status else None) or ():
                 pending = c.type == "FileSystemResizePending" and c.status == "True"
                 own = name.removeprefix("data-").partition("-")[2] == name_of(pod)
                 made, since = pod.metadata.creationTimestamp, c.lastTransitionTime
                 if pending and own and made and since and made <= since:
-                    return f"the file system of {name} grows at a restart"
+                    return f"the file system of {name} is expanded by a restart"
         return ""
 
     def started_with(self, pod: Pod) -> dict[str, str]:
-        """The settings of a pod: its file, and what else would need a restart."""
+        """The settings that a pod was created with: its file and its @-settings."""
         special = _annotations(pod).get(names.SETTINGS_ANNOTATION, "{}")
         text = self._config_of(pod).get(f"{name_of(pod)}.properties", "")
         return read_properties(text) | msgspec.json.decode(special, type=dict[str, str])
 
     def template_setting(self, name: str) -> str:
-        """What the pods were last told of an @-setting."""
+        """An @-setting of the pod templates."""
         for one in self.sets.values():
             template = one.spec.template if one.spec else None
             special = _annotations(template).get(names.SETTINGS_ANNOTATION, "{}")
@@ -177,7 +179,7 @@ class ClusterState:
 def read_state(
     client: Client, namespace: str, cluster: str, existing: Collection[int] = ()
 ) -> ClusterState:
-    """`existing`: nodes of the last status, for the case that a StatefulSet is not there."""
+    """`existing`: nodes of the last status, in case a StatefulSet is missing."""
     state = ClusterState(cluster)
     labels: dict[str, Any] = dict(names.selector(cluster))
     for kind in KINDS:
@@ -224,13 +226,13 @@ def secret_names(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
 def _racks(state: ClusterState, existing: Collection[int]) -> list[Rack]:
     racks = [_rack(one) for one in state.sets.values()]
     known = {rack.set_name(state.cluster) for rack in racks}
-    for (name, apart), ids in _ids_left_behind(state).items():
-        rack = Rack(name, ids, controllers=apart)
+    for (name, dedicated), ids in _ids_left_behind(state).items():
+        rack = Rack(name, ids, controllers=dedicated)
         if rack.set_name(state.cluster) not in known:
             # The StatefulSet was deleted, or the whole cluster and its volumes were kept.
             alive = [n for n in range(len(ids)) if rack.pod_name(state.cluster, n) in state.pods]
             removed = frozenset(ids) - set(existing) - {ids[n] for n in alive}
-            # Its pods may live on as orphans: the new one adopts them, and must not end them.
+            # Its pods may live on as orphans: the new set adopts them and must not end them.
             racks.append(replace(rack, replicas=max(alive, default=-1) + 1, removed=removed))
     return racks
 
@@ -241,7 +243,7 @@ def _rack(found: StatefulSet) -> Rack:
     replicas = (found.spec.replicas if found.spec else None) or 0
     removed = frozenset(_numbers(annotations.get(names.REMOVED_IDS_ANNOTATION, "")))
     labels = (found.metadata.labels if found.metadata else None) or {}
-    # Somebody may have scaled it by hand: a pod without an id has no settings.
+    # A manual scale-up does not count: a pod without a broker id has no settings.
     return Rack(
         annotations.get(names.RACK_ANNOTATION, ""),
         ids,
@@ -252,9 +254,9 @@ def _rack(found: StatefulSet) -> Rack:
 
 
 def _ids_left_behind(state: ClusterState) -> dict[tuple[str, bool], tuple[int, ...]]:
-    """By rack (and of controllers apart), in the order of the ordinals.
+    """Node ids by (rack, dedicated controllers?), in the order of the ordinals.
 
-    As claims are labelled and pods were configured.
+    Read from the labels of claims and from the properties files.
     """
     found: dict[tuple[str, bool], dict[int, int]] = {}
 
@@ -276,7 +278,7 @@ def _ids_left_behind(state: ClusterState) -> dict[tuple[str, bool], tuple[int, .
     return {
         place: tuple(ids[n] for n in range(len(ids)))
         for place, ids in found.items()
-        if ids.keys() == set(range(len(ids)))  # a gap: somebody deleted more than we understand
+        if ids.keys() == set(range(len(ids)))  # with a gap, the order is unknown
     }
 
 

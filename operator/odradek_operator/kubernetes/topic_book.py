@@ -1,7 +1,7 @@
-"""The Topics that are there, by the cluster that they are for; kept up to date by the watch.
+"""A cache of all Topics by their cluster, kept up to date by the watch.
 
-Thousands of them are not read again in every pass. A version is never replaced by an older one:
-what the operator itself wrote is known at once, and the watch tells it again later.
+So thousands of Topics are not read again in every pass. A version is never replaced by an older
+one: the operator puts its own writes in at once, and the watch delivers them again later.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from odradek_api.base import InvalidManifestError, Resource
+import msgspec
+
+from odradek_api.base import ClusterRef, InvalidManifestError, Resource
 from odradek_api.parse import parse
 from odradek_api.topic import TopicSpec, TopicStatus
 from odradek_operator.kubernetes.objects import FINALIZER, Document, key_of, read_status
@@ -23,7 +25,7 @@ class TopicObject:
     version: int
     document: Document
     status: TopicStatus
-    resource: Resource[TopicSpec] | None  # None: `problem` says why it cannot be used
+    resource: Resource[TopicSpec] | None  # None: `problem` says why it is invalid
     problem: str = ""
 
     @property
@@ -41,19 +43,26 @@ class TopicObject:
 
 def topic_object(document: Document) -> TopicObject:
     metadata = document["metadata"]
-    reference = (document.get("spec") or {}).get("cluster") or {}
-    cluster = f"{reference.get('namespace') or metadata['namespace']}/{reference.get('name')}"
+    cluster = _cluster_ref(document).key(metadata["namespace"])
     resource, problem = None, ""
     try:
         resource = parse(document)
     except InvalidManifestError as refused:
         problem = "; ".join(f"{p.field}: {p.message}" for p in refused.problems)
-    # What the watch brings along and nobody reads, for each of thousands.
+    # Drop what is never read, to save memory for each of thousands of Topics.
     slim = {k: v for k, v in metadata.items() if k not in ("managedFields", "annotations")}
     kept = {"kind": "Topic", "metadata": slim, "status": document.get("status") or {}}
     status = read_status(document, TopicStatus)
     version = int(metadata["resourceVersion"])
     return TopicObject(key_of(document), cluster, version, kept, status, resource, problem)
+
+
+def _cluster_ref(document: Document) -> ClusterRef:
+    """The reference of a Topic whose spec may be invalid otherwise."""
+    try:
+        return msgspec.convert((document.get("spec") or {}).get("cluster"), ClusterRef)
+    except msgspec.ValidationError:
+        return ClusterRef(name="")
 
 
 class TopicBook:
@@ -63,7 +72,7 @@ class TopicBook:
         self._by_cluster: dict[str, dict[str, TopicObject]] = {}
 
     def put(self, document: Document) -> str:
-        """Returns the cluster that it is for."""
+        """Returns the key of its cluster."""
         found = topic_object(document)
         with self._lock:
             known = self._topics.get(found.key)
@@ -86,7 +95,7 @@ class TopicBook:
             self._remove(key)
 
     def replace_all(self, documents: Iterable[Document], version: int) -> set[str]:
-        """All that there are, as of this version; returns the clusters of those that are gone."""
+        """All Topics as of this version; returns the clusters of those that were deleted."""
         listed = set()
         for document in documents:
             self.put(document)

@@ -1,7 +1,7 @@
-"""What the local runtime writes down: state.json in the directory of a cluster.
+"""The persistent state of the local runtime: state.json in the directory of a cluster.
 
-On Kubernetes the same facts live in the status of the resources. Written before anything is done
-that could not be understood without it, by way of a second file and a rename.
+On Kubernetes the status of the resources holds the same facts. It is written before the actions
+that depend on it, to a second file that is then renamed.
 
     {"clusterId": "…", "formation": [0, 1, 2], "brokers": {"0": {"rack": "a", "port": 21001, …}},
      "topics": {"orders": {"owner": "default/orders", "retain": false, "settings": []}}}
@@ -22,8 +22,8 @@ class BrokerEntry(msgspec.Struct, rename="camel"):
     rack: str
     port: int
     admin_port: int
-    controller_port: int = 0  # engine apache; 0: one that is older, on the admin port
-    kept: bool = False  # the broker is gone, its directories are there
+    controller_port: int = 0  # engine apache; 0: from an older ledger, same as admin_port
+    kept: bool = False  # the broker was removed, its directories were kept
 
 
 class TopicEntry(msgspec.Struct, rename="camel"):
@@ -41,7 +41,7 @@ class Ledger(msgspec.Struct, rename="camel"):
 
 
 class LedgerError(Exception):
-    """The file cannot be read or written; a sentence that names it."""
+    """A file cannot be read or written; the message names it."""
 
 
 def read_ledger(directory: Path) -> Ledger:
@@ -59,7 +59,7 @@ def write_ledger(directory: Path, ledger: Ledger) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """The whole file or the one before, never a part of it."""
+    """Writes atomically: a reader sees the old file or the new one."""
     data = msgspec.json.format(msgspec.json.encode(value), indent=1)
     temporary = path.with_suffix(".tmp")
     try:

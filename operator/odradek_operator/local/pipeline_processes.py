@@ -1,11 +1,12 @@
-"""A pipeline's driver as a process on this machine: started, followed, started again, ended.
+"""A pipeline's driver as a process on this machine: started, supervised, restarted, stopped.
 
     pipeline = LocalPipeline(directory, restart_policy)
     pipeline.start(job)                 # writes job.json, runs `python -m odradek_spark.main`
-    pipeline.look(time.monotonic())     # restarts it as the policy says; cheap, call it often
+    pipeline.supervise(time.monotonic())    # restarts it by its policy; cheap, call it often
+    pipeline.status()                       # what the driver reported last
 
-The directory has job.json, status.json (what the driver says), driver.out (what it printed), and,
-unless the spec says otherwise, the checkpoint. A driver ends when whoever started it dies.
+The directory contains job.json, status.json (written by the driver), driver.out (its output) and,
+unless the spec names another one, the checkpoint. A driver ends when its parent process dies.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from odradek_api.pipeline.status import JobStatus
 from odradek_operator.local.ledger import write_json
 
 LOCAL_MASTER = "local[*,8]"  # a failed task is tried again, eight times
-STOP_S = 30.0  # for the batch at work, after SIGTERM
-WRONG_SPEC = 2  # exit code: trying again would not help
+STOP_S = 30.0  # for the running batch, after SIGTERM
+WRONG_SPEC = 2  # exit code of a driver that refuses its job: a restart would not help
 OUTPUT_BYTES_MAX = 16 << 20
 
 
 def spark_missing() -> str:
-    """Why no pipeline can run here; empty if they can."""
+    """Why no pipeline can run on this machine; empty if they can."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed: `make spark` installs it (430 MB)"
     return ""
@@ -42,9 +43,9 @@ class LocalPipeline:
         self.directory = directory
         self.policy = policy
         self.restarts = 0
-        self.ended: int | None = None  # the last exit code, once it is not started again
+        self.ended: int | None = None  # the exit code, if it is not started again
         self._process: subprocess.Popen[bytes] | None = None
-        self._again_at: float | None = None
+        self._restart_at: float | None = None
         self._failures = 0  # in a row, without a batch in between
 
     @property
@@ -72,7 +73,7 @@ class LocalPipeline:
 
     def _spawn(self) -> None:
         (self.directory / "status.json").unlink(missing_ok=True)
-        self._again_at = None
+        self._restart_at = None
         with contextlib.suppress(OSError):
             if self.output.stat().st_size > OUTPUT_BYTES_MAX:
                 self.output.replace(self.output.with_suffix(".out.1"))
@@ -83,32 +84,30 @@ class LocalPipeline:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C is ours to hear; we end it in order
+                start_new_session=True,  # Ctrl-C is for the runtime, which stops the driver
             )
 
-    def look(self, now_s: float) -> JobStatus | None:
-        """What the driver says; one that failed is started again when its time has come."""
-        status = self.status()
+    def supervise(self, now_s: float) -> None:
+        """Notices that the driver ended, and starts it again when its policy says so."""
         if self._process is not None and (code := self._process.poll()) is not None:
             self._process = None
-            self._over(code, status, now_s)
-        if self._again_at is not None and now_s >= self._again_at:
+            self._ended(code, self.status(), now_s)
+        if self._restart_at is not None and now_s >= self._restart_at:
             self.restarts += 1
             self._spawn()
-        return status
 
-    def _over(self, code: int, status: JobStatus | None, now_s: float) -> None:
+    def _ended(self, code: int, status: JobStatus | None, now_s: float) -> None:
         worked = status is not None and any(q.batch >= 0 for q in status.queries.values())
         self._failures = 1 if worked else self._failures + 1
         retries = self.policy.retries
-        tired = retries is not None and self._failures > retries
+        exhausted = retries is not None and self._failures > retries
         again = {
             "Never": False,
-            "OnFailure": code not in (0, WRONG_SPEC) and not tired,
-            "Always": code != WRONG_SPEC and not (code != 0 and tired),
+            "OnFailure": code not in (0, WRONG_SPEC) and not exhausted,
+            "Always": code != WRONG_SPEC and not (code != 0 and exhausted),
         }[self.policy.type]
         if again:
-            self._again_at = now_s + self.policy.interval_seconds
+            self._restart_at = now_s + self.policy.interval_seconds
         else:
             self.ended = code
 
@@ -120,8 +119,8 @@ class LocalPipeline:
             return None
 
     def stop(self, wait_s: float = STOP_S) -> None:
-        """The batch at work is given up; it is done again next time, from the checkpoint."""
-        self._again_at = None
+        """Aborts the running batch; the next start repeats it from the checkpoint."""
+        self._restart_at = None
         process, self._process = self._process, None
         if process is None:
             return
@@ -133,10 +132,10 @@ class LocalPipeline:
             process.wait()
 
     def last_words(self, lines: int = 15) -> str:
-        """The end of what it printed, without the stack traces."""
+        """The end of its output, without stack traces."""
         try:
             text = self.output.read_text(errors="replace")
         except OSError:
             return ""
-        said = [line for line in text.splitlines() if not line.startswith(("\tat ", "    at "))]
-        return "\n".join(said[-lines:])
+        shown = [line for line in text.splitlines() if not line.startswith(("\tat ", "    at "))]
+        return "\n".join(shown[-lines:])

@@ -1,8 +1,8 @@
 """The SparkPipelines of a local runtime: each starts when its clusters and topics are ready.
 
-One look per pass: what is new is started, what changed is restarted from its checkpoint, what is
-gone is stopped. What a pipeline waits for is said in its report. One with a schedule runs when its
-time has come since this runtime first saw it; what was due before that is not made up for.
+A pass starts new pipelines, restarts changed ones from their checkpoint, and stops removed ones.
+The report of a pipeline says what it is waiting for. A scheduled pipeline runs when a run becomes
+due after this runtime first read it; earlier runs are not made up for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from odradek_api.base import Resource
-from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.pipeline.job import Job
 from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.pipeline.status import JobStatus
@@ -27,7 +27,7 @@ Pipeline = Resource[SparkPipelineSpec]
 
 
 class PipelineReport(msgspec.Struct, rename="camel"):
-    waits: str = ""  # for what; empty if it is or was at work
+    waits: str = ""  # what it waits for; empty if it is or was running
     pid: int | None = None
     restarts: int = 0
     status: JobStatus | None = None
@@ -39,10 +39,10 @@ class LocalPipelines:
         self._wanted: dict[str, tuple[Pipeline, Path]] = {}
         self._running: dict[str, tuple[Pipeline, LocalPipeline]] = {}
         self._seen_s: dict[str, float] = {}
-        self._runs: dict[str, str] = {}  # the last of each pipeline, by its instant
+        self._runs: dict[str, str] = {}  # pipeline → its last run
 
     def update(self, pipelines: list[Pipeline], directory: Path) -> None:
-        """`directory`: where the manifests are; paths in a spec begin there."""
+        """`directory`: of the manifests; relative paths in a spec are resolved against it."""
         self._wanted = {p.key: (p, directory) for p in pipelines}
         now_s = time.time()
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in self._wanted}
@@ -70,14 +70,14 @@ class LocalPipelines:
         clusters: Mapping[str, KafkaClusterStatus],
         topics: Mapping[str, Mapping[str, TopicStatus]],
     ) -> PipelineReport:
-        there = self._running.get(key)
-        at_work = there is not None and there[1].ended is None
+        known = self._running.get(key)
+        at_work = known is not None and known[1].ended is None
         last = self._runs.get(key, "")
         run = which_run(pipeline.spec, self._seen_s[key], last, time.time(), at_work=at_work)
         if run.name is None or (run.name and run.name == last and not at_work):
-            status = there[1].status() if there else None
-            return PipelineReport(waits=f"it runs at {run.next}", status=status)
-        if there is None or run.name != last:
+            status = known[1].status() if known else None
+            return PipelineReport(waits=f"the next run starts at {run.next}", status=status)
+        if known is None or run.name != last:
             if waits := spark_missing() or waits_for(pipeline, clusters, topics):
                 return PipelineReport(waits=waits)
             addresses = {name: status.bootstrap_servers for name, status in clusters.items()}
@@ -94,7 +94,8 @@ class LocalPipelines:
             )
             self._running[key], self._runs[key] = (pipeline, process), run.name
         process = self._running[key][1]
-        status = process.look(time.monotonic())
+        process.supervise(time.monotonic())
+        status = process.status()
         return PipelineReport(pid=process.pid, restarts=process.restarts, status=status)
 
     def stop(self) -> None:

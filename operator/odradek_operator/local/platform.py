@@ -1,8 +1,8 @@
-"""The brokers of one cluster as processes and directories: the local half of the platform port.
+"""The nodes of one cluster as processes and directories: the local side of the Platform port.
 
-Ports are given once and kept: from `odradek.dev/local-port` on (broker 0 gets that one, broker 1
-the next), or free ones from below the range that the kernel gives to outgoing connections, so
-that nobody takes them while a broker restarts.
+Ports are assigned once and kept: from `odradek.dev/local-port` on (broker 0 gets that one, broker 1
+the next), or free ones below the kernel's range for outgoing connections, so that no other process
+takes them while a broker restarts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.kafka.desired import DesiredCluster, Endpoint, Known
 from odradek_operator.kafka.observed import ObservedBroker
 from odradek_operator.kafka.placement import CONTROLLER_IDS, is_controller
@@ -32,7 +32,7 @@ HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 ADMIN_OFFSET = 1000  # with configured ports: 9092 has its /metrics on 10092
 CONTROLLER_OFFSET = 2000  # and the controller of engine apache on 11092
-APART_OFFSET = 3000  # the first controller that is apart: 12092, with its /metrics on 13092
+DEDICATED_OFFSET = 3000  # the first dedicated controller: 12092, with its /metrics on 13092
 
 
 class Ports(NamedTuple):
@@ -61,7 +61,7 @@ class LocalPlatform:
     def save(self) -> None:
         write_ledger(self.directory, self.ledger)
 
-    # -- what is known and seen --------------------------------------------------------------------
+    # -- observe -----------------------------------------------------------------------------------
 
     def known(self) -> Known:
         entries = self.ledger.brokers
@@ -75,12 +75,11 @@ class LocalPlatform:
 
     def observe(self) -> Mapping[int, ObservedBroker]:
         now = time.time()
-        return {b: broker.look(now) for b, broker in self._brokers.items()}
+        return {b: broker.observe(now) for b, broker in self._brokers.items()}
 
-    def endpoints(
-        self, brokers: Mapping[int, str], spec: KafkaClusterSpec
-    ) -> Mapping[int, Endpoint]:
-        return {b: self._endpoint(b, spec) for b in {*brokers, *self.ledger.brokers}}
+    def endpoints(self, nodes: Mapping[int, str], spec: KafkaClusterSpec) -> Mapping[int, Endpoint]:
+        """A new node is assigned free ports; they are kept in memory until `apply` saves them."""
+        return {node: self._endpoint(node, spec) for node in {*nodes, *self.ledger.brokers}}
 
     def _endpoint(self, broker: int, spec: KafkaClusterSpec) -> Endpoint:
         ports = self._ports_of(broker)
@@ -97,17 +96,23 @@ class LocalPlatform:
         )
 
     def bootstrap(self) -> str:
-        """The brokers that run now; a client finds the others through them."""
+        """Addresses of the running brokers; a client finds the others through them."""
         brokers = [b for b in self._brokers.values() if b.pid and not is_controller(b.id)]
         return ",".join(b.address for b in brokers)
 
     def pids(self) -> dict[int, int]:
         return {b: broker.pid for b, broker in self._brokers.items() if broker.pid}
 
-    # -- what is done ------------------------------------------------------------------------------
+    # -- act ---------------------------------------------------------------------------------------
 
-    def write_down(self, desired: DesiredCluster) -> None:
-        """Brokers that are about to exist, and who forms the cluster; saved if that is news."""
+    def supervise(self) -> None:
+        """Records ends of processes, completes restarts, kills what does not stop in time."""
+        now = time.time()
+        for broker in self._brokers.values():
+            broker.supervise(now)
+
+    def apply(self, desired: DesiredCluster) -> None:
+        """Records new nodes and which nodes form the cluster; saves the ledger if it changed."""
         before = (list(self.ledger.formation), dict(self.ledger.brokers))
         self.ledger.formation = list(desired.formation)
         for broker in desired.nodes.values():
@@ -119,7 +124,7 @@ class LocalPlatform:
             self.save()
 
     def start(self, broker: int, settings: Mapping[str, str] | None) -> None:
-        """`settings` None: as before (a broker that leaves, but has replicas to give away)."""
+        """`settings` None: as before (a leaving broker that still holds replicas)."""
         if broker not in self._brokers:
             self._brokers[broker] = self._broker(broker, self.ledger.brokers[broker].rack)
         found = self._brokers[broker]
@@ -142,21 +147,21 @@ class LocalPlatform:
         self.save()
 
     def stop_all(self, order: Sequence[int] = ()) -> None:
-        """All of them; those in `order` first. Nobody waits for a take-over: all go.
+        """Stops all nodes at once; signals those in `order` first.
 
-        Controllers that are apart go after the brokers, which say goodbye to them.
+        Dedicated controllers stop after the brokers, whose shutdown needs them.
         """
         last = [b for b in self._brokers if b not in order]
         everyone = [b for b in (*order, *last) if b in self._brokers]
-        for apart in (False, True):
-            group = [self._brokers[b] for b in everyone if is_controller(b) is apart]
+        for dedicated in (False, True):
+            group = [self._brokers[b] for b in everyone if is_controller(b) is dedicated]
             for found in group:
                 found.stop()
             for found in group:
                 found.wait()
 
     def kill_all(self) -> None:
-        """kill -9: a power cut for one machine; what is on disk is what there is."""
+        """SIGKILL for all, as a crash of the machine's processes."""
         for found in self._brokers.values():
             found.kill()
         for found in self._brokers.values():
@@ -175,7 +180,7 @@ class LocalPlatform:
     def _ports_of(self, broker: int) -> Ports:
         if broker not in self._ports:
             if self.first_port is not None and is_controller(broker):
-                port = self.first_port + APART_OFFSET + broker - CONTROLLER_IDS
+                port = self.first_port + DEDICATED_OFFSET + broker - CONTROLLER_IDS
                 ports = Ports(port, port + ADMIN_OFFSET, port)
             elif self.first_port is not None:
                 port = self.first_port + broker

@@ -1,19 +1,22 @@
-"""Broker processes on this machine: started, watched, ended by their own pid, found again.
+"""Broker processes on this machine: started, observed, stopped by pid, and found again.
 
 Each broker has a directory:
 
     broker-0/server.properties      its settings
     broker-0/process.json           pid, when that process was born, and what it was started with
-    broker-0/server.out             what it printed; its last line says why it ended
+    broker-0/server.out             its output; the last line says why it ended
     broker-0/data-0 …               its log directories
 
-A process is the one that was started if both pid and birth (field 22 of /proc/PID/stat) are the
-same. So a runtime that died and comes back finds its brokers at work and leaves them there, and
-never signals a stranger that got an old pid.
+A process is the one that was started if both pid and start time (field 22 of /proc/PID/stat) are
+equal. So a runtime that was restarted finds its brokers running and keeps them, and never signals
+an unrelated process that got an old pid.
 
-A broker that ends by itself is started again after a pause: 1 s, 2 s, 4 s … 60 s, from 1 s again
-after it ran for a minute. It is CRASHED during the pause and STOPPED after it, and then the plan
-starts it; new settings are tried at once.
+A broker that ends by itself is started again with a backoff: 1 s, 2 s, 4 s … 60 s, from 1 s again
+after it ran for a minute. It is CRASHED during the backoff and STOPPED after it, and then the plan
+starts it; changed settings are tried at once.
+
+`observe` changes nothing on the machine; `supervise` is called once per pass before it, notices
+processes that ended, completes restarts, and kills what does not stop in time.
 """
 
 from __future__ import annotations
@@ -44,19 +47,19 @@ from odradek_operator.kafka.apache import (
 from odradek_operator.kafka.observed import Ended, ObservedBroker, Phase
 from odradek_operator.local.ledger import LedgerError, write_json
 
-READY_TIMEOUT_S = 1.0  # of one question to /readyz
-REASONS_BYTES_MAX = 4096  # of its answer
+READY_TIMEOUT_S = 1.0  # of one request to /readyz
+REASONS_BYTES_MAX = 4096  # of the response
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 60.0  # before a broker that ended by itself is started again
-STEADY_S = 60.0  # a broker that ran for so long has nothing to do with the ends before
-STOP_DEADLINE_S = 60.0  # after SIGTERM: leaderships are handed over, logs flushed
+STEADY_S = 60.0  # after this uptime the backoff starts from the beginning
+STOP_DEADLINE_S = 60.0  # after SIGTERM: leaders are handed over, logs flushed
 JARS = "ODRADEK_KAFKA_JARS"  # environment: the directory with Apache Kafka's jars
 JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-OUTPUT_BYTES_MAX = 16 << 20  # server.out is put aside when it is larger, at the next start
+OUTPUT_BYTES_MAX = 16 << 20  # a larger server.out is rotated at the next start
 
 
 class ProcessFile(msgspec.Struct, rename="camel"):
     pid: int
-    born: int  # clock ticks since boot
+    born: int  # its start time in clock ticks since boot
     started_at: float
     settings: dict[str, str]
 
@@ -66,7 +69,7 @@ class Readiness(msgspec.Struct):
 
 
 class LocalBroker:
-    """One broker: what is wanted of its process, and what is seen of it."""
+    """One node: its process, and what was observed of it."""
 
     def __init__(self, broker: int, rack: str, directory: Path, address: str, admin: str) -> None:
         self.id = broker
@@ -80,15 +83,15 @@ class LocalBroker:
         self._since = self._running.started_at if self._running else time.time()
         self._stopping_since: float | None = None
         self._restart_with: Mapping[str, str] | None = None
-        self._ends = 0  # by itself, one soon after the other
-        self._ended: Ended | None = None  # the last of them, until it is ready again
-        self._next_start = self._pause = 0.0
+        self._ends = 0  # how often it ended by itself, in quick succession
+        self._ended: Ended | None = None  # the last of these, until it is ready again
+        self._next_start = self._backoff = 0.0
 
-    # -- what is seen ------------------------------------------------------------------------------
+    # -- observe -----------------------------------------------------------------------------------
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """What it was last started with; empty if never."""
+        """The settings of its last start; empty if it was never started."""
         found = self._running or self._read()
         return found.settings if found else {}
 
@@ -96,22 +99,17 @@ class LocalBroker:
     def pid(self) -> int | None:
         return self._running.pid if self._running else None
 
-    def look(self, now: float) -> ObservedBroker:
-        """Notices ends and readiness, and carries restarts on; called in every pass."""
-        if self._running and not self._alive():
-            self._note_end(now)
+    def observe(self, now: float) -> ObservedBroker:
+        """Asks the process whether it is ready. Remembers since when, and changes nothing else."""
         detail = ""
         if self._running:
-            self._hurry(now)
             ready, detail = (False, "") if self._stopping_since is not None else self._answers()
             if ready != self._ready:
                 self._ready, self._since = ready, now
             if ready:
                 self._ended = None
-            if now - self._running.started_at > STEADY_S:
-                self._ends = 0
         phase = self._phase(now)
-        ended = self._what_became_of_it(phase, detail)
+        ended = self._last_end(phase, detail)
         if phase is Phase.CRASHED and ended is not None:
             detail = ended.words
         return ObservedBroker(
@@ -125,14 +123,14 @@ class LocalBroker:
             ended=ended,
         )
 
-    def _what_became_of_it(self, phase: Phase, detail: str) -> Ended | None:
-        """How it ended, and what follows; None if it is ready again."""
+    def _last_end(self, phase: Phase, detail: str) -> Ended | None:
+        """How it ended and what happens next; None if it has been ready since."""
         if self._ended is None:
             return None
         then = "started again" + (f": {detail}" if detail else "")
         if phase is Phase.CRASHED:
             when = time.strftime("%H:%M:%S UTC", time.gmtime(self._next_start))
-            then = f"next start after {self._pause:.0f} s, at {when}"
+            then = f"next start after {self._backoff:.0f} s, at {when}"
         return Ended(self._ended.exit_code, f"{self._ended.words}; {then}")
 
     def _answers(self) -> tuple[bool, str]:
@@ -147,7 +145,7 @@ class LocalBroker:
             return Phase.CRASHED
         return Phase.STOPPED
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         with contextlib.suppress(OSError, IndexError):
             with open(self.directory / "server.out", "rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
@@ -155,16 +153,27 @@ class LocalBroker:
             return lines[-1].strip()
         return ""
 
-    # -- what is done ------------------------------------------------------------------------------
+    # -- act ---------------------------------------------------------------------------------------
+
+    def supervise(self, now: float) -> None:
+        """Records an end, starts the process of a pending restart, kills one that does not stop."""
+        if self._running and not self._alive():
+            self._record_end(now)
+        if self._running is None:
+            return
+        if self._stopping_since is not None and now - self._stopping_since > STOP_DEADLINE_S:
+            self.kill()
+        if now - self._running.started_at > STEADY_S:
+            self._ends = 0
 
     def start(self, settings: Mapping[str, str]) -> None:
-        assert self._running is None, f"broker {self.id} runs already"
+        assert self._running is None, f"broker {self.id} is running already"
         properties = {n: v for n, v in settings.items() if not n.startswith("@")}
         path = self.directory / "server.properties"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(f"{n}={_escaped(v)}\n" for n, v in properties.items()))
-            self._put_output_aside()
+            self._rotate_output()
             with open(self.directory / "server.out", "ab") as output:
                 self._child = subprocess.Popen(
                     command(settings, path),
@@ -176,13 +185,13 @@ class LocalBroker:
         except OSError as error:
             raise LedgerError(f"broker {self.id} cannot be started: {error}") from error
         now = time.time()
-        born = _born(self._child.pid) or 0
+        born = _start_ticks(self._child.pid) or 0
         self._running = ProcessFile(self._child.pid, born, now, dict(settings))
         write_json(self.directory / "process.json", self._running)
         self._ready, self._since, self._stopping_since = False, now, None
 
     def restart(self, settings: Mapping[str, str]) -> None:
-        """SIGTERM now; the start follows when it has ended (in `look`)."""
+        """SIGTERM now; `supervise` starts it again when it has ended."""
         self._ends = 0
         if self._running is None:
             self.start(settings)
@@ -191,7 +200,7 @@ class LocalBroker:
         self.stop()
 
     def stop(self) -> None:
-        """SIGTERM; it hands its leaderships over and ends when it is ready to."""
+        """SIGTERM: it hands over its leaders and ends."""
         if self._running and self._stopping_since is None:
             self._stopping_since = time.time()
             self._signal(signal.SIGTERM)
@@ -200,7 +209,7 @@ class LocalBroker:
         self._signal(signal.SIGKILL)
 
     def wait(self, deadline_s: float = STOP_DEADLINE_S) -> None:
-        """Until it has ended; SIGKILL past the deadline."""
+        """Waits until it has ended; SIGKILL after the deadline."""
         give_up = time.monotonic() + deadline_s
         while self._running and self._alive():
             if time.monotonic() > give_up:
@@ -216,34 +225,30 @@ class LocalBroker:
 
     # -- processes ---------------------------------------------------------------------------------
 
-    def _note_end(self, now: float) -> None:
+    def _record_end(self, now: float) -> None:
         assert self._running is not None
         if now - self._running.started_at > STEADY_S:
             self._ends = 0
         wanted, self._restart_with = self._restart_with, None
         asked = self._stopping_since is not None
-        # None: an earlier runtime started it, and may have asked it to end.
+        # None: an earlier runtime started it, and may have stopped it.
         code = self._child.poll() if self._child is not None else None
         self._running, self._child, self._ready = None, None, False
         self._stopping_since, self._since = None, now
         self._ended = None
         if not asked and code is not None:
-            self._pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(self._ends, 10))
-            self._next_start = now + self._pause
+            self._backoff = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(self._ends, 10))
+            self._next_start = now + self._backoff
             self._ends += 1
-            self._ended = Ended(code, _how(code, self.last_words()))
+            self._ended = Ended(code, _how(code, self.last_line()))
         if wanted is not None:
             self.start(wanted)
-
-    def _hurry(self, now: float) -> None:
-        if self._stopping_since is not None and now - self._stopping_since > STOP_DEADLINE_S:
-            self.kill()
 
     def _alive(self) -> bool:
         assert self._running is not None
         if self._child is not None:
             return self._child.poll() is None
-        return _born(self._running.pid) == self._running.born
+        return _start_ticks(self._running.pid) == self._running.born
 
     def _signal(self, number: signal.Signals) -> None:
         if self._running and self._alive():
@@ -251,9 +256,9 @@ class LocalBroker:
                 os.kill(self._running.pid, number)
 
     def _find(self) -> ProcessFile | None:
-        """The process of an earlier runtime, if it is still at work."""
+        """The process of an earlier runtime, if it is still running."""
         found = self._read()
-        return found if found and _born(found.pid) == found.born else None
+        return found if found and _start_ticks(found.pid) == found.born else None
 
     def _read(self) -> ProcessFile | None:
         try:
@@ -262,7 +267,7 @@ class LocalBroker:
         except (OSError, msgspec.DecodeError):
             return None
 
-    def _put_output_aside(self) -> None:
+    def _rotate_output(self) -> None:
         output = self.directory / "server.out"
         if output.exists() and output.stat().st_size > OUTPUT_BYTES_MAX:
             output.replace(output.with_suffix(".out.1"))
@@ -273,7 +278,7 @@ def is_apache(settings: Mapping[str, str]) -> bool:
 
 
 def command(settings: Mapping[str, str], properties: Path) -> list[str]:
-    """How a broker is started: ours as a module, Apache Kafka as a JVM on a formatted disk."""
+    """The command line: our broker as a module, or Apache Kafka as a JVM on a formatted disk."""
     if not is_apache(settings):
         return [sys.executable, "-m", "odradek_broker.main", "--config", str(properties)]
     jars = Path(os.environ[JARS])
@@ -281,12 +286,12 @@ def command(settings: Mapping[str, str], properties: Path) -> list[str]:
     storage = [*java, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
     storage += ["-t", settings[CLUSTER_ID], "-c", str(properties), *settings[FORMAT].split()]
     server = [*java, *_metrics_agent(settings, jars), "kafka.Kafka", str(properties)]
-    # One process for both, so that there is one pid to watch.
+    # One process for both, so that there is one pid.
     return ["sh", "-c", f"{shlex.join(storage)} && exec {shlex.join(server)}"]
 
 
 def _metrics_agent(settings: Mapping[str, str], jars: Path) -> list[str]:
-    """/metrics in the same JVM, if the agent is among the jars; Kafka runs without it, too."""
+    """/metrics in the same JVM, if the agent is among the jars."""
     found = sorted(jars.glob(METRICS_AGENT))
     if not found or not settings.get(METRICS):
         return []
@@ -310,7 +315,7 @@ def is_ready(admin: str) -> bool:
 
 
 def readiness(admin: str) -> tuple[bool, str]:
-    """Whether the broker serves its clients, as /readyz says; and if it does not, why."""
+    """Whether the broker serves clients, by /readyz; and if not, why."""
     host, _, port = admin.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=READY_TIMEOUT_S)
     try:
@@ -324,7 +329,7 @@ def readiness(admin: str) -> tuple[bool, str]:
 
 
 def _reasons(body: bytes) -> str:
-    """Of {"ready": false, "reasons": {"storage": "…"}}."""
+    """The reasons in {"ready": false, "reasons": {"storage": "…"}}."""
     try:
         reasons = msgspec.json.decode(body, type=Readiness).reasons
     except msgspec.DecodeError:
@@ -332,10 +337,10 @@ def _reasons(body: bytes) -> str:
     return "; ".join(reasons.values())
 
 
-def _how(code: int, last_words: str) -> str:
-    if code < 0:  # one that is killed has no time for last words: what is there is older
+def _how(code: int, last_line: str) -> str:
+    if code < 0:  # a killed process prints nothing: the last line is older
         return f"it was ended by {_signal_name(-code)}"
-    return f"it ended with exit code {code}" + (f": {last_words}" if last_words else "")
+    return f"it ended with exit code {code}" + (f": {last_line}" if last_line else "")
 
 
 def _signal_name(number: int) -> str:
@@ -345,8 +350,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _born(pid: int) -> int | None:
-    """When the process was born, in clock ticks since boot; None if there is none, or a zombie."""
+def _start_ticks(pid: int) -> int | None:
+    """Start time of the process in clock ticks since boot; None if it is gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -355,5 +360,5 @@ def _born(pid: int) -> int | None:
 
 
 def _escaped(value: str) -> str:
-    """As a properties file wants it."""
+    """Escaped for a properties file."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")

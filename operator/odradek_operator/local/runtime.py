@@ -1,11 +1,11 @@
-"""The manifests of a directory, carried out on this machine: `odradek local up -f dir`.
+"""Reconciles the manifests of a directory on this machine: `odradek local up -f dir`.
 
     with LocalRuntime([Path("examples/quickstart")], state_dir) as runtime:
         runtime.run(show)          # until stop() or a signal; show(report) after each pass
 
-Every pass reads the manifests again if a file changed, so that editing them is what `kubectl
-apply` is elsewhere. A file that cannot be used is reported, and the last good state holds. The
-state directory belongs to one runtime at a time (a lock on runtime.json):
+Every pass reads the manifests again if a file changed, so editing a file is like `kubectl apply`.
+An invalid file is reported, and the last valid manifests stay in force. Only one runtime at a time
+may use a state directory (it holds a lock):
 
     runtime.json                    pid and manifests of the runtime
     status.json                     the last report, for `odradek local status`
@@ -33,26 +33,27 @@ from odradek_api.base import (
     Problem,
     Resource,
 )
-from odradek_api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.parse import SUFFIXES, load, refused_changes
-from odradek_api.topic import TopicSpec, TopicStatus
+from odradek_api.topic import TopicSpec, TopicStatus, topic_cluster
 from odradek_operator.admin.kafka_admin import KafkaAdmin
-from odradek_operator.kafka.desired import DesiredTopic, accepts, build_topic, topic_cluster
+from odradek_operator.kafka.desired import DesiredTopic, accepts, build_topic
 from odradek_operator.kafka.explain import explain
 from odradek_operator.kafka.status import cluster_status, topic_statuses
 from odradek_operator.local.ledger import LedgerError, TopicEntry, write_json
 from odradek_operator.local.pipelines import LocalPipelines, PipelineReport
 from odradek_operator.local.platform import LocalPlatform
 from odradek_operator.local.processes import JARS
-from odradek_operator.reconcile.kafka import Record, Seen, act, look
+from odradek_operator.reconcile.kafka import Assessment, Record, act, assess
 
-BUSY_S, IDLE_S = 0.2, 1.0  # between passes, with and without something in the plan
-IDLE_SHARE = 0.05  # of a core, at most, for looking at a cluster with nothing to do
+BUSY_S, IDLE_S = 0.2, 1.0  # between passes, with and without a plan
+IDLE_SHARE = 0.05  # of a core, at most, for observing an idle cluster
 DEFAULT_STATE = ".odradek"
 
 
 class RuntimeBusyError(Exception):
-    """Another runtime works in this state directory; the message names its pid."""
+    """Another runtime uses this state directory; the message names its pid."""
 
 
 class ClusterReport(msgspec.Struct, rename="camel"):
@@ -66,11 +67,11 @@ class ClusterReport(msgspec.Struct, rename="camel"):
 class Report(msgspec.Struct, rename="camel"):
     clusters: dict[str, ClusterReport] = {}
     pipelines: dict[str, PipelineReport] = {}
-    problems: list[str] = []  # manifests that cannot be used, topics without a cluster
+    problems: list[str] = []  # invalid manifests, topics without a cluster
 
     @property
     def settled(self) -> bool:
-        """Everything is as the manifests say."""
+        """Whether the cluster matches the manifests and nothing is left to do."""
         ready = [
             condition.status == "True"
             for report in self.clusters.values()
@@ -82,7 +83,7 @@ class Report(msgspec.Struct, rename="camel"):
 
 
 class LocalCluster:
-    """One KafkaCluster here: its processes, its connection, and what was said last."""
+    """One KafkaCluster: its processes, its admin connection and its last status."""
 
     def __init__(self, resource: Resource[KafkaClusterSpec], state_dir: Path) -> None:
         self.resource = resource
@@ -102,7 +103,7 @@ class LocalCluster:
             {n: frozenset(t.settings) for n, t in ledger.topics.items()},
         )
 
-    def look(self, topics: list[Resource[TopicSpec]]) -> Seen:
+    def assess(self, topics: list[Resource[TopicSpec]]) -> Assessment:
         wanted = [build_topic(t) for t in topics]
         owners = {t.owner for t in wanted}
         wanted += [
@@ -112,13 +113,13 @@ class LocalCluster:
         ]
         self.admin.bootstrap = self.platform.bootstrap()
         spec = self.resource.spec
-        racks = spec.racks.names or ["a", "b", "c"]  # this machine has no labels
-        return look(self.resource, wanted, racks, self.platform, self.record, self.admin)
+        racks = spec.racks.names or ["a", "b", "c"]  # one machine has no zones
+        return assess(self.resource, wanted, racks, self.platform, self.record, self.admin)
 
-    def write_down(self, seen: Seen) -> None:
-        self.platform.write_down(seen.desired)
-        ledger, record = self.platform.ledger, seen.record
-        retained = {t.name: t.retain for t in seen.topics}
+    def apply(self, assessed: Assessment) -> None:
+        self.platform.apply(assessed.desired)
+        ledger, record = self.platform.ledger, assessed.record
+        retained = {t.name: t.retain for t in assessed.topics}
         topics = {
             name: TopicEntry(owner, retained.get(name, False),
                              sorted(record.managed_settings.get(name, ())))
@@ -129,16 +130,19 @@ class LocalCluster:
             ledger.topics, ledger.dynamic_config = topics, dynamic
             self.platform.save()
 
-    def report(self, seen: Seen, failures: list[str]) -> ClusterReport:
-        self.status = cluster_status(seen.desired, seen.observed, seen.plan, self.status)
-        self.topic_statuses = topic_statuses(
-            [t for t in seen.topics if not t.delete],
-            seen.observed,
-            seen.plan,
-            seen.record.managed_topics,
-            self.topic_statuses,
+    def report(self, assessed: Assessment, failures: list[str]) -> ClusterReport:
+        self.status = cluster_status(
+            assessed.desired, assessed.observed, assessed.plan, self.status
         )
-        lines = [explain(action) for action in seen.plan]
+        self.topic_statuses = topic_statuses(
+            [t for t in assessed.topics if not t.delete],
+            assessed.observed,
+            assessed.plan,
+            assessed.record.managed_topics,
+            self.topic_statuses,
+            cluster=self.resource.key,
+        )
+        lines = [explain(action) for action in assessed.plan]
         pids = self.platform.pids()
         return ClusterReport(self.status, lines, self.topic_statuses, failures, pids)
 
@@ -160,12 +164,12 @@ class LocalRuntime:
         self._stop = threading.Event()
         self._lock: IO[str] | None = None
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     def acquire(self) -> Self:
-        """The state directory is this runtime's until `release`."""
+        """Takes the lock of the state directory, until `release`."""
         self._lock = lock(self.state_dir, self.paths)
-        (self.state_dir / "status.json").unlink(missing_ok=True)  # of an earlier one
+        (self.state_dir / "status.json").unlink(missing_ok=True)  # of an earlier runtime
         return self
 
     def __enter__(self) -> Self:
@@ -200,7 +204,7 @@ class LocalRuntime:
             self._stop.wait(BUSY_S if busy else max(IDLE_S, cost / IDLE_SHARE))
 
     def stop_brokers(self) -> None:
-        """Pipelines, then all brokers; the active controllers last, they hear the others out."""
+        """Stops pipelines, then brokers; active controllers last: the others need them."""
         self.pipelines.stop()
         for cluster in self.clusters.values():
             cluster.close()
@@ -214,16 +218,17 @@ class LocalRuntime:
         self.read_manifests()
         report = Report(problems=[*self.manifest_problems, *self._topic_problems])
         for key, cluster in self.clusters.items():
-            seen = cluster.look(self.topics.get(key, []))
+            cluster.platform.supervise()
+            assessed = cluster.assess(self.topics.get(key, []))
             try:
-                cluster.write_down(seen)
-                said = cluster.report(seen, [])
-                self._publish(key, said, report)  # said before it is done
-                failures, _ = act(seen, cluster.platform, cluster.admin)
+                cluster.apply(assessed)
+                current = cluster.report(assessed, [])
+                self._publish(key, current, report)  # before acting: it announces the actions
+                failures, _ = act(assessed, cluster.platform, cluster.admin)
             except LedgerError as error:
-                said, failures = cluster.report(seen, []), [str(error)]
+                current, failures = cluster.report(assessed, []), [str(error)]
             report.clusters[key] = msgspec.structs.replace(
-                said, failures=failures, pids=cluster.platform.pids()
+                current, failures=failures, pids=cluster.platform.pids()
             )
         report.pipelines = self.pipelines.one_pass(
             {key: one.status for key, one in report.clusters.items()},
@@ -233,18 +238,18 @@ class LocalRuntime:
         return self.report
 
     def plan(self) -> Report:
-        """What a pass would do; nothing is changed or written."""
+        """What a pass would do; changes nothing."""
         self.read_manifests()
         if self.manifest_problems:
             raise InvalidManifestError([Problem("", "", "", p) for p in self.manifest_problems])
         report = Report(problems=list(self._topic_problems))
         for key, cluster in self.clusters.items():
-            seen = cluster.look(self.topics.get(key, []))
-            report.clusters[key] = cluster.report(seen, [])
+            assessed = cluster.assess(self.topics.get(key, []))
+            report.clusters[key] = cluster.report(assessed, [])
         return report
 
     def read_manifests(self) -> None:
-        """Again if a file changed. What cannot be used leaves everything as it was."""
+        """Reads them if a file changed. If one is invalid, the last valid ones stay in force."""
         stamp = _stamp(self.paths)
         if stamp == self._read_at:
             return
@@ -258,7 +263,7 @@ class LocalRuntime:
             return
         self.manifest_problems = []
         for key in [k for k in self.clusters if k not in clusters]:
-            gone = self.clusters.pop(key)  # its data stays: `odradek local down --delete` takes it
+            gone = self.clusters.pop(key)  # its data stays until `odradek local down --delete`
             gone.close()
             gone.platform.stop_all()
         for key, resource in clusters.items():
@@ -271,17 +276,17 @@ class LocalRuntime:
         self.pipelines.update([r for r in resources if r.kind == "SparkPipeline"], here)
 
     def _check(self, clusters: dict[str, Resource[KafkaClusterSpec]]) -> None:
-        """What this machine cannot do, and changes that cannot be."""
+        """Refuses what this machine cannot run, and changes that are not possible."""
         problems = []
         for key, new in clusters.items():
-            who = f"KafkaCluster {key}"
+            subject = f"KafkaCluster {key}"
             if new.spec.engine == "apache" and not (shutil.which("java") and os.environ.get(JARS)):
-                say = f"Apache Kafka needs java, and {JARS} has to name the directory of its jars"
-                problems.append(Problem(new.source, who, "spec.engine", say))
+                message = f"engine apache needs java, and the directory of Kafka's jars in {JARS}"
+                problems.append(Problem(new.source, subject, "spec.engine", message))
             port = new.annotations.get(LOCAL_PORT_ANNOTATION)
             if port is not None and not (port.isdecimal() and 0 < int(port) < 60_000):
                 field = f"metadata.annotations[{LOCAL_PORT_ANNOTATION}]"
-                problems.append(Problem(new.source, who, field, f"{port} is not a port"))
+                problems.append(Problem(new.source, subject, field, f"{port} is not a port"))
             if key in self.clusters:
                 problems += refused_changes(new, self.clusters[key].resource)
         if problems:
@@ -292,17 +297,17 @@ class LocalRuntime:
         for topic in topics:
             key = topic_cluster(topic)
             cluster = self.clusters.get(key)
-            who = f"{topic.source}: Topic {topic.key}: spec.cluster: "
+            about = f"{topic.source}: Topic {topic.key}: spec.cluster: KafkaCluster {key} "
             if cluster is None:
-                self._topic_problems.append(f"{who}there is no KafkaCluster {key}")
+                self._topic_problems.append(f"{about}does not exist")
             elif not accepts(cluster.resource, topic):
-                say = f"KafkaCluster {key} does not list {topic.namespace} in spec.topicNamespaces"
-                self._topic_problems.append(who + say)
+                problem = f"does not list namespace {topic.namespace} in spec.topicNamespaces"
+                self._topic_problems.append(about + problem)
             else:
                 self.topics.setdefault(key, []).append(topic)
 
     def _publish(self, key: str, part: ClusterReport | None, report: Report) -> None:
-        """status.json, if it is news."""
+        """Writes status.json if it changed."""
         if part is not None:
             clusters = {**self.report.clusters, **report.clusters, key: part}
             now = Report(
@@ -319,10 +324,10 @@ class LocalRuntime:
 
 
 def lock(state_dir: Path, paths: Iterable[Path]) -> IO[str]:
-    """The state directory is ours until the file is closed, or the process ends."""
+    """Locks the state directory until the file is closed or the process ends."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
-        file = open(state_dir / "lock", "a+")  # noqa: SIM115 (held for life)
+        file = open(state_dir / "lock", "a+")  # noqa: SIM115 (held until release)
     except OSError as error:
         raise LedgerError(f"{state_dir} cannot be used: {error}") from error
     try:
@@ -331,8 +336,8 @@ def lock(state_dir: Path, paths: Iterable[Path]) -> IO[str]:
         file.close()
         pid = running_pid(state_dir)
         raise RuntimeBusyError(
-            f"a runtime works in {state_dir} already (pid {pid}); it follows changes of its "
-            "manifests by itself, and `odradek local down` ends it"
+            f"a local runtime (pid {pid}) is already running in {state_dir}; it applies changes of "
+            "its manifests by itself, and `odradek local down` stops it"
         ) from None
     about = {"pid": os.getpid(), "manifests": [str(p) for p in paths], "since": time.time()}
     write_json(state_dir / "runtime.json", about)
@@ -340,7 +345,7 @@ def lock(state_dir: Path, paths: Iterable[Path]) -> IO[str]:
 
 
 def running_pid(state_dir: Path) -> int | None:
-    """The runtime that holds the lock, if there is one."""
+    """The pid of the runtime that holds the lock, if there is one."""
     try:
         with open(state_dir / "lock") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -363,7 +368,7 @@ def read_report(state_dir: Path) -> Report | None:
 
 
 def stop_orphans(state_dir: Path) -> int:
-    """Brokers of a runtime that is no more, ended cleanly; how many there were."""
+    """Stops brokers of a runtime that ended; returns how many there were."""
     count = 0
     for directory in sorted(state_dir.glob("*.*/")):
         if (directory / "state.json").exists():
@@ -374,12 +379,12 @@ def stop_orphans(state_dir: Path) -> int:
 
 
 def _stamp(paths: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Changes when a manifest does."""
+    """Changes whenever a manifest changes."""
     found = []
     for path in paths:
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         for file in inside:
-            with contextlib.suppress(OSError):  # an editor replaces files as we look
+            with contextlib.suppress(OSError):  # an editor may replace a file at any moment
                 if file.suffix in SUFFIXES and file.is_file():
                     about = file.stat()
                     found.append((str(file), about.st_mtime_ns, about.st_size))

@@ -1,7 +1,7 @@
-"""One action of a plan, carried out on a platform and a Kafka cluster.
+"""Carries out one action of a plan, on a platform and a Kafka cluster.
 
-Each is idempotent: the next pass looks again, and what is done is not planned a second time.
-Returns what Kafka refused, by topic or partition; an AdminError means that nothing was answered.
+Every action is idempotent: the next pass observes again and does not plan it a second time.
+Returns what Kafka refused, by topic or partition; an AdminError means that there was no answer.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def carry_out(
         case RemoveBroker(broker, delete_volumes):
             platform.remove(broker, delete_volumes=delete_volumes)
         case _:
-            return _tell_kafka(action, admin)
+            return _send_to_kafka(action, admin)
     return NOTHING
 
 
-def _tell_kafka(action: Action, admin: KafkaAdmin) -> Mapping[str, str]:
+def _send_to_kafka(action: Action, admin: KafkaAdmin) -> Mapping[str, str]:
     match action:
         case Elect(partitions):
             return admin.elect(partitions)
@@ -87,4 +87,4 @@ def _tell_kafka(action: Action, admin: KafkaAdmin) -> Mapping[str, str]:
             return admin.alter_topic_configs(changes)
         case DeleteTopics(topics):
             return admin.delete_topics(topics)
-    raise AssertionError(f"nobody carries out {action}")
+    raise AssertionError(f"no code for action {action}")

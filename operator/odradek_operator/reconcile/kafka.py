@@ -1,10 +1,10 @@
-"""One pass over one cluster: look, plan, say, act. Level-based: it does not care why it runs.
+"""One pass over one cluster: observe, plan, report, act. Level-based: the trigger does not matter.
 
-    seen = look(resource, topics, platform, record, admin)     # changes nothing; `odradek plan`
-    failed, awaited = act(seen, platform, admin)               # after the status was written
+    assessed = assess(resource, topics, racks, platform, record, admin)    # changes nothing
+    failed, pending = act(assessed, platform, admin)                       # after the report
 
-`Record` is what earlier passes wrote down about topics and settings; `remember` says what has to
-be written down before acting.
+`odradek plan` calls `assess` only. A `Record` is what earlier passes persisted about topics and
+settings; `Assessment.record` has to be persisted before acting.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odradek_api.base import Resource
-from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.admin.kafka_admin import AdminError, KafkaAdmin, NotYetError
 from odradek_operator.kafka.actions import AlterBrokerConfig, Plan
-from odradek_operator.kafka.desired import DesiredCluster, DesiredTopic, build
+from odradek_operator.kafka.desired import DesiredCluster, DesiredTopic, build, lay_out
 from odradek_operator.kafka.explain import what
 from odradek_operator.kafka.make_plan import make_plan
 from odradek_operator.kafka.observed import Kafka, Observed, Phase
@@ -35,32 +35,37 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Assessment:
+    """What is desired, what is observed, and what to do about the difference."""
+
     desired: DesiredCluster
     observed: Observed
     topics: Sequence[DesiredTopic]
     plan: Plan
-    record: Record  # to be written down before acting
+    record: Record  # to be persisted before acting
 
 
-def look(
+def assess(
     resource: Resource[KafkaClusterSpec],
     topics: Sequence[DesiredTopic],
     racks: Sequence[str],
     platform: Platform,
     record: Record,
     admin: KafkaAdmin,
-) -> Seen:
-    desired = build(resource, racks, platform.known(), platform)
-    seen = platform.observe()
-    brokers = {b: found for b, found in seen.items() if not is_controller(b)}
-    kafka, unreachable = None, "no broker runs"
+) -> Assessment:
+    known = platform.known()
+    layout = lay_out(resource, racks, known)
+    endpoints = platform.endpoints(layout.nodes, layout.spec)
+    desired = build(resource, layout, known, endpoints)
+    nodes = platform.observe()
+    brokers = {b: found for b, found in nodes.items() if not is_controller(b)}
+    kafka, unreachable = None, "no broker is running"
     if any(b.phase is Phase.READY for b in brokers.values()):
-        kafka, unreachable = _ask(desired, topics, record, admin)
+        kafka, unreachable = _describe(desired, topics, record, admin)
     observed = Observed(
         now=time.time(),
         brokers=brokers,
-        controllers={c: found for c, found in seen.items() if is_controller(c)},
+        controllers={c: found for c, found in nodes.items() if is_controller(c)},
         kafka=kafka,
         unreachable=unreachable,
         dynamic_config=record.dynamic_config,
@@ -68,27 +73,27 @@ def look(
         managed_settings=record.managed_settings,
     )
     plan = make_plan(desired, observed, topics)
-    return Seen(desired, observed, topics, plan, _remember(desired, observed, topics, plan))
+    return Assessment(desired, observed, topics, plan, _record(desired, observed, topics, plan))
 
 
-def act(seen: Seen, platform: Platform, admin: KafkaAdmin) -> tuple[list[str], list[str]]:
-    """Carries the plan out, in order; what failed and what is awaited, in words.
+def act(assessed: Assessment, platform: Platform, admin: KafkaAdmin) -> tuple[list[str], list[str]]:
+    """Carries out the plan in order; returns what failed and what is pending, in sentences.
 
-    Either ends it: the next pass tries again.
+    Either one ends the pass: the next pass plans again.
     """
     failures: list[str] = []
-    for action in seen.plan:
+    for action in assessed.plan:
         try:
-            refused = carry_out(action, seen.desired, platform, admin)
-        except NotYetError as awaited:
-            return failures, [f"{what(action)}: {awaited}"]
+            refused = carry_out(action, assessed.desired, platform, admin)
+        except NotYetError as pending:
+            return failures, [f"{what(action)}: {pending}"]
         except AdminError as error:
             return [*failures, f"{what(action)}: {error}"], []
         failures += [f"{what(action)}: {name}: {why}" for name, why in refused.items()]
     return failures, []
 
 
-def _ask(
+def _describe(
     desired: DesiredCluster, topics: Sequence[DesiredTopic], record: Record, admin: KafkaAdmin
 ) -> tuple[Kafka | None, str]:
     settings = {n for b in desired.brokers.values() for n in b.properties} | record.dynamic_config
@@ -100,7 +105,7 @@ def _ask(
         return None, str(error)
 
 
-def _remember(
+def _record(
     desired: DesiredCluster, observed: Observed, topics: Sequence[DesiredTopic], plan: Plan
 ) -> Record:
     kafka = observed.kafka
@@ -112,14 +117,14 @@ def _remember(
     still = {n for s in kafka.settings.values() for n, entry in s.items() if entry.dynamic}
     owned = claims(topics, observed)
     by_name = {t.name: t for t in topics if owned.get(t.name) == t.owner}
-    forgotten = {n for n, t in by_name.items() if t.delete and (t.retain or n not in kafka.topics)}
-    kept = {n: owner for n, owner in owned.items() if n not in forgotten}
+    released = {n for n, t in by_name.items() if t.delete and (t.retain or n not in kafka.topics)}
+    kept = {n: owner for n, owner in owned.items() if n not in released}
     return Record(
         dynamic_config=frozenset(
             n for n in observed.dynamic_config | altered if n in wanted or n in still
         ),
         managed_topics=kept,
-        # Until a setting is gone from the topic, it is remembered as ours to take away.
+        # A setting stays recorded until the topic no longer has it, so that it will be removed.
         managed_settings={
             n: frozenset(by_name[n].config)
             | (before.managed_settings.get(n, frozenset()) & kafka.topics[n].config.keys()

@@ -1,31 +1,33 @@
-"""The port between a plan and a platform: what Kubernetes and this machine both can do.
-
-Implementations: local/platform.py (processes and directories); the Kubernetes one
-(StatefulSets, pods, claims) has the same methods.
-"""
+"""The port between a plan and a platform, implemented by kubernetes/platform.py (StatefulSets,
+pods, claims) and local/platform.py (processes, directories)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
 
-from odradek_api.kafka_cluster import KafkaClusterSpec
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
 from odradek_operator.kafka.desired import DesiredCluster, Endpoint, Known
 from odradek_operator.kafka.observed import ObservedBroker
 
 
 class Platform(Protocol):
+    # -- observe: these change neither the platform nor what is observed next ----------------------
+
     def known(self) -> Known: ...
 
     def observe(self) -> Mapping[int, ObservedBroker]: ...
 
-    def endpoints(
-        self, brokers: Mapping[int, str], spec: KafkaClusterSpec
-    ) -> Mapping[int, Endpoint]: ...
+    def endpoints(self, nodes: Mapping[int, str], spec: KafkaClusterSpec) -> Mapping[int, Endpoint]:
+        """Where these nodes (id → rack) are going to listen, and where all existing ones do."""
 
     def bootstrap(self) -> str: ...
 
-    def write_down(self, desired: DesiredCluster) -> None: ...
+    # -- act ---------------------------------------------------------------------------------------
+
+    def apply(self, desired: DesiredCluster) -> None:
+        """Persists the desired state and applies everything around the nodes; starts and restarts
+        none of them."""
 
     def start(self, broker: int, settings: Mapping[str, str] | None) -> None: ...
 

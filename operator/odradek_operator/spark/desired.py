@@ -1,10 +1,10 @@
-"""A SparkPipeline to the objects that run it: a ConfigMap with its job, and a SparkApplication.
+"""The objects of a SparkPipeline: a ConfigMap with its job, and a SparkApplication. Does no I/O.
 
-Pure. The SparkApplication has the shape of `sparkoperator.k8s.io/v1beta2`, so that kubeflow's Spark
-operator runs it where there is one; where there is none, ours does (kubernetes/spark_manifests.py).
+The SparkApplication has the schema of `sparkoperator.k8s.io/v1beta2`, so kubeflow's Spark operator
+can run it; without one, ours does (kubernetes/application_controller.py).
 
-The name of the ConfigMap has a digest of the job: another job is another SparkApplication spec, and
-whoever runs it starts it anew, from its checkpoint.
+The name of the ConfigMap contains a digest of the job: a changed job changes the SparkApplication's
+spec, and so it is started again, from its checkpoint.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
-from odradek_api.base import GROUP, Resource
+from odradek_api.base import GROUP, Resource, settings_text
 from odradek_api.pipeline.job import Job
-from odradek_api.pipeline.spec import Executors, Pod, RestartPolicy, SparkPipelineSpec
+from odradek_api.pipeline.pods import Executors, Pod
+from odradek_api.pipeline.spec import RestartPolicy, SparkPipelineSpec
 
 Object = dict[str, Any]
 
@@ -25,17 +26,17 @@ API_VERSION = "sparkoperator.k8s.io/v1beta2"
 KIND = "SparkApplication"
 SPARK_VERSION = "4.0.0"
 PIPELINE_LABEL = f"{GROUP}/pipeline"
-RUN_KEY = "spark.odradek.run"  # of sparkConf: the instant of the schedule
+RUN_KEY = "spark.odradek.run"  # in sparkConf: the scheduled time of the run
 MAIN_FILE = "local:///opt/odradek/odradek_spark/main.py"
 JOB_DIR, FILES_DIR, DATA_DIR = "/etc/odradek/job", "/etc/odradek/files", "/data"
 USER_ID = 10001
-RETRIES_MAX = 2_147_483_647  # what a spec without `retries` means; Kubernetes' int32
+RETRIES_MAX = 2_147_483_647  # for a spec without `retries`; the largest int32
 
 
 def job_of(
     pipeline: Resource[SparkPipelineSpec], clusters: Mapping[str, str], topology_key: str
 ) -> Job:
-    """`clusters`: "default/main" → bootstrap servers. Executors of one zone read from that rack."""
+    """`clusters`: "default/main" → bootstrap servers. Executors in one zone read from that rack."""
     spec = pipeline.spec
     rack = spec.kubernetes.executor.node_selector.get(topology_key, "")
     return Job(
@@ -50,18 +51,19 @@ def job_of(
 
 
 def unusable(spec: SparkPipelineSpec) -> str:
-    """What is right on one machine and cannot work on many; empty if it can."""
+    """Why a spec that is valid on one machine cannot work on Kubernetes; empty if it can."""
     if spec.kubernetes.volume_claim is not None:
         return ""
     checkpoint = spec.checkpoint or ""
     if spec.mode != "batch" and "://" not in checkpoint:
         return (
-            "spec.checkpoint: driver and executors have to share it: name a claim in "
-            "spec.kubernetes.volumeClaim, or a store such as s3a://bucket/path"
+            "spec.checkpoint: driver and executors must share it: set "
+            "spec.kubernetes.volumeClaim, or a checkpoint such as s3a://bucket/path"
         )
     if spec.sink.table is not None and "://" not in spec.sink.table.path:
         return (
-            "spec.sink.table.path: without spec.kubernetes.volumeClaim it needs a store (s3a://…)"
+            "spec.sink.table.path: driver and executors must share it: set "
+            "spec.kubernetes.volumeClaim, or a path such as s3a://bucket/path"
         )
     return ""
 
@@ -78,10 +80,11 @@ def application(
 ) -> Object:
     """The SparkApplication; `config` is the ConfigMap with the job.
 
-    `run`: which one of a schedule. It is a part of the spec: another run is another submission.
+    `run`: the scheduled time, if there is a schedule. It is part of the spec, so each run is a new
+    submission.
     """
     spec, pods = pipeline.spec, pipeline.spec.kubernetes
-    conf = {key: _text(value) for key, value in spec.spark_conf.items()}
+    conf = settings_text(spec.spark_conf)
     if run:
         conf[RUN_KEY] = run
     made: Object = {
@@ -108,7 +111,7 @@ def application(
         own = msgspec.to_builtins(pods.dynamic_allocation)
         made["dynamicAllocation"] = {
             **{name: value for name, value in own.items() if value is not None},
-            "shuffleTrackingEnabled": True,  # there is no external shuffle service
+            "shuffleTrackingEnabled": True,  # instead of an external shuffle service
         }
     return {**_object(API_VERSION, KIND, pipeline.name, pipeline, owner), "spec": made}
 
@@ -129,7 +132,7 @@ def _object(
 
 
 def _restart_policy(policy: RestartPolicy) -> Object:
-    """kubeflow's: retries count over the life of an application, not in a row."""
+    """In kubeflow's policy, retries count over the life of an application, not in a row."""
     made: Object = {"type": policy.type}
     if policy.type != "Never":
         retries = RETRIES_MAX if policy.retries is None else policy.retries
@@ -145,7 +148,7 @@ def _restart_policy(policy: RestartPolicy) -> Object:
 def _volumes(spec: SparkPipelineSpec, config: str) -> list[Object]:
     volumes: list[Object] = [
         {"name": "job", "configMap": {"name": config}},
-        {"name": "tmp", "emptyDir": {}},  # all else of the root file system is read-only
+        {"name": "tmp", "emptyDir": {}},  # the root file system is read-only
     ]
     if spec.kubernetes.files is not None:
         volumes.append({"name": "files", "configMap": {"name": spec.kubernetes.files}})
@@ -174,7 +177,7 @@ def _executor(pipeline: Resource[SparkPipelineSpec]) -> Object:
 
 
 def _written(spec: SparkPipelineSpec) -> list[Object]:
-    """What a pod may write to."""
+    """Mounts that a pod can write to."""
     mounts = [{"name": "tmp", "mountPath": "/tmp"}]
     if spec.kubernetes.volume_claim is not None:
         mounts.append({"name": "data", "mountPath": DATA_DIR})
@@ -205,9 +208,3 @@ def _pod(pipeline: Resource[SparkPipelineSpec], pod: Pod) -> Object:
         "env": pod.env,
     }
     return made | {name: value for name, value in optional.items() if value}
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

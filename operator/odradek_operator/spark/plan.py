@@ -1,8 +1,8 @@
-"""What becomes of a SparkApplication next: states as kubeflow's Spark operator names them.
+"""The next state and action of a SparkApplication, with the states of kubeflow's Spark operator.
 
-    decide(application, driver, now_s) -> Decision(state, action, …)        pure
+    decide(application, driver, before, now_s) -> Decision(state, action, …)        does no I/O
 
-Only used where we run SparkApplications ourselves. The states and who follows whom:
+Used only if our operator runs SparkApplications itself. States and transitions (FOLLOWS):
 
     "" ──► SUBMITTED ──► RUNNING ──► SUCCEEDING ──► COMPLETED
                 │           └──────► FAILING ─────► FAILED
@@ -38,12 +38,12 @@ FOLLOWS: dict[str, frozenset[str]] = {
 ENDED = ("COMPLETED", "FAILED")
 Action = Literal["", "submit", "remove driver", "remove application"]
 DEFAULT_INTERVAL_S = 5
-WRONG_SPEC = 2  # the exit code of a pipeline's driver whose spec cannot work
+WRONG_SPEC = 2  # exit code of a driver that refuses its job: a restart would not help
 
 
 @dataclass(frozen=True)
 class Driver:
-    """What is seen of the driver's pod."""
+    """The observed driver pod."""
 
     phase: str  # Pending, Running, Succeeded, Failed
     message: str = ""  # why it failed
@@ -57,16 +57,16 @@ class Decision:
     action: Action = ""
     message: str = ""
     attempts: int = 0
-    submission: str = ""  # of which spec
+    submission: str = ""  # digest of the submitted spec
     ended_at_s: float | None = None
-    again_in_s: float | None = None  # look again then
+    again_in_s: float | None = None  # until the next decision is due
 
     def __post_init__(self) -> None:
         assert self.state in FOLLOWS, self.state
 
 
 class To(Protocol):
-    """The next decision, with what is known carried over."""
+    """Makes the next decision; fields that are not given keep their values."""
 
     def __call__(
         self, new: str, action: Action = "", message: str = "", **more: Any
@@ -74,7 +74,7 @@ class To(Protocol):
 
 
 def submission_of(application: Mapping[str, Any]) -> str:
-    """A digest of what is run; suspending and the time to live do not change it."""
+    """A digest of the spec without suspend, timeToLiveSeconds and restartPolicy."""
     spec = dict(application["spec"])
     for name in ("suspend", "timeToLiveSeconds", "restartPolicy"):
         spec.pop(name, None)
@@ -85,7 +85,7 @@ def submission_of(application: Mapping[str, Any]) -> str:
 def decide(
     application: Mapping[str, Any], driver: Driver | None, before: Decision, now_s: float
 ) -> Decision:
-    """One transition at most; the status is written before the action is carried out."""
+    """At most one transition; the status has to be written before the action is carried out."""
     spec = application["spec"]
     submission = submission_of(application)
     state = before.state
@@ -97,7 +97,7 @@ def decide(
         return Decision(new, action, message, **{**known, **more})
 
     if spec.get("suspend") and state not in ("SUSPENDING", "SUSPENDED"):
-        if state in ("SUCCEEDING", "FAILING", "INVALIDATING"):  # first to its end
+        if state in ("SUCCEEDING", "FAILING", "INVALIDATING"):  # let it end first
             return _ending(application, to, state, driver, before, now_s)
         return to("SUSPENDING", "remove driver" if driver else "")
     if state == "SUSPENDING":
@@ -121,9 +121,9 @@ def decide(
 
 def _running(to: To, state: str, driver: Driver | None, before: Decision) -> Decision:
     if driver is None:
-        if state == "SUBMITTED":  # we died between the word and the deed
+        if state == "SUBMITTED":  # the operator ended between writing the status and the action
             return to(state, "submit")
-        return to("FAILING", message="the driver's pod is gone")
+        return to("FAILING", message="the driver pod was deleted")
     if driver.phase == "Succeeded":
         return to("SUCCEEDING")
     if driver.phase == "Failed":
@@ -156,7 +156,7 @@ def _ending(
 
 
 def _refused(application: Mapping[str, Any], driver: Driver | None) -> bool:
-    """A pipeline's own driver says so by its exit code; other programs may mean anything by it."""
+    """Only for a pipeline's driver: in other programs the exit code may mean anything."""
     ours = PIPELINE_LABEL in (application["metadata"].get("labels") or {})
     return ours and driver is not None and driver.exit_code == WRONG_SPEC
 

@@ -1,29 +1,30 @@
-"""Which run of a pipeline its SparkApplication, or its process, is for. Pure.
+"""Which run of a pipeline is due. Does no I/O.
 
-A pipeline without a `schedule` has one run, whose name is empty. With one, a run is named by its
-instant, "2026-11-17T02:00:00Z", and begins when that has come and the run before it has ended.
-What was missed meanwhile, or before anybody looked, is made up for once.
+A pipeline without a `schedule` has one run, whose name is empty. With a schedule, a run is named by
+its scheduled time, "2026-11-17T02:00:00Z", and starts when that has passed and the previous run has
+ended. If several runs were missed, one run makes up for all of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
+from odradek_api.base import instant
 from odradek_api.pipeline.schedule import parse_schedule
 from odradek_api.pipeline.spec import SparkPipelineSpec
 
 
 @dataclass(frozen=True)
 class Run:
-    name: str | None  # None: there is none yet
-    next: str = ""  # when the one after it is due
+    name: str | None  # None: none is due yet
+    next: str = ""  # scheduled time of the following run
 
 
 def which_run(
     spec: SparkPipelineSpec, created_s: float, last: str, now_s: float, *, at_work: bool
 ) -> Run:
-    """`last`: the run that was begun last, empty if none was; `at_work`: it has not ended yet."""
+    """`last`: the last run that was started, or empty; `at_work`: it has not ended yet."""
     if spec.schedule is None:
         return Run("")
     schedule = parse_schedule(spec.schedule)
@@ -32,10 +33,6 @@ def which_run(
     due = None if at_work else schedule.last_until(now_s, after_s)
     name = instant(due) if due is not None else last
     return Run(name or None, instant(following) if following is not None else "")
-
-
-def instant(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _seconds(text: str) -> float:

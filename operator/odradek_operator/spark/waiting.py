@@ -1,16 +1,16 @@
-"""Why a pipeline does not start yet: its clusters and declared topics have to be ready first.
+"""What a pipeline waits for before it starts: its clusters and declared topics. Does no I/O.
 
-Used by the Kubernetes worker and the local runtime. Does no I/O.
+Used by the pipeline controller on Kubernetes and by the local runtime.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek_api.base import Resource
-from odradek_api.kafka_cluster import KafkaClusterStatus
-from odradek_api.pipeline.job import cluster_key, clusters_of
-from odradek_api.pipeline.spec import ClusterRef, SparkPipelineSpec
+from odradek_api.base import ClusterRef, Resource
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
+from odradek_api.pipeline.job import clusters_of
+from odradek_api.pipeline.spec import SparkPipelineSpec
 from odradek_api.topic import TopicStatus
 
 
@@ -19,27 +19,27 @@ def waits_for(
     clusters: Mapping[str, KafkaClusterStatus],
     topics: Mapping[str, Mapping[str, TopicStatus]],
 ) -> str:
-    """Why a pipeline does not start yet: a sentence; empty if it may.
+    """What the pipeline waits for, in a sentence; empty if it can start.
 
-    `topics`: by cluster, the Topics that the manifests declare; the driver looks for others.
+    `topics`: cluster → declared Topics. Topics that are not declared are checked by the driver.
     """
     spec = pipeline.spec
     if spec.suspend:
-        return "it is suspended"
+        return "spec.suspend is true"
     for key in sorted(clusters_of(spec, pipeline.namespace)):
         if key not in clusters:
-            return f"there is no KafkaCluster {key}"
+            return f"KafkaCluster {key} does not exist"
         ready = {c.type: c.status for c in clusters[key].conditions}.get("Ready")
         if ready != "True" or not clusters[key].bootstrap_servers:
             return f"KafkaCluster {key} is not ready"
     for ref, name in _topics(spec):
         if ref is None:
             continue
-        declared = topics.get(cluster_key(ref, pipeline.namespace), {})
+        declared = topics.get(ref.key(pipeline.namespace), {})
         for status in declared.values():
             ready = {c.type: c.status for c in status.conditions}.get("Ready")
             if status.topic_name == name and ready != "True":
-                return f"topic {name} is not ready"
+                return f"Topic {name} is not ready"
     return ""
 
 

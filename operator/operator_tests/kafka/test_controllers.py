@@ -84,13 +84,13 @@ def test_a_roll_from_the_first_to_the_last() -> None:
         (now(controller=-1), "wait: the cluster has no active controller"),
         (
             with_phase(now(), Phase.CRASHED, C2),
-            "restart controller 10002: controller 10002 cannot run as configured before; "
-            "controller 10002: a restart was asked for",
+            "restart controller 10002: controller 10002 cannot run with the old settings; "
+            "controller 10002: a restart was requested",
         ),
         (
             with_phase(with_phase(now(), Phase.STARTING, C0), Phase.CRASHED, 2),
-            "restart broker 2: broker 2 cannot run as configured before; broker 2: a restart was "
-            "asked for",
+            "restart broker 2: broker 2 cannot run with the old settings; broker 2: a restart was "
+            "requested",
         ),
     ],
 )
@@ -103,8 +103,7 @@ def test_a_voter_that_came_back_has_to_catch_up_first() -> None:
     after = changed(annotations={"odradek.dev/restart": "1"})
     observed = restarted(now(lagging_voters=frozenset({C1})), after, C1)
     assert plan(after, observed) == [
-        "wait: controller 10002 has to wait: the other voters of the metadata quorum are not up to "
-        "date"
+        "wait: controller 10002 cannot restart yet: other voters of the metadata quorum are lagging"
     ]
 
 
@@ -112,7 +111,7 @@ def test_a_lagging_voter_itself_may_go() -> None:
     """It is no part of the majority that stays: with 10002 done, 10001 is next although it lags."""
     after = changed(annotations={"odradek.dev/restart": "1"})
     observed = restarted(now(lagging_voters=frozenset({C1})), after, C2)
-    assert plan(after, observed)[0] == "restart controller 10001: a restart was asked for"
+    assert plan(after, observed)[0] == "restart controller 10001: a restart was requested"
 
 
 def test_an_isr_that_is_not_whole_stops_the_controllers_too() -> None:
@@ -120,7 +119,7 @@ def test_an_isr_that_is_not_whole_stops_the_controllers_too() -> None:
     wanting = [P("orders-0: 0 1 2 | 0 1")]
     observed = restarted(running(cluster(**APART), *wanting), after, 2)
     assert plan(after, observed)[0] == (
-        "wait: orders-0 has 2 of 3 replicas in sync and waits for broker 2"
+        "wait: orders-0 has 2 of 3 replicas in sync; waiting for broker 2"
     )
 
 
@@ -147,7 +146,7 @@ def test_more_brokers_restart_nobody() -> None:
 def test_a_controller_that_is_gone_comes_back() -> None:
     observed = with_phase(now(), Phase.STOPPED, C2)
     assert plan(cluster(**APART), observed)[0] == (
-        "start controller 10002: controller 10002 does not run"
+        "start controller 10002: controller 10002 is not running"
     )
 
 
@@ -161,8 +160,8 @@ def test_a_cluster_stays_as_it_was_formed(apart: bool) -> None:
         n: b.settings for n, b in before.nodes.items()
     }
     assert plan(after, running(before, *TOPIC)) == [
-        "refuse: spec.controllers: controllers are apart from the beginning or never: make a new "
-        "cluster and move there with odradek migrate"
+        "refuse: spec.controllers: dedicated controllers cannot be added to a cluster or removed "
+        "from it: create a new cluster and copy the topics with `odradek migrate`"
     ]
 
 
@@ -171,7 +170,7 @@ def test_the_number_of_controllers_stays_as_it_was_formed() -> None:
     after = cluster(known(before), **{**APART, "controllers": {"replicas": 1}})
     assert after.controllers.keys() == before.controllers.keys()
     assert plan(after, running(before, *TOPIC)) == [
-        "refuse: spec.controllers: the number of controllers never changes"
+        "refuse: spec.controllers: the number of controllers cannot change"
     ]
 
 

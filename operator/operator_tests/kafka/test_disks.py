@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from odradek_api.base import Condition
-from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_operator.kafka.actions import Restart, Wait
 from odradek_operator.kafka.desired import DesiredCluster
-from odradek_operator.kafka.disks import news, reserve_bytes, size
+from odradek_operator.kafka.disks import reserve_bytes, size, transitions
 from odradek_operator.kafka.make_plan import make_plan
 from odradek_operator.kafka.observed import Ended, LogDir, Observed, Phase
 from odradek_operator.kafka.status import cluster_status, instant
@@ -62,15 +62,18 @@ def test_a_disk_that_fills_up() -> None:
     assert (found.status, found.reason) == ("True", "LowSpace")
     assert found.message == (
         f"broker 2: /data/0 has 12 MiB free of 2.0 GiB (reserve 64 MiB) since {instant(NOW)}: "
-        "producers are refused there until there is room, other brokers lead where they can; make "
-        "its file system larger (on Kubernetes: spec.storage.size) or delete data"
+        "the broker refuses producers until there is space; other brokers lead where possible; "
+        "expand its file system (on Kubernetes: spec.storage.size) or delete data"
     )
 
 
 def test_a_fenced_broker_is_not_ready_for_that_reason() -> None:
     starting = status(with_phase(LOW, Phase.STARTING, 2))
     (ready,) = [c for c in starting.conditions if c.type == "Ready"]
-    assert ready.message == "2 of 3 brokers are ready; missing 2; broker 2: see DiskPressure"
+    assert (
+        ready.message
+        == "2 of 3 brokers are ready; not ready: 2; broker 2: see condition DiskPressure"
+    )
 
 
 def test_it_ends_where_the_broker_ends_it() -> None:
@@ -87,7 +90,7 @@ def test_an_apache_broker_refuses_nobody_before_its_disk_is_full() -> None:
     seen = with_dirs(running(desired, *TOPIC), 1, LogDir("/data/0", False, 2 * GB, 12 * MB))
     found = pressure(status(seen, desired=desired))
     assert found.status == "True"
-    assert "when it is full, Apache Kafka stops using it" in found.message
+    assert "Apache Kafka stops using it when it is full" in found.message
 
 
 def test_since_when_is_remembered() -> None:
@@ -102,10 +105,10 @@ def test_it_is_over_when_there_is_room() -> None:
     first = status(LOW)
     after = status(running(THREE, *TOPIC), first)
     assert (pressure(after).status, after.disks) == ("False", [])
-    assert news([], first.disks)[0][0].code == "LowSpace"
-    ((reason, warning),) = news(first.disks, after.disks)
-    assert (str(reason), warning) == ("broker 2: /data/0 has room again", False)
-    assert news(first.disks, status(LOW, first).disks) == []
+    assert transitions([], first.disks)[0][0].code == "LowSpace"
+    ((reason, warning),) = transitions(first.disks, after.disks)
+    assert (str(reason), warning) == ("broker 2: /data/0 has enough free space again", False)
+    assert transitions(first.disks, status(LOW, first).disks) == []
 
 
 def test_a_directory_of_several_is_offline() -> None:
@@ -113,8 +116,8 @@ def test_a_directory_of_several_is_offline() -> None:
     dirs = LogDir("/data/0", False, 10 * GB, 5 * GB), LogDir("/data/1", True)
     found = pressure(status(with_dirs(running(desired, *TOPIC), 1, *dirs), desired=desired))
     assert (found.status, found.reason) == ("True", "DirectoryOffline")
-    assert found.message.startswith(f"broker 1: /data/1 is offline since {instant(NOW)}")
-    assert "the broker restarts by itself and uses it again" in found.message
+    assert found.message.startswith(f"broker 1: /data/1 has been offline since {instant(NOW)}")
+    assert "the broker then restarts by itself" in found.message
 
 
 def test_a_broker_that_ended_for_want_of_room() -> None:
@@ -126,15 +129,17 @@ def test_a_broker_that_ended_for_want_of_room() -> None:
     (degraded,) = [c for c in crashed.conditions if c.type == "Degraded"]
     assert ENDED.words in degraded.message
     (ready,) = [c for c in crashed.conditions if c.type == "Ready"]
-    assert ready.message.startswith("2 of 3 brokers are ready; missing 2; broker 2: it ended with")
+    assert ready.message.startswith(
+        "2 of 3 brokers are ready; not ready: 2; broker 2: it ended with"
+    )
     assert crashed.brokers[2].not_ready == ENDED.words
     starting = status(ended(running(THREE, *TOPIC), 2, Phase.STARTING), crashed)
     assert pressure(starting).message == found.message
-    assert news(crashed.disks, starting.disks) == []
+    assert transitions(crashed.disks, starting.disks) == []
     again = status(running(THREE, *TOPIC), starting)
     assert pressure(again).status == "False"
-    assert [str(reason) for reason, _ in news(starting.disks, again.disks)] == [
-        "broker 2 runs again"
+    assert [str(reason) for reason, _ in transitions(starting.disks, again.disks)] == [
+        "broker 2 is running again"
     ]
 
 
@@ -227,7 +232,7 @@ def test_nobody_is_restarted_because_of_a_disk() -> None:
 def test_a_volume_that_has_grown_is_why_a_broker_without_room_is_restarted(phase: Phase) -> None:
     """It ended, or waits for room: some file systems get it only at a restart."""
     seen = ended(running(THREE, *TOPIC, live=frozenset({0, 1})), 2, phase)
-    why = "the file system of data-0-main-c-0 grows at a restart"
+    why = "the file system of data-0-main-c-0 is expanded by a restart"
     grown = replace(seen.brokers[2], wants_restart=why)
     plan = make_plan(THREE, replace(seen, brokers={**seen.brokers, 2: grown}))
     (restart,) = [a for a in plan if isinstance(a, Restart)]
@@ -237,6 +242,6 @@ def test_a_volume_that_has_grown_is_why_a_broker_without_room_is_restarted(phase
 
 def test_a_broker_that_is_about_to_be_ready_is_not_restarted_for_its_volume() -> None:
     seen = with_phase(running(THREE, *TOPIC), Phase.STARTING, 2)  # and the controller counts on it
-    grown = replace(seen.brokers[2], wants_restart="its file system grows at a restart")
+    grown = replace(seen.brokers[2], wants_restart="its file system is expanded by a restart")
     plan = make_plan(THREE, replace(seen, brokers={**seen.brokers, 2: grown}))
     assert not [a for a in plan if isinstance(a, Restart)]

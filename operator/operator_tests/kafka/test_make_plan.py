@@ -68,7 +68,7 @@ GOLDEN: list[tuple[str, Callable[[], Plan], list[str]]] = [
     (
         "image",
         lambda: change(image="odradek:2"),
-        ["restart broker 1: the image becomes odradek:2"],
+        ["restart broker 1: the image changes to odradek:2"],
     ),
     (
         "resources",
@@ -89,7 +89,7 @@ GOLDEN: list[tuple[str, Callable[[], Plan], list[str]]] = [
     (
         "two brokers fewer",
         lambda: change(brokers=4),
-        ["move 4 partitions: 4 of 4 partitions leave brokers 4 and 5"],
+        ["move 4 partitions: 4 of 4 partitions move off brokers 4 and 5"],
     ),
     (
         "fewer brokers than replicas",
@@ -100,7 +100,7 @@ GOLDEN: list[tuple[str, Callable[[], Plan], list[str]]] = [
         ],
     ),
     ("pause", lambda: change(pause=True, brokers=9),
-     ["wait: spec.pause is true: nothing is changed"]),
+     ["wait: spec.pause is true: the operator changes nothing"]),
 ]  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def test_metrics_of_apache_kafka_on_another_port() -> None:
     before = cluster(**apache)
     after = cluster(known(before), **apache, metrics={"port": 9500})
     assert lines(make_plan(after, running(before, *TOPIC))) == [
-        "restart broker 1: its metrics are served elsewhere"
+        "restart broker 1: the metrics port changed"
     ]
 
 
@@ -123,7 +123,7 @@ def test_the_restart_annotation() -> None:
     before = cluster(**SIX)
     asked = cluster(known(before), {"odradek.dev/restart": "1"}, **SIX)
     assert lines(make_plan(asked, running(before, *TOPIC))) == [
-        "restart broker 1: a restart was asked for"
+        "restart broker 1: a restart was requested"
     ]
     assert make_plan(cluster(known(before), **SIX), running(asked, *TOPIC)) == ()
 
@@ -137,7 +137,7 @@ def test_a_dynamic_setting_that_was_taken_out_goes_back() -> None:
     observed = replace(observed, kafka=replace(observed.kafka, settings=settings),
                        dynamic_config=frozenset({"log.cleaner.threads"}))  # fmt: skip
     assert lines(make_plan(desired, observed)) == [
-        "alter all brokers: without a restart: log.cleaner.threads back to its default"
+        "alter all brokers: without a restart: log.cleaner.threads reset to its default"
     ]
     by_hand = replace(observed, dynamic_config=frozenset())
     assert make_plan(desired, by_hand) == (), "what others set is left alone"
@@ -168,7 +168,7 @@ def test_a_stopped_broker_is_started_also_during_a_roll() -> None:
     observed = with_phase(running(before, *TOPIC), Phase.STOPPED, 2)
     changed = cluster(known(before), **SIX, config={"num.partitions": 4})
     assert lines(make_plan(changed, observed)) == [
-        "start broker 2: broker 2 does not run",
+        "start broker 2: broker 2 is not running",
         "wait: broker 2 is stopped",
     ]
 
@@ -187,17 +187,17 @@ def leaving(voter: bool = False, **kafka: Any) -> tuple[DesiredCluster, Observed
 
 def test_the_end_of_a_broker() -> None:
     desired, observed = leaving()
-    say = "broker 3 holds no replica and is not wanted any more"
+    say = "broker 3 holds no replica and is no longer wanted"
     assert lines(make_plan(desired, observed)) == [f"stop broker 3: {say}"]
     observed = with_phase(observed, Phase.STOPPED, 3)
     assert lines(make_plan(desired, observed)) == [f"unregister broker 3: {say}"]
     kafka: Kafka = observed.kafka  # type: ignore[assignment]
     gone = replace(kafka, registered={0: "a", 1: "b", 2: "c"}, live=frozenset({0, 1, 2}))
     observed = replace(observed, kafka=gone)
-    assert lines(make_plan(desired, observed)) == [f"remove broker 3, keep its volumes: {say}"]
+    assert lines(make_plan(desired, observed)) == [f"remove broker 3 and keep its volumes: {say}"]
     voting = replace(observed, kafka=replace(gone, voters=frozenset({0, 1, 3})))
     assert lines(make_plan(desired, voting)) == [
-        "wait: another broker takes the place of broker 3 in the metadata quorum"
+        "wait: another broker has to replace broker 3 in the metadata quorum"
     ]
 
 
@@ -207,7 +207,7 @@ def voters(observed: Observed, *ids: int) -> Observed:
 
 
 def test_how_a_voter_leaves() -> None:
-    say = "broker 3 holds no replica and is not wanted any more"
+    say = "broker 3 holds no replica and is no longer wanted"
     desired, observed = leaving(voter=True)
     # Broker 2 does not vote yet: our controller takes it in for the one that was unregistered.
     assert lines(make_plan(desired, observed)) == [f"stop broker 3: {say}"]
@@ -215,12 +215,12 @@ def test_how_a_voter_leaves() -> None:
     for ids in ((0, 1, 2, 3), (0, 3)):
         assert lines(make_plan(desired, voters(observed, *ids))) == [f"remove voter 3: {say}"]
     assert lines(make_plan(desired, voters(observed, 3))) == [
-        f"add voter 0: nobody who votes about the metadata stays; {say}"
+        f"add voter 0: no voter of the metadata quorum stays; {say}"
     ]
     before = cluster(brokers=2)
     pair = voters(running(before), 1)
     assert lines(make_plan(cluster(known(before), brokers=1), pair))[-1].startswith(
-        "wait: broker 1 cannot go: it is the only voter of the metadata quorum"
+        "wait: broker 1 cannot be removed: it is the only voter of the metadata quorum"
     )
     # Apache Kafka's voters have no successors.
     spec = msgspec.structs.replace(desired.spec, engine="apache")
@@ -253,7 +253,7 @@ def test_a_leaving_broker_that_died_with_replicas_is_started_to_drain() -> None:
     before = cluster(brokers=4)
     observed = with_phase(running(before, P("t-0: 3 | 3 @- min=1")), Phase.STOPPED, 3)
     assert lines(make_plan(cluster(known(before), brokers=3), observed))[0] == (
-        "start broker 3: broker 3 does not run"
+        "start broker 3: broker 3 is not running"
     )
 
 
@@ -263,7 +263,7 @@ def test_draining_waits_while_partitions_move() -> None:
     assert observed.kafka is not None
     observed = replace(observed, kafka=replace(observed.kafka, partitions=(moving,)))
     assert lines(make_plan(desired, observed)) == [
-        "wait: 1 partitions are on their way off broker 3"
+        "wait: 1 partitions are still moving off broker 3"
     ]
 
 

@@ -58,7 +58,7 @@ TABLE = [
     (
         "an ISR that is not whole after a restart",
         view("1", P("t-0: 0 1 2 | 1 2 @1")),
-        "wait: t-0 has 2 of 3 replicas in sync and waits for broker 0",
+        "wait: t-0 has 2 of 3 replicas in sync; waiting for broker 0",
     ),
     (
         "leaders go back before the next one goes",
@@ -118,13 +118,14 @@ TABLE = [
     (
         "and it stays too when its return is what the partition waits for",
         view("0 3", P("t-0: 0 1 3 | 1 @1"), controller=2),
-        "wait: broker 0 has to wait: t-0 has in-sync replicas 1 and needs 2 without broker 0",
+        "wait: broker 0 cannot restart yet: t-0 has in-sync replicas on 1 and needs 2 without "
+        "broker 0",
     ),
     ("no controller", view("0", controller=-1), "wait: the cluster has no active controller"),
     (
         "a voter that lags",
         view("0", lagging_voters=frozenset({2}), controller=1),
-        "wait: broker 0 has to wait: the other voters of the metadata quorum are not up to date",
+        "wait: broker 0 cannot restart yet: other voters of the metadata quorum are lagging",
     ),
     ("one voter of one", view("0", size=1, controller=0), "restart 0"),
     (
@@ -155,7 +156,7 @@ TABLE = [
     (
         "ready, but not for long enough",
         view("0", min_ready_seconds=101),
-        "wait: brokers 0, 1, 2, 3, 4 and 1 more ready for less than 101 s",
+        "wait: brokers 0, 1, 2, 3, 4 and 1 more have been ready for less than 101 s",
     ),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_operator.kafka.desired import DesiredCluster, Known
 from odradek_operator.kafka.make_plan import make_plan
 from odradek_operator.kafka.observed import Observed, Phase
@@ -45,9 +45,9 @@ def test_one_is_down() -> None:
     behind = [replace(p, isr=p.isr - {2}) for p in TOPIC]
     found = status(SIX, with_phase(running(SIX, *behind), Phase.STOPPED, 2))
     seen = {c.type: c for c in found.conditions}
-    assert seen["Ready"].message == "5 of 6 brokers are ready; missing 2"
+    assert seen["Ready"].message == "5 of 6 brokers are ready; not ready: 2"
     assert seen["Degraded"].reason == "UnderReplicated"
-    assert seen["Progressing"].message == "broker 2 does not run"
+    assert seen["Progressing"].message == "broker 2 is not running"
 
 
 def test_racks_that_are_shared_are_listed() -> None:
@@ -82,7 +82,7 @@ def test_a_roll_says_what_it_waits_for_and_since_when() -> None:
     back = replace(back, brokers={**back.brokers, 1: up_to_date}, now=NOW + 5)
     waiting = status(changed, back, started)
     assert waiting.rolling is not None
-    assert waiting.rolling.reason == "orders-0 has 2 of 3 replicas in sync and waits for broker 1"
+    assert waiting.rolling.reason == "orders-0 has 2 of 3 replicas in sync; waiting for broker 1"
     assert (waiting.rolling.partition, waiting.rolling.since) == ("orders-0", instant(NOW + 5))
     still = status(changed, replace(back, now=NOW + 9), waiting)
     assert still.rolling is not None
@@ -108,7 +108,7 @@ def test_a_node_that_was_relabelled() -> None:
     said = status(SIX, replace(observed, brokers={**observed.brokers, 3: moved}))
     (found,) = [c for c in said.conditions if c.type == "RackAware"]
     assert (found.status, found.reason) == ("False", "NodeInOtherRack")
-    assert found.message == ("nodes were relabelled: broker 3 of rack a runs on a node of b")
+    assert found.message == ("nodes were relabelled: broker 3 of rack a is on a node of b")
 
 
 def test_both_who_want_a_topic_are_told() -> None:
@@ -118,10 +118,10 @@ def test_both_who_want_a_topic_are_told() -> None:
     said = topic_statuses(wanted, observed, plan, observed.managed_topics)
     both = {k: s.conditions[0] for k, s in said.items()}
     assert both["default/rival"].status == "False"
-    assert both["default/rival"].message == "topic orders is also wanted by default/orders"
+    assert both["default/rival"].message == "topic orders is also declared by default/orders"
     assert both["default/orders"].status == "True"
     assert both["default/orders"].message == (
-        "the topic is as it should be; default/rival would have it too, and is refused"
+        "Topic orders matches its spec; default/rival is refused for declaring it too"
     )
 
 

@@ -63,7 +63,7 @@ def test_grow_but_never_shrink() -> None:
         "add partitions to topic orders: orders from 2 to 4"
     ]
     assert lines(two, topic("orders", partitions=1)) == [
-        "refuse default/orders: topic orders has 2 partitions; they are never taken away"
+        "refuse default/orders: topic orders has 2 partitions, which cannot be removed"
     ]
 
 
@@ -71,11 +71,11 @@ def test_config_drift() -> None:
     found = world(HERE, managed=ORDERS, orders={"retention.ms": "5", "cleanup.policy": "compact"})
     found = replace(found, managed_settings={"orders": frozenset({"retention.ms", "max.message"})})
     assert lines(found, topic("orders", config={"retention.ms": "7"})) == [
-        "alter topic orders: orders: retention.ms is 7"
+        "alter topic orders: orders: retention.ms is set to 7"
     ]
-    assert lines(found, topic("orders")) == [
-        "alter topic orders: orders: retention.ms is not set any more"
-    ], "cleanup.policy was set by others and stays"
+    assert lines(found, topic("orders")) == ["alter topic orders: orders: retention.ms is unset"], (
+        "cleanup.policy was set by others and stays"
+    )
 
 
 def test_replication_factor_by_reassignment() -> None:
@@ -90,13 +90,13 @@ def test_replication_factor_by_reassignment() -> None:
     assert isinstance(fewer, Reassign)
     assert list(fewer.moves.values()) == [(0,)]
     assert lines(world(managed=ORDERS), topic("orders", replication_factor=7)) == [
-        "refuse default/orders: topic orders wants 7 replicas of 6 brokers"
+        "refuse default/orders: topic orders needs 7 brokers for its replicas; there are 6"
     ]
 
 
 def test_a_topic_of_somebody_else() -> None:
     assert lines(world(HERE), topic("orders", partitions=9)) == [
-        "refuse default/orders: topic orders exists already; spec.adopt: true takes it over"
+        "refuse default/orders: topic orders already exists; set spec.adopt: true to manage it"
     ]
     adopted = topic("orders", partitions=2, adopt=True)
     assert claims([adopted], world(HERE)) == ORDERS
@@ -107,11 +107,11 @@ def test_two_resources_for_one_topic_are_told_both() -> None:
     one = DesiredTopic("t", "default/one")
     two = DesiredTopic("t", "other/two")
     assert lines(world(), one, two) == [
-        "refuse default/one: topic t is also wanted by other/two",
-        "refuse other/two: topic t is also wanted by default/one",
+        "refuse default/one: topic t is also declared by other/two",
+        "refuse other/two: topic t is also declared by default/one",
     ]
     first = world("t-0: 0 1 2 | 0 1 2", managed={"t": "default/one"})
-    assert lines(first, one, two) == ["refuse other/two: topic t is also wanted by default/one"]
+    assert lines(first, one, two) == ["refuse other/two: topic t is also declared by default/one"]
 
 
 def test_delete_or_retain() -> None:

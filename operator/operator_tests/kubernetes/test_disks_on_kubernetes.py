@@ -7,7 +7,7 @@ import pytest
 from lightkube.resources.core_v1 import Pod
 from lightkube.types import PatchType
 
-from odradek_operator.kubernetes.worker import Outcome
+from odradek_operator.kubernetes.cluster_worker import Outcome
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.world import World
 from operator_tests.kubernetes.test_worker import uids
@@ -71,7 +71,9 @@ def test_a_disk_fills_up_and_gets_room(world: World) -> None:
     assert world.one_pass() is Outcome.IDLE
     assert world.condition("DiskPressure") == "False EnoughSpace"
     assert "disks" not in world.status()
-    assert events(world, "DiskPressureOver") == ["Normal: broker 1: /data has room again"]
+    assert events(world, "DiskPressureOver") == [
+        "Normal: broker 1: /data has enough free space again"
+    ]
     assert uids(world) == before
 
 
@@ -84,7 +86,7 @@ def test_a_broker_that_ended_for_want_of_room_is_left_to_the_kubelet(world: Worl
     said = message(world, "DiskPressure")
     assert said == (
         "broker 1: it ended with exit code 75: odradek: log directory /data: no space left on "
-        "device; Kubernetes starts it again after a pause of 10s"
+        "device; Kubernetes backs off 10s before it starts it again"
     )
     assert said.removeprefix("broker 1: ") in message(world, "Degraded")
     assert said in message(world, "Ready")
@@ -92,5 +94,5 @@ def test_a_broker_that_ended_for_want_of_room_is_left_to_the_kubelet(world: Worl
     assert uids(world) == before, "a restart by the operator would help nobody"
     world.settle()  # the kubelet that is played makes it ready
     assert world.condition("DiskPressure") == "False EnoughSpace"
-    assert events(world, "DiskPressureOver") == ["Normal: broker 1 runs again"]
+    assert events(world, "DiskPressureOver") == ["Normal: broker 1 is running again"]
     assert uids(world) == before

@@ -58,9 +58,9 @@ def test_before_and_after(world: World, tmp_path: Path) -> None:
     first = lines(world, path)
     assert first[:2] == [
         "start brokers 0, 1 and 2: brokers 0, 1 and 2 do not exist yet",
-        "wait: topic orders when the cluster answers",
+        "wait: topic orders can be created when the cluster answers",
     ]
-    assert "make StatefulSet main-zone-b" in first
+    assert "create StatefulSet main-zone-b" in first
     assert world.get("KafkaCluster") is None
     world.cluster(brokers=3)
     world.topic("orders", partitions=2)
@@ -74,10 +74,10 @@ def test_before_and_after(world: World, tmp_path: Path) -> None:
         "add partitions to topic orders: orders from 2 to 4",
     ]
     assert lines(world, manifests(tmp_path, space, None, orders={"partitions": 1})) == [
-        f"refuse {space}/orders: topic orders has 2 partitions; they are never taken away"
+        f"refuse {space}/orders: topic orders has 2 partitions, which cannot be removed"
     ]
     world.cluster(brokers=3, storage={"size": "20Gi"})
-    with pytest.raises(InvalidManifestError, match="storage grows, it never shrinks"):
+    with pytest.raises(InvalidManifestError, match="cannot shrink"):
         lines(world, manifests(tmp_path, space, {"brokers": 3, "storage": {"size": "1Gi"}}))
 
 

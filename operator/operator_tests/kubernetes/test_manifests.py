@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from odradek_api.base import owner_reference
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.kubernetes import names
-from odradek_operator.kubernetes.manifests import Rack, manifests, owner_reference
+from odradek_operator.kubernetes.manifests import manifests
+from odradek_operator.kubernetes.racks import Rack
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from operator_tests.worlds import cluster
 
@@ -27,7 +29,7 @@ def objects(desired: DesiredCluster, owner_uid: str) -> list[dict[str, Any]]:
         for rack in racks.values()
         for ordinal, broker in enumerate(rack.ids)
     }
-    owner = owner_reference("KafkaCluster", "odradek.dev/v1alpha1", desired.name, owner_uid)
+    owner = owner_reference("odradek.dev/v1alpha1", "KafkaCluster", desired.name, owner_uid)
     return manifests(desired, racks, files, owner, "odradek/broker:test")
 
 

@@ -259,7 +259,7 @@ def test_two_replicas_one_works(stage: Stage, namespace: str) -> None:
     args = ("patch", "lease", "odradek-operator", "-n", namespace, "--type=merge", "-p", patch)
     stage.kubernetes.kubectl(*args)
     eventually(lambda: second.error is not None)
-    assert "Lease is lost" in str(second.error)
+    assert "lost the Lease" in str(second.error)
 
 
 def test_racks_follow_the_nodes(stage: Stage, namespace: str) -> None:
@@ -306,6 +306,6 @@ def test_the_program_starts_and_ends(kubernetes: ControlPlane, namespace: str) -
 def test_the_program_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_arguments([])
-    assert "either --namespace or --all-namespaces" in capsys.readouterr().err
+    assert "one of --namespace and --all-namespaces" in capsys.readouterr().err
     assert parse_arguments(["-A", "--image", "r/b:1"]).namespaces == ()
     assert parse_arguments(["-n", "a", "-n", "b"]).namespaces == ("a", "b")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek_operator.kubernetes.manifests import Rack, manifests
+from odradek_operator.kubernetes.manifests import manifests
+from odradek_operator.kubernetes.racks import Rack
 from operator_tests.worlds import cluster
 
 
@@ -31,7 +32,8 @@ def heap(**spec: Any) -> str | None:
         ({"resources": {"requests": {"memory": "2Gi"}}}, None),
         ({"resources": {"limits": {"memory": "2Gi"}}}, "-Xms1024m -Xmx1024m"),
         ({"resources": {"limits": {"memory": 1_000_000_000}}}, "-Xms476m -Xmx476m"),
-        ({"resources": {"limits": {"memory": "1e9"}}}, None),
+        ({"resources": {"limits": {"memory": "1e9"}}}, "-Xms476m -Xmx476m"),
+        ({"resources": {"limits": {"memory": "much"}}}, None),
         (
             {
                 "resources": {"limits": {"memory": "2Gi"}},

@@ -49,7 +49,7 @@ def test_the_first_end_for_storage_says_enough() -> None:
     assert phase is Phase.CRASHED
     assert detail == (
         "it ended with exit code 75: odradek: log directory /var/lib/odradek/data-0/log: no space "
-        "left on device; Kubernetes starts it again after a pause of 20s"
+        "left on device; Kubernetes backs off 20s before it starts it again"
     )
     found = ended_of(pod(**WAITING))
     assert found is not None
@@ -68,7 +68,7 @@ def test_another_end_may_have_been_bad_luck_once(restarts: int, expected: Phase)
 def test_one_that_waits_for_room_after_its_start_says_so() -> None:
     phase, _, detail = phase_of(pod(running={"startedAt": "2026-11-18T00:00:00Z"}), 0)
     assert phase is Phase.CRASHED
-    assert detail.endswith("no space left on device; started again, and not ready yet")
+    assert detail.endswith("no space left on device; it was started again and is not ready yet")
 
 
 def test_several_ends_are_counted() -> None:

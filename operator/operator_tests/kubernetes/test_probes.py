@@ -59,7 +59,8 @@ class Kubelet:
 
     def ended(self) -> ObservedBroker | None:
         """Kubernetes starts a container again that has ended, whatever its probes say."""
-        seen = self.broker.look(time.time())
+        self.broker.supervise(time.time())
+        seen = self.broker.observe(time.time())
         return seen if seen.phase in (Phase.CRASHED, Phase.STOPPED) else None
 
 
@@ -94,7 +95,7 @@ def test_a_broker_that_waits_for_room_gets_no_clients_and_is_left_alone(
         kubelet.start()
         until(lambda: kubelet.asks("startupProbe"), "it is up")
         assert kubelet.fails("readinessProbe"), "no Service sends clients there"
-        assert "waiting for room" in kubelet.broker.look(time.time()).detail
+        assert "waiting for room" in kubelet.broker.observe(time.time()).detail
         assert kubelet.asks("livenessProbe")
         disk.make_room()
         until(lambda: kubelet.asks("readinessProbe"), "clients are sent there again")
@@ -112,7 +113,7 @@ def test_a_broker_that_only_a_restart_helps_is_restarted(kubelet: Kubelet) -> No
     until(lambda: not kubelet.asks("readinessProbe"), "no Service sends clients there")
     until(lambda: kubelet.ended() or kubelet.fails("livenessProbe"), "Kubernetes restarts it")
     until(kubelet.ended, "it has ended")
-    seen = kubelet.broker.look(time.time())
+    seen = kubelet.broker.observe(time.time())
     assert seen.ended is not None
     assert seen.ended.exit_code == 74
     assert kubelet.settings["log.dirs"] in seen.ended.words

@@ -6,8 +6,10 @@ from datetime import datetime
 
 import pytest
 
-from odradek_operator.kubernetes.spark_worker import PROGRESS, SparkWorker
-from odradek_operator.spark.runs import instant
+from odradek_api.base import instant
+from odradek_api.pipeline.status import PROGRESS_ANNOTATION
+from odradek_operator.kubernetes.spark_worker import SparkWorker
+from odradek_operator.kubernetes.topic_book import TopicBook
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.pipeline_world import CRD, Cluster
 from odradek_testkit.kubernetes.world import connect
@@ -30,13 +32,13 @@ def test_a_pipeline_lives(cluster: Cluster) -> None:
     cluster.pipeline(restartPolicy={"type": "OnFailure", "retries": 1, "intervalSeconds": 1})
     cluster.settle(2)
     key = f"{cluster.namespace}/main"
-    assert cluster.ready() == f"False Waiting: there is no KafkaCluster {key}"
+    assert cluster.ready() == f"False Waiting: KafkaCluster {key} does not exist"
     cluster.kafka()
     cluster.settle(2)
     assert cluster.ready() == f"False Waiting: KafkaCluster {key} is not ready"
     cluster.kafka_ready()
     cluster.settle(2)
-    assert cluster.ready() == "False Waiting: topic visits is not ready"
+    assert cluster.ready() == "False Waiting: Topic visits is not ready"
     assert cluster.names("sparkapplications") == []
     cluster.topic_ready()
 
@@ -53,13 +55,13 @@ def test_a_pipeline_lives(cluster: Cluster) -> None:
     main = {"batch": 4, "processRate": 10.5, "lag": {"visits": 7}}
     said = {"pipeline": "x", "state": "Running", "queries": {"main": main}}
     cluster.kubectl("annotate", "pod", "page-views-driver", "-n", cluster.namespace,
-                    f"{PROGRESS}={json.dumps(said)}")  # fmt: skip
+                    f"{PROGRESS_ANNOTATION}={json.dumps(said)}")  # fmt: skip
     cluster.settle()
     assert cluster.state() == "RUNNING"
     status = cluster.get("sparkpipeline", "page-views")["status"]
     assert (status["state"], status["lagRecords"], status["batch"]) == ("RUNNING", 7, 4)
     assert status["lag"] == [{"topic": "visits", "records": 7}]
-    assert cluster.ready().startswith("True Running: the driver runs")
+    assert cluster.ready().startswith("True Running: the driver is running")
     before = cluster.get("sparkpipeline", "page-views")["metadata"]["resourceVersion"]
     cluster.settle(3)
     after = cluster.get("sparkpipeline", "page-views")["metadata"]["resourceVersion"]
@@ -94,7 +96,7 @@ def test_a_refused_spec_is_not_tried_again(cluster: Cluster) -> None:
         "message": "no column",
     }
     cluster.kubectl("annotate", "pod", "page-views-driver", "-n", cluster.namespace,
-                    f"{PROGRESS}={json.dumps(said)}")  # fmt: skip
+                    f"{PROGRESS_ANNOTATION}={json.dumps(said)}")  # fmt: skip
     cluster.phase("Failed", 2)
     cluster.settle(8)
     assert cluster.state() == "FAILED"
@@ -110,10 +112,10 @@ def test_a_schedule(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     made = cluster.get("sparkpipeline", "page-views")["metadata"]["creationTimestamp"]
     created = datetime.fromisoformat(made).timestamp()
     now = [created]
-    monkeypatch.setattr("odradek_operator.kubernetes.spark_worker.time.time", lambda: now[0])
+    monkeypatch.setattr("odradek_operator.kubernetes.pipeline_controller.time.time", lambda: now[0])
     cluster.settle()
     due = [instant((created // 3600 + n) * 3600) for n in range(4)]
-    assert cluster.ready() == f"False Scheduled: it runs at {due[1]}"
+    assert cluster.ready() == f"False Scheduled: the next run starts at {due[1]}"
     assert cluster.names("sparkapplications") == []
 
     now[0] += 3600
@@ -157,7 +159,7 @@ def test_the_api_server_refuses_two_sinks(cluster: Cluster) -> None:
 def test_without_the_crd_nothing_happens(kubernetes: ControlPlane, namespace: str) -> None:
     client = connect(kubernetes)
     try:
-        worker = SparkWorker(client, [namespace], "i", native=True)
+        worker = SparkWorker(client, TopicBook(), [namespace], "i", native=True)
         assert worker.one_pass() > 0
     finally:
         client.close()

@@ -11,7 +11,7 @@ from lightkube.core.exceptions import ApiError
 
 from odradek_api.base import RESTART_ANNOTATION
 from odradek_operator.kubernetes import platform, pods
-from odradek_operator.kubernetes.worker import ClusterWorker
+from odradek_operator.kubernetes.cluster_worker import ClusterWorker
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.world import Outcome, World
 from operator_tests.kubernetes.test_manifests import eventually
@@ -364,7 +364,7 @@ def test_a_pod_on_a_node_that_does_not_answer(
     args = ("delete", "pod", "main-zone-a-0", "-n", world.namespace)
     world.kubernetes.kubectl(*args, "--wait=false", "--grace-period=1")
     eventually(lambda: world.one_pass() and world.condition("Degraded"), "True BrokerCrashed")
-    assert "does not end: node node-a does not answer" in message(world, "Degraded")
+    assert "does not terminate: node node-a does not answer" in message(world, "Degraded")
     world.cluster({RESTART_ANNOTATION: "now"}, brokers=3)
     before = uids(world)
     world.one_pass()
@@ -384,7 +384,7 @@ def test_a_relabelled_node_is_told(world: World) -> None:
     before = uids(world)
     world.kubernetes.kubectl("label", "node", "node-a", f"{label}=r-b", "--overwrite")
     eventually(lambda: world.one_pass() and world.condition("RackAware"), "False NodeInOtherRack")
-    assert "broker 0 of rack r-a runs on a node of r-b" in message(world, "RackAware")
+    assert "broker 0 of rack r-a is on a node of r-b" in message(world, "RackAware")
     assert uids(world) == before
     world.kubernetes.kubectl("label", "node", "node-a", f"{label}=r-a", "--overwrite")
     eventually(lambda: world.one_pass() and world.condition("RackAware"), "True RacksApart")
@@ -419,7 +419,7 @@ def test_a_certificate_that_changes_is_rolled_out(world: World) -> None:
     world.settle()
     assert uids(world) == before  # what may not be seen changes nothing, and that is told
     events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)
-    assert "Secret tls: whether it changes is not seen" in events
+    assert "Secret tls cannot be read, so changes of it are not noticed" in events
 
 
 def test_more_volumes_and_a_file_system_that_grows_at_a_restart(world: World) -> None:
@@ -442,7 +442,7 @@ def test_more_volumes_and_a_file_system_that_grows_at_a_restart(world: World) ->
     world.settle()
     assert {n for n, uid in uids(world).items() if uid != before[n]} == {"main-zone-b-0"}
     events = world.kubernetes.kubectl("get", "events", "-n", world.namespace)
-    assert f"the file system of {claim} grows at a restart" in events
+    assert f"the file system of {claim} is expanded by a restart" in events
 
 
 def said(world: World, reason: str) -> set[str]:

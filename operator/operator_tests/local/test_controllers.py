@@ -38,11 +38,11 @@ def test_formed_found_again_and_kept_as_it_is(
 
         del local.spec["controllers"]
         report = local.step()
-        assert "apart from the beginning or never" in report.problems[0]
+        assert "dedicated controllers cannot be added" in report.problems[0]
         local.die()  # the next one has nothing to compare with but what is there
         report = local.step()
         assert report.clusters[KEY].pids == found.pids
-        assert "refuse: spec.controllers: controllers are apart" in report.clusters[KEY].plan[-1]
+        assert "refuse: spec.controllers: dedicated controllers" in report.clusters[KEY].plan[-1]
         local.runtime.stop_brokers()  # the broker first: it says goodbye to the controller
         assert (node(local, "broker-0") / "data-0" / ".kafka_cleanshutdown").exists()
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from odradek_api.base import Condition
-from odradek_api.kafka_cluster import KafkaClusterStatus
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.parse import parse
 from odradek_api.pipeline.spec import RestartPolicy
 from odradek_api.pipeline.status import JobStatus, QueryProgress
@@ -43,7 +43,7 @@ class Pipeline(LocalPipeline):
         self._spawn()
 
     def _spawn(self) -> None:
-        self._again_at = None
+        self._restart_at = None
         self.starts += 1
         self._process = Ended(self.codes.pop(0)) if self.codes else None  # type: ignore[assignment]
 
@@ -54,7 +54,7 @@ class Pipeline(LocalPipeline):
 def live(pipeline: Pipeline) -> int:
     """How often it was started, if time passes without end."""
     for second in range(0, 1000, 10):
-        pipeline.look(float(second))
+        pipeline.supervise(float(second))
     return pipeline.starts
 
 
@@ -81,10 +81,10 @@ def test_a_driver_that_worked_begins_to_count_anew(tmp_path: Path) -> None:
 
 def test_it_waits_before_it_tries_again(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, [1, 0], interval_seconds=30)
-    pipeline.look(100.0)
-    pipeline.look(129.0)
+    pipeline.supervise(100.0)
+    pipeline.supervise(129.0)
     assert pipeline.starts == 1
-    pipeline.look(130.0)
+    pipeline.supervise(130.0)
     assert pipeline.starts == 2
 
 
@@ -110,12 +110,12 @@ def test_what_a_pipeline_waits_for() -> None:
     awaited = TopicStatus(topic_name="a", conditions=ready("False"))
     other = TopicStatus(topic_name="b", conditions=ready("False"))
     key = "default/main"
-    assert waits_for(pipeline(), {}, {}) == "there is no KafkaCluster default/main"
+    assert waits_for(pipeline(), {}, {}) == "KafkaCluster default/main does not exist"
     assert waits_for(pipeline(), {key: down}, {}) == "KafkaCluster default/main is not ready"
-    assert waits_for(pipeline(), {key: up}, {key: {"t": awaited}}) == "topic a is not ready"
+    assert waits_for(pipeline(), {key: up}, {key: {"t": awaited}}) == "Topic a is not ready"
     assert waits_for(pipeline(), {key: up}, {key: {"t": made, "u": other}}) == ""
     assert waits_for(pipeline(), {key: up}, {}) == ""
-    assert waits_for(pipeline(suspend=True), {key: up}, {}) == "it is suspended"
+    assert waits_for(pipeline(suspend=True), {key: up}, {}) == "spec.suspend is true"
 
 
 class AtWork:
@@ -136,7 +136,7 @@ class Scheduled(LocalPipeline):
     now_s: ClassVar[float] = NOON_S
 
     def _spawn(self) -> None:
-        self._again_at = None
+        self._restart_at = None
         self.begun.append(self.now_s)
         self._process = AtWork(self.codes)  # type: ignore[assignment]
 
@@ -167,13 +167,13 @@ def test_a_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             report = pipelines.one_pass({}, {})["default/x"]
         return report.waits
 
-    assert after(0) == "it runs at 2026-11-17T12:10:00Z"
-    assert after(9) == "it runs at 2026-11-17T12:10:00Z"
+    assert after(0) == "the next run starts at 2026-11-17T12:10:00Z"
+    assert after(9) == "the next run starts at 2026-11-17T12:10:00Z"
     assert after(10) == ""
     assert after(39) == "", "it is still at work"
     assert len(Scheduled.begun) == 1
     assert after(39, 0) == "", "and what was missed follows at once"
     assert len(Scheduled.begun) == 2
-    assert after(39, 0) == "it runs at 2026-11-17T12:40:00Z"
-    assert after(40, WRONG_SPEC) == "it runs at 2026-11-17T12:50:00Z"
+    assert after(39, 0) == "the next run starts at 2026-11-17T12:40:00Z"
+    assert after(40, WRONG_SPEC) == "the next run starts at 2026-11-17T12:50:00Z"
     assert len(Scheduled.begun) == 3

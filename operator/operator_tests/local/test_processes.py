@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import os
 import subprocess
 import sys
 import threading
@@ -34,7 +35,7 @@ def test_a_pid_that_somebody_else_has_now(tmp_path: Path) -> None:
         write_json(tmp_path / "process.json", process)
         found = broker(tmp_path)
         assert found.pid is None
-        assert found.look(time.time()).phase is Phase.STOPPED
+        assert found.observe(time.time()).phase is Phase.STOPPED
         assert found.settings == {"a": "b"}, "what it was started with is known all the same"
         found.stop()
         found.kill()
@@ -55,7 +56,7 @@ def test_data_stays_unless_it_is_to_go(tmp_path: Path) -> None:
     (directory / "data-0").mkdir(parents=True)
     (directory / "server.out").write_text("last words\n")
     found = broker(directory)
-    assert found.last_words() == "last words"
+    assert found.last_line() == "last words"
     found.remove(with_data=False)
     assert [p.name for p in directory.iterdir()] == ["data-0"]
     found.remove(with_data=True)
@@ -81,10 +82,15 @@ def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalBroker:
 
 def until_it_ended(found: LocalBroker, now: float) -> ObservedBroker:
     give_up = time.monotonic() + 30
-    while (seen := found.look(now)).phase is Phase.STARTING:
+    while (seen := pass_over(found, now)).phase is Phase.STARTING:
         assert time.monotonic() < give_up
         time.sleep(0.01)
     return seen
+
+
+def pass_over(found: LocalBroker, now: float) -> ObservedBroker:
+    found.supervise(now)
+    return found.observe(now)
 
 
 def test_a_broker_that_ends_is_started_again_later_and_later(ending: LocalBroker) -> None:
@@ -96,10 +102,33 @@ def test_a_broker_that_ends_is_started_again_later_and_later(ending: LocalBroker
         assert seen.ended is not None
         assert (seen.ended.exit_code, seen.ended.for_storage) == (75, True)
         assert seen.detail.startswith(f"it ended with exit code 75: {FULL}; next start after ")
-        pause = next(s for s in range(100) if ending.look(now + s).phase is Phase.STOPPED)
+        pause = next(s for s in range(100) if pass_over(ending, now + s).phase is Phase.STOPPED)
         pauses.append(pause)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
     assert f"next start after {pauses[-1]} s, at " in seen.detail
+
+
+def test_observing_neither_restarts_nor_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a process during a restart is noticed and acted on by `supervise` alone."""
+    monkeypatch.setattr(processes, "command", lambda *_: ["sleep", "60"])
+    found = broker(tmp_path)
+    found.start({})
+    first = found.pid
+    assert first is not None
+    found.restart({"a": "b"})
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    for later in (0.0, 2 * processes.STOP_DEADLINE_S):
+        assert found.observe(time.time() + later).phase is Phase.STARTING
+        assert found.pid == first
+    found.supervise(time.time())
+    try:
+        assert found.pid not in (None, first)
+        assert found.settings == {"a": "b"}
+    finally:
+        found.kill()
+        found.wait()
 
 
 def test_how_it_ended_is_said_until_it_is_ready_again(
@@ -111,12 +140,12 @@ def test_how_it_ended_is_said_until_it_is_ready_again(
     ending.start({})
     try:
         monkeypatch.setattr(processes, "readiness", lambda _: (False, "waiting for room"))
-        seen = ending.look(time.time())
+        seen = ending.observe(time.time())
         assert (seen.phase, seen.detail) == (Phase.STARTING, "waiting for room")
         assert seen.ended is not None
         assert seen.ended.words.endswith(f"{FULL}; started again: waiting for room")
         monkeypatch.setattr(processes, "readiness", lambda _: (True, ""))
-        seen = ending.look(time.time())
+        seen = ending.observe(time.time())
         assert (seen.phase, seen.ended) == (Phase.READY, None)
     finally:
         ending.kill()

@@ -42,7 +42,7 @@ def test_topics_from_manifests(tmp_path: Path) -> None:
         assert list(local.kafka().topics) == ["kept"], "Delete is deleted, Retain stays"
         local.topic("kept", partitions=1)
         report = local.until(lambda r: bool(r.clusters[KEY].plan))
-        assert "exists already; spec.adopt" in report.clusters[KEY].plan[0]
+        assert "already exists; set spec.adopt" in report.clusters[KEY].plan[0]
         local.topics["kept"]["adopt"] = True
         local.settle()
 
@@ -84,7 +84,7 @@ def test_a_dynamic_setting_needs_no_restart(tmp_path: Path) -> None:
         assert any("log.cleaner.threads=2" in line for line in local.done)
         local.spec["config"] = {}
         assert local.settle().pids == pids
-        assert any("back to its default" in line for line in local.done)
+        assert any("reset to its default" in line for line in local.done)
 
 
 def test_scale_up_and_down(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_runtime_that_died_finds_its_brokers(tmp_path: Path) -> None:
 def test_one_runtime_at_a_time(tmp_path: Path) -> None:
     with Local(tmp_path) as local:
         assert running_pid(local.state) is not None
-        with pytest.raises(RuntimeBusyError, match="works in"):
+        with pytest.raises(RuntimeBusyError, match="is already running in"):
             LocalRuntime([local.manifests], local.state).acquire()
 
 
@@ -154,14 +154,13 @@ def test_a_wrong_manifest_leaves_all_as_it_is(tmp_path: Path) -> None:
         local.spec["brokers"] = 0
         report = local.until(lambda r: bool(r.problems))
         assert report.problems == [
-            "all.yaml: KafkaCluster default/main: spec.brokers: expected a whole number of at "
-            "least 1"
+            "all.yaml: KafkaCluster default/main: spec.brokers: expected an integer of at least 1"
         ]
         assert report.clusters[KEY].pids == pids
         local.spec["brokers"] = 1
         local.topics["lost"] = {"cluster": {"name": "elsewhere"}}
         report = local.until(lambda r: bool(r.problems) and "elsewhere" in r.problems[0])
-        assert "there is no KafkaCluster default/elsewhere" in report.problems[0]
+        assert "KafkaCluster default/elsewhere does not exist" in report.problems[0]
 
 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:

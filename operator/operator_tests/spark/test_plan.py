@@ -98,7 +98,7 @@ def test_never_again() -> None:
     world.run()
     world.driver = None
     world.until("FAILED")
-    assert world.now.message == "the driver's pod is gone"
+    assert world.now.message == "the driver pod was deleted"
 
 
 def test_always_again() -> None:

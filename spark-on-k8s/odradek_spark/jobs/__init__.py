@@ -1,1 +1,1 @@
-"""Jobs: the parts put together, started, followed and ended."""
+"""Jobs: sources, steps and sinks combined, started, monitored and stopped."""

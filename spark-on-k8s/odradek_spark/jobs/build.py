@@ -1,4 +1,4 @@
-"""A job to DataFrames: sources, what of them parses, steps. The heart of it, on one screen."""
+"""Builds the DataFrames of a job: sources, parsing, dead letters and steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek_api.pipeline.job import Job
-from odradek_spark.sources.look import sink_topics, source_partitions
+from odradek_spark.sources.metadata import sink_topics, source_partitions
 from odradek_spark.sources.read import read
 from odradek_spark.transforms.parse import REASON, bad, good, good_or_fail
 from odradek_spark.transforms.records import dead_letters
@@ -17,8 +17,8 @@ from odradek_spark.transforms.steps import run_steps, watermark_and_dedup
 Partitions = list[dict[str, int]]  # of each source: topic → partitions
 
 
-def look(job: Job) -> Partitions:
-    """What the clusters say; takes a moment where Spark takes its time, so it comes first."""
+def check_topics(job: Job) -> Partitions:
+    """Checks the topics before Spark starts, because this is faster and names the field."""
     partitions = [source_partitions(job, n) for n in range(len(job.spec.sources))]
     sink_topics(job, {name: n for found in partitions for name, n in found.items()})
     return partitions
@@ -27,7 +27,7 @@ def look(job: Job) -> Partitions:
 def build(
     spark: SparkSession, job: Job, partitions: Partitions
 ) -> tuple[DataFrame, DataFrame | None]:
-    """What goes to the sink, and what goes to the dead letters, if the job has any."""
+    """The rows for the sink, and those for the dead-letter topic if the job has one."""
     views: dict[str, DataFrame] = {}
     letters: list[DataFrame] = []
     for number, source in enumerate(job.spec.sources):

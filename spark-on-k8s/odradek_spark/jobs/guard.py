@@ -1,8 +1,8 @@
-"""A checkpoint and a table belong to one pipeline: a mark in each says to which.
+"""A checkpoint and a table belong to one pipeline: a marker file in each names it.
 
-Why: Spark takes any checkpoint for its own. That of another pipeline makes it skip records or fail
-with a stack trace; a new checkpoint over an old table makes it drop batches in silence, because
-the table's log already has batches of those numbers.
+Why: Spark uses any checkpoint it is given. One of another pipeline makes it skip records or fail
+with a stack trace; a new checkpoint over an old table makes it drop batches silently, because the
+table's log already contains batches of those numbers.
 
     <checkpoint>/odradek.json    {"pipeline": "default/page-views", "id": "8f…", "sources": […]}
     <table>/_odradek.json        {"pipeline": "default/page-views", "checkpoint": "8f…"}
@@ -26,13 +26,13 @@ class Files(Protocol):
 
 
 def guard(files: Files, job: Job, new_id: str | None = None) -> None:
-    """Marks what is new, refuses what is another's; `new_id` is for tests."""
+    """Marks a new checkpoint and table, refuses foreign ones; `new_id` is for tests."""
     checkpoint = job.checkpoint_location
     mark = files.read(f"{checkpoint}/{CHECKPOINT_MARK}")
     if mark is None:
         if names := files.names(checkpoint):
-            said = f"{checkpoint} holds {names[0]}, which is not ours: take an empty directory"
-            raise SpecError("spec.checkpoint", said)
+            message = f"{checkpoint} contains {names[0]} of another program: use an empty directory"
+            raise SpecError("spec.checkpoint", message)
         identity = new_id or uuid.uuid4().hex
     else:
         identity = _check(checkpoint, json.loads(mark), job)
@@ -44,7 +44,7 @@ def guard(files: Files, job: Job, new_id: str | None = None) -> None:
 
 
 def sources(job: Job) -> list[str]:
-    """What Spark's checkpoint counts by: the sources, in their order."""
+    """The sources in order, which is how Spark's checkpoint identifies them."""
     found = []
     for source in job.spec.sources:
         if source.files is not None:
@@ -58,13 +58,13 @@ def sources(job: Job) -> list[str]:
 
 def _check(checkpoint: str, mark: dict[str, Any], job: Job) -> str:
     if mark["pipeline"] != job.key:
-        said = f"{checkpoint} is the checkpoint of {mark['pipeline']}, this is {job.key}"
-        raise SpecError("spec.checkpoint", said)
+        message = f"{checkpoint} is the checkpoint of {mark['pipeline']}, not of {job.key}"
+        raise SpecError("spec.checkpoint", message)
     before, now = mark["sources"], sources(job)
     if before != now:
-        said = (f"the checkpoint at {checkpoint} was made for {'; '.join(before)}, "
-                f"not for {'; '.join(now)}: a new spec.checkpoint begins anew")  # fmt: skip
-        raise SpecError("spec.sources", said)
+        message = (f"the checkpoint at {checkpoint} was created for {'; '.join(before)}, not for "
+                f"{'; '.join(now)}: set a new spec.checkpoint to start over")  # fmt: skip
+        raise SpecError("spec.sources", message)
     return str(mark["id"])
 
 
@@ -74,18 +74,18 @@ def _guard_table(files: Files, job: Job, identity: str) -> None:
     text = files.read(f"{path}/{TABLE_MARK}")
     if text is None:
         if names := files.names(path):
-            said = f"{path} holds {names[0]}, which is not this pipeline's: take an empty directory"
-            raise SpecError("spec.sink.table.path", said)
+            message = f"{path} contains {names[0]} of another program: use an empty directory"
+            raise SpecError("spec.sink.table.path", message)
         known = {"pipeline": job.key, "checkpoint": identity}
         files.write(f"{path}/{TABLE_MARK}", json.dumps(known))
         return
     mark = json.loads(text)
     if mark["pipeline"] != job.key:
-        said = f"{path} is the table of {mark['pipeline']}"
-        raise SpecError("spec.sink.table.path", said)
+        message = f"{path} is the table of {mark['pipeline']}"
+        raise SpecError("spec.sink.table.path", message)
     if mark["checkpoint"] != identity:
-        said = (
-            f"{path} was written with another checkpoint; with this one Spark would leave out "
-            "batches whose numbers it has already: take a new path too, or the old checkpoint"
+        message = (
+            f"{path} was written with another checkpoint; with this one Spark would skip batches "
+            "whose numbers are already in the table: use a new path, or the old checkpoint"
         )
-        raise SpecError("spec.sink.table.path", said)
+        raise SpecError("spec.sink.table.path", message)

@@ -1,4 +1,4 @@
-"""What Spark says about a query's last batch, in the few numbers that people ask for. Pure."""
+"""Spark's progress report of a query as the few numbers of QueryProgress. Does no I/O."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 from odradek_api.pipeline.status import QueryProgress
 
 
-def progress(said: dict[str, Any], before: QueryProgress | None) -> QueryProgress:
-    """One more progress report of Spark's; the same batch again adds nothing."""
+def progress(report: dict[str, Any], before: QueryProgress | None) -> QueryProgress:
+    """Adds one of Spark's reports; a report of the same batch is not counted twice."""
     before = before or QueryProgress()
-    batch = int(said["batchId"])
-    rows = int(said.get("numInputRows") or 0)
-    operators = said.get("stateOperators") or ()
+    batch = int(report["batchId"])
+    rows = int(report.get("numInputRows") or 0)
+    operators = report.get("stateOperators") or ()
     late = sum(int(o.get("numRowsDroppedByWatermark") or 0) for o in operators)
-    news = batch != before.batch or said["timestamp"] != before.checkpoint
+    new = batch != before.batch or report["timestamp"] != before.checkpoint
     return QueryProgress(
         batch=batch,
-        input_rate=_number(said.get("inputRowsPerSecond")),
-        process_rate=_number(said.get("processedRowsPerSecond")),
-        batch_ms=int((said.get("durationMs") or {}).get("triggerExecution") or 0),
-        rows=before.rows + rows if news else before.rows,
-        lag=lag(said.get("sources") or ()),
-        checkpoint=str(said["timestamp"]),
+        input_rate=_number(report.get("inputRowsPerSecond")),
+        process_rate=_number(report.get("processedRowsPerSecond")),
+        batch_ms=int((report.get("durationMs") or {}).get("triggerExecution") or 0),
+        rows=before.rows + rows if new else before.rows,
+        lag=lag(report.get("sources") or ()),
+        checkpoint=str(report["timestamp"]),
         state_rows=sum(int(o.get("numRowsTotal") or 0) for o in operators),
-        late_rows=before.late_rows + late if news else before.late_rows,
+        late_rows=before.late_rows + late if new else before.late_rows,
     )
 
 
 def lag(sources: Any) -> dict[str, int]:
-    """latestOffset - endOffset, by topic; {"visits": {"0": 9, "1": 4}} are Spark's shapes."""
+    """latestOffset - endOffset, by topic; Spark's format is {"visits": {"0": 9, "1": 4}}."""
     found: dict[str, int] = {}
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
@@ -50,7 +50,7 @@ def _offsets(given: Any) -> dict[str, dict[str, int]]:
 
 
 def _number(given: Any) -> float:
-    """Spark writes NaN and Infinity for batches that took no time."""
+    """Spark reports NaN and Infinity for batches that took no time."""
     try:
         value = float(given or 0)
     except ValueError:
@@ -73,11 +73,14 @@ _KNOWN = (
 
 
 def explain_failure(text: str) -> tuple[str, str]:
-    """The field that a failed query is about, if the error tells, and one sentence."""
+    """The field that the error is about, if it is known, and a message."""
     if ours := _OURS.search(text):
-        return "spec.sources.format", f"{ours[1]}; spec.deadLetter would keep such records apart"
+        return (
+            "spec.sources.format",
+            f"{ours[1]}; set spec.deadLetter to keep such records in a topic",
+        )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
-    said = (causes[-1] if causes else (lines or ["unknown"])[0]).removeprefix("Caused by: ")
+    message = (causes[-1] if causes else (lines or ["unknown"])[0]).removeprefix("Caused by: ")
     field = next((field for word, field in _KNOWN if word in text), "")
-    return field, said
+    return field, message

@@ -1,1 +1,1 @@
-"""Spark itself: its jars, fetched once, and a session that is made for small machines."""
+"""Spark itself: its additional jars, its session, files and the driver's pod."""

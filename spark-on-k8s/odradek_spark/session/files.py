@@ -1,4 +1,4 @@
-"""Small files wherever Spark keeps its own: a disk, a volume, s3a:// or hdfs://."""
+"""Small files in any file system that Spark can use: local, s3a:// or hdfs://."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Store:
             stream.close()
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory; nothing if there is none."""
+        """Names in a directory; empty if it does not exist."""
         fs, at = self._at(path)
         if not fs.exists(at):
             return []

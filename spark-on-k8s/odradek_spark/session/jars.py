@@ -1,7 +1,7 @@
-"""The jars that pyspark lacks (pom.xml), fetched once with Maven and checked by their hashes.
+"""Jars that pyspark lacks (pom.xml), fetched once with Maven and verified by hash.
 
-They lie in $XDG_CACHE_HOME/odradek/spark-4.0.0; ODRADEK_SPARK_JARS names another directory, as in
-our image. `python -m odradek_spark.session.jars` fetches them and prints the directory.
+They are cached in $XDG_CACHE_HOME/odradek/spark-4.0.0; ODRADEK_SPARK_JARS names another directory,
+as in our image. `python -m odradek_spark.session.jars` fetches them and prints the directory.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ FETCH_S_MAX = 900.0
 
 
 class JarsMissingError(Exception):
-    """They are not there and cannot be fetched; the message says what would help."""
+    """Jars are missing and cannot be fetched; the message says what to do."""
 
 
 def jars() -> list[Path]:
-    """All of them, checked by name; their hashes are checked when they are fetched."""
+    """Paths of all jars; their hashes are verified when they are fetched."""
     given = os.environ.get("ODRADEK_SPARK_JARS")
     directory = Path(given) if given else _cached()
     found = [directory / name for name in hashes()]
     missing = [path.name for path in found if not path.is_file()]
     if missing:
-        raise JarsMissingError(f"there is no {missing[0]} in {directory}")
+        raise JarsMissingError(f"{missing[0]} is missing in {directory}")
     return found
 
 
@@ -58,7 +58,7 @@ def _cached() -> Path:
 
 
 def _fetch(target: Path) -> None:
-    """Into a directory beside the target, which appears only when it is complete."""
+    """Fetches into a temporary directory, which is renamed when it is complete."""
     partial = Path(tempfile.mkdtemp(prefix="spark-partial-", dir=target.parent))
     try:
         command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml")]
@@ -67,11 +67,11 @@ def _fetch(target: Path) -> None:
             command, capture_output=True, text=True, timeout=FETCH_S_MAX, check=False
         )
         if done.returncode != 0:
-            raise JarsMissingError(f"Maven could not fetch them:\n{done.stdout}{done.stderr}")
+            raise JarsMissingError(f"Maven could not fetch the jars:\n{done.stdout}{done.stderr}")
         for name, digest in hashes().items():
             path = partial / name
             if not path.is_file() or _sha256(path) != digest:
-                raise JarsMissingError(f"{name} is not the file that jars.sha256 names")
+                raise JarsMissingError(f"{name} does not have the hash in jars.sha256")
         partial.chmod(0o755)
         partial.rename(target)
     finally:

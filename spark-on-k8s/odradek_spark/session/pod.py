@@ -1,8 +1,8 @@
-"""On Kubernetes, the driver says how it goes in an annotation of its own pod.
+"""On Kubernetes, the driver reports its progress in an annotation of its own pod.
 
-The operator reads it there: no port, no service, and the last word stays when the driver has ended.
-A driver may patch pods anyway (it makes executors). Elsewhere, and if the API server does not take
-it, nothing happens: the pipeline is more important than what is said about it.
+The operator reads it there: this needs no port and no Service, and the last report stays when the
+driver has ended. A driver may patch pods anyway, because it creates executors. Outside Kubernetes
+this does nothing, and a failed request is only logged: it must not stop the pipeline.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from odradek_api.pipeline.status import JobStatus
+from odradek_api.pipeline.status import PROGRESS_ANNOTATION, JobStatus
 
-ANNOTATION = "odradek.dev/progress"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EVERY_S = 10.0
 TIMEOUT_S = 5.0
@@ -34,28 +33,28 @@ class OwnPod:
         self._namespace = os.environ.get("ODRADEK_POD_NAMESPACE", "")
         self._host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
         self._port = os.environ.get("KUBERNETES_SERVICE_PORT_HTTPS", "443")
-        self._said_at = -EVERY_S
+        self._reported_at = -EVERY_S
         self._state = ""
 
-    def tell(self, status: JobStatus) -> None:
-        """At most every ten seconds, and whenever the state changes."""
+    def report(self, status: JobStatus) -> None:
+        """Writes at most every ten seconds, and whenever the state changes."""
         if not (self._name and self._namespace and self._host):
             return
         now = time.monotonic()
-        if status.state == self._state and now - self._said_at < EVERY_S:
+        if status.state == self._state and now - self._reported_at < EVERY_S:
             return
-        self._said_at, self._state = now, status.state
+        self._reported_at, self._state = now, status.state
         try:
             self._patch(msgspec.json.encode(status).decode())
         except (OSError, ValueError) as error:
-            log.warning("the pod could not be annotated: %s", error)
+            log.warning("could not write the progress annotation: %s", error)
 
     def _patch(self, text: str) -> None:
         path = f"/api/v1/namespaces/{self._namespace}/pods/{self._name}"
         token = (self._account / "token").read_text()
         request = urllib.request.Request(
             f"https://{self._host}:{self._port}{path}",
-            data=json.dumps({"metadata": {"annotations": {ANNOTATION: text}}}).encode(),
+            data=json.dumps({"metadata": {"annotations": {PROGRESS_ANNOTATION: text}}}).encode(),
             headers={
                 "Authorization": f"Bearer {token}",
                 "Content-Type": "application/merge-patch+json",

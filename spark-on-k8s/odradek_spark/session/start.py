@@ -1,6 +1,6 @@
-"""A SparkSession for a job; on a laptop (`local[…]`) with settings that suit one.
+"""Creates the SparkSession of a job; in local mode with settings for a small machine.
 
-A user's `sparkConf` comes last and wins.
+A user's `sparkConf` takes precedence.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from odradek_api.base import settings_text
 from odradek_spark.session.jars import jars
 
-# Failed tasks are tried again in local mode too: a broker that restarts is no reason to end.
+# Retry failed tasks in local mode too, so that a broker's restart does not fail the pipeline.
 LOCAL_MASTER = "local[*,8]"
 
 COMMON = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "true",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
-    # A file that is not CSV of the schema is found out whichever columns are asked for.
+    # Detect malformed CSV independently of which columns are selected.
     "spark.sql.csv.parser.columnPruning.enabled": "false",
 }
 
@@ -30,7 +31,7 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # 200 tasks per shuffle are for clusters; each costs some 10 ms here.
+    # The default of 200 tasks per shuffle suits clusters; each costs about 10 ms.
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:-UsePerfData",
 }
@@ -39,7 +40,7 @@ LOCAL = {
 def settings(
     name: str, master: str | None, user: Mapping[str, object], jar_files: str
 ) -> dict[str, str]:
-    """Pure: what the session is made with."""
+    """The settings of the session. Does no I/O."""
     made = {"spark.app.name": name, **COMMON}
     if jar_files:
         made["spark.jars"] = jar_files
@@ -47,13 +48,13 @@ def settings(
         made["spark.master"] = master
     if master is not None and master.startswith("local"):
         made |= LOCAL
-    return made | {key: _text(value) for key, value in user.items()}
+    return made | settings_text(user)
 
 
 def start_session(
     name: str, master: str | None = LOCAL_MASTER, user: Mapping[str, object] | None = None
 ) -> SparkSession:
-    """Where spark-submit began this process (master None), it brought the jars along."""
+    """With master None, spark-submit started this process and provides the jars."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     files = "" if master is None else ",".join(str(path) for path in jars())
     builder = SparkSession.builder
@@ -62,9 +63,3 @@ def start_session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     return spark
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

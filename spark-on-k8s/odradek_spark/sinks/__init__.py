@@ -1,1 +1,1 @@
-"""Where results go. Each sink's docstring names its guarantee."""
+"""Sinks. write.py lists the delivery guarantee of each one."""

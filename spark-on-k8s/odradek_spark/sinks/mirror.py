@@ -1,8 +1,8 @@
-"""Records to another cluster as they are: key, value, headers, timestamp and partition.
+"""Copies records to another cluster: key, value, headers, timestamp and partition.
 
 Spark's own sink cannot keep timestamps, so the executors produce with librdkafka, idempotently and
-in the order of the source's partition. A batch counts when every record of it is acknowledged; a
-batch that is done again after a crash is written again: at least once, no gap, order kept.
+in the order of the source's partition. A batch is complete when every record is acknowledged; a
+batch that is repeated after a crash is written again: at least once, without gaps, in order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ QUEUE_RECORDS = 100_000
 
 
 class MirrorError(Exception):
-    """A record was not acknowledged; the batch fails and is done again."""
+    """A record was not acknowledged; the batch fails and is repeated."""
 
 
 class MirrorWriter:
@@ -72,7 +72,7 @@ class MirrorWriter:
             raise MirrorError(self._failure or f"{left} records were not acknowledged")
 
     def write_all(self, rows: Iterable[Any]) -> None:
-        """A partition of a batch DataFrame."""
+        """Writes a partition of a batch DataFrame."""
         self.open(0, 0)
         for row in rows:
             self.process(row)

@@ -1,11 +1,11 @@
-"""A DataFrame to its sink: a streaming query that was started, or a batch that is done.
+"""Writes a DataFrame to its sink, as a streaming query or as a batch.
 
 | sink    | after a crash                                                                        |
 |---------|--------------------------------------------------------------------------------------|
 | table   | exactly once: a batch's files count when the table's log (_spark_metadata) names them |
 | topic   | at least once, idempotent producer: no gap; a batch may be written twice (`id`)       |
 | mirror  | at least once, in order within each partition                                        |
-| console | for looking                                                                          |
+| console | no guarantee                                                                         |
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAIN, DEAD_LETTER = "main", "dead-letter"
 
 
 def start(job: Job, frame: DataFrame, checkpoint: str) -> StreamingQuery:
-    """The query to the job's sink."""
+    """Starts the query to the job's sink."""
     writer = _streaming(job, _output(job, frame), MAIN, f"{checkpoint}/{MAIN}")
     sink = job.spec.sink
     writer = writer.outputMode(sink.output_mode)
@@ -51,7 +51,7 @@ def start(job: Job, frame: DataFrame, checkpoint: str) -> StreamingQuery:
 
 
 def start_dead_letters(job: Job, letters: DataFrame, checkpoint: str) -> StreamingQuery:
-    """Its own query: what does not parse is kept even while the main one waits or fails."""
+    """A separate query, so that dead letters are kept even while the main one waits or fails."""
     assert job.spec.dead_letter is not None
     options = spark_kafka_options(job, "deadLetter", None, job.spec.kafka)
     writer = _streaming(job, letters, DEAD_LETTER, f"{checkpoint}/{DEAD_LETTER}")
@@ -60,7 +60,7 @@ def start_dead_letters(job: Job, letters: DataFrame, checkpoint: str) -> Streami
 
 
 def write_batch(job: Job, frame: DataFrame) -> None:
-    """mode: batch. A table must not be there yet: a second run would double it."""
+    """mode: batch. The table must not exist: a second run would write its rows again."""
     sink = job.spec.sink
     frame = _output(job, frame)
     try:
@@ -96,11 +96,11 @@ def _output(job: Job, frame: DataFrame) -> DataFrame:
     if sink.table is not None:
         for name in sink.table.partition_by:
             if name not in frame.columns:
-                said = f"there is no column {name}, only {', '.join(frame.columns)}"
-                raise SpecError("spec.sink.table.partitionBy", said)
+                message = f"there is no column {name}, only {', '.join(frame.columns)}"
+                raise SpecError("spec.sink.table.partitionBy", message)
         kept = [*public(frame), *(n for n in sink.table.partition_by if n.startswith("_"))]
         return frame.select(*(f"`{name}`" for name in kept))
-    if sink.mirror is not None:  # milliseconds survive every time zone on the way to Python
+    if sink.mirror is not None:  # milliseconds do not depend on the time zone
         return frame.withColumn("timestamp", f.unix_millis("timestamp"))
     return frame
 
@@ -121,7 +121,7 @@ def _mirror(job: Job) -> MirrorWriter:
 
 
 def _blame(job: Job) -> str:
-    """Which field a refusal of the whole query is about."""
+    """The field to blame if Spark refuses the whole query."""
     sink = job.spec.sink
     if sink.table is not None:
         return "spec.sink.table"

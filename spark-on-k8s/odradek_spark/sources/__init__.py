@@ -1,1 +1,1 @@
-"""Where records come from: topics, directories, or a clock. Thin: options in, a DataFrame out."""
+"""Sources: topics, directories or generated rows, as DataFrames."""

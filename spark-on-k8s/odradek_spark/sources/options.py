@@ -1,4 +1,4 @@
-"""A source of the spec to the options of Spark's reader. Pure."""
+"""The options of Spark's reader for a source. Does no I/O."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek_api.pipeline.rules import timestamp_ms
-from odradek_api.pipeline.spec import Files, Source
+from odradek_api.pipeline.sources import Files, Source
 
-# A rolling restart moves leaders for seconds; the connector's own patience is 30 ms.
+# A rolling restart moves leaders for seconds; the connector's default retries take 30 ms.
 FETCH_OFFSET_RETRIES = "60"
 FETCH_OFFSET_INTERVAL_MS = "1000"
 EARLIEST, LATEST = -2, -1
 
 
 def kafka_options(source: Source, partitions: Mapping[str, int], *, batch: bool) -> dict[str, str]:
-    """`partitions` of the topics that are there now: offsets have to be given for all of them."""
+    """`partitions`: of the existing topics; Spark needs offsets for all of them."""
     options = {
         "failOnDataLoss": "true" if source.fail_on_data_loss else "false",
         "includeHeaders": "true",
@@ -43,7 +43,7 @@ def _start(source: Source, partitions: Mapping[str, int]) -> dict[str, str]:
         assert source.timestamp is not None
         return {
             "startingTimestamp": str(timestamp_ms(source.timestamp)),
-            # No record since then: begin with those that come.
+            # If there is no record since then, start with new ones.
             "startingOffsetsByTimestampStrategy": "latest",
         }
     if source.from_ == "offsets":

@@ -1,7 +1,7 @@
-"""Sources as DataFrames, streaming or not. Parsed ones still hold what did not parse.
+"""Sources as DataFrames, streaming or batch. They still contain records that cannot be parsed.
 
-Columns beside those of the format: topics give _key, _topic, _partition, _offset, _timestamp and
-_headers; files give _file and _modified. `raw` topics have Kafka's own names, without underscore.
+In addition to the columns of the format, topics have _key, _topic, _partition, _offset, _timestamp
+and _headers, files have _file and _modified. `raw` topics have Kafka's own column names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from odradek_api.pipeline.job import Job, SpecError
-from odradek_api.pipeline.spec import Source
+from odradek_api.pipeline.sources import Source
 from odradek_spark.config import spark_kafka_options
 from odradek_spark.schemas import columns, first_line
 from odradek_spark.sources.options import file_options, kafka_options
@@ -39,7 +39,7 @@ def read(spark: SparkSession, job: Job, number: int, partitions: Mapping[str, in
     if source.format.type == "raw":
         return records
     parsed = parse(f"spec.{at}.format", records, source.format)
-    if source.format.type in PARSED:  # SQL wants a text, the dead letter the bytes
+    if source.format.type in PARSED:  # a string for SQL, the bytes for dead letters
         parsed = parsed.withColumn("__key", f.col("_key"))
     return parsed.withColumn("_key", f.col("_key").cast("string"))
 
@@ -48,7 +48,7 @@ def _files(reader: Any, job: Job, at: str, source: Source) -> DataFrame:
     assert source.files is not None
     path = job.path(source.files.path)
     if "://" not in path and not os.path.isdir(path):
-        raise SpecError(f"spec.{at}.files.path", f"there is no directory {path}")
+        raise SpecError(f"spec.{at}.files.path", f"directory {path} does not exist")
     options = file_options(source.files)
     origin = {
         "file": f.col("_metadata.file_path"),

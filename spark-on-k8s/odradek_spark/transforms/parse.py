@@ -1,10 +1,10 @@
-"""Values to columns; what does not parse keeps its bytes and gets a reason.
+"""Parses values into columns; a record that cannot be parsed keeps its bytes and gets a reason.
 
-In: `value` (binary or text) beside anything else. Out: the schema's columns, what was beside the
-value under names with an underscore, and two columns for `good` and `bad` to tell them apart:
+Input: `value` (binary or string) and other columns. Output: the schema's columns, the other columns
+with an underscore prefix, and two columns by which `good` and `bad` select:
 
-    __reason   null, or why the record did not parse: "page is missing"
-    __value    the value as it came
+    __reason   null, or why the record cannot be parsed: "page is missing"
+    __value    the original value
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from odradek_api.pipeline.job import SpecError
-from odradek_api.pipeline.spec import Format
+from odradek_api.pipeline.sources import Format
 from odradek_spark.schemas import CORRUPT, columns, first_line, required, with_corrupt
 
 REASON, VALUE = "__reason", "__value"
-HIDDEN = "__"  # columns that begin so are ours and never leave
+HIDDEN = "__"  # prefix of internal columns, which are never written
 PARSED = ("json", "csv", "avro")
 
 
 def parse(at: str, records: DataFrame, form: Format) -> DataFrame:
-    """Values by their format; `at` is the field of the spec that holds the format."""
-    beside = [f.col(name).alias(f"_{name}") for name in records.columns if name != "value"]
+    """Parses values by their format; `at` is the field of the spec with the format."""
+    others = [f.col(name).alias(f"_{name}") for name in records.columns if name != "value"]
     if form.type == "text":
-        return records.select(f.col("value").cast("string").alias("value"), *beside)
+        return records.select(f.col("value").cast("string").alias("value"), *others)
     assert form.type in PARSED, form.type
     assert form.schema is not None
     options = {name: str(value) for name, value in form.options.items()}
@@ -44,11 +44,11 @@ def parse(at: str, records: DataFrame, form: Format) -> DataFrame:
         if form.type == "json":
             parsed = f.from_json(text, with_corrupt(schema), options)
         else:
-            if header:  # files: their first line says nothing that the schema does not say
+            if header:  # drop header lines: the schema has the names already
                 named = options.get("sep", ",").join(schema.names)
                 records = records.where(f.trim(text) != named)
             parsed = f.from_csv(text, _ddl(with_corrupt(schema)), options)
-    made = records.select(parsed.alias("__parsed"), f.col("value").alias(VALUE), *beside)
+    made = records.select(parsed.alias("__parsed"), f.col("value").alias(VALUE), *others)
     reason = _reason(form.type, schema)
     fields = [f.col(f"__parsed.`{name}`").alias(name) for name in schema.names]
     kept = [f.col(f"_{name}") for name in records.columns if name != "value"]
@@ -64,14 +64,14 @@ def good(parsed: DataFrame) -> DataFrame:
 
 
 def good_or_fail(parsed: DataFrame) -> DataFrame:
-    """The first record that does not parse ends the query, and is named."""
-    where = [f.lit("a record does not parse: "), f.col(REASON)]
+    """The first record that cannot be parsed fails the query; the error names it."""
+    where = [f.lit("a record cannot be parsed: "), f.col(REASON)]
     if "_offset" in parsed.columns:
         where = [f.col("_topic"), f.lit("-"), f.col("_partition").cast("string"),
                  f.lit(" offset "), f.col("_offset").cast("string"),
-                 f.lit(" does not parse: "), f.col(REASON)]  # fmt: skip
+                 f.lit(" cannot be parsed: "), f.col(REASON)]  # fmt: skip
     elif "_file" in parsed.columns:
-        where = [f.lit("a line of "), f.col("_file"), f.lit(" does not parse: "), f.col(REASON)]
+        where = [f.lit("a line of "), f.col("_file"), f.lit(" cannot be parsed: "), f.col(REASON)]
     fail = f.raise_error(f.concat(f.lit("ODRADEK "), *where)).cast("boolean")
     passes = f.when(f.col(REASON).isNull(), f.lit(True)).otherwise(fail)
     return _public(parsed.where(passes))
@@ -82,17 +82,17 @@ def _public(parsed: DataFrame) -> DataFrame:
 
 
 def _reason(kind: str, schema: StructType) -> Column:
-    """The first thing that is wrong; null if nothing is."""
+    """The first problem; null if there is none."""
     reason = f.when(f.col(VALUE).isNull(), f.lit("the value is null"))
     if kind == "avro":
-        # Spark makes a row of nulls of what is not Avro; a record of nulls says as much.
+        # Spark turns invalid Avro into a row of nulls, like a record whose fields are all null.
         empty = f.col("__parsed").isNull()
         nulls = [f.col(f"__parsed.`{name}`").isNull() for name in schema.names]
         broken = empty | reduce(and_, nulls)
-        reason = reason.when(broken, f.lit("it is not Avro of the schema"))
+        reason = reason.when(broken, f.lit("the value is not Avro of the schema"))
     else:
         broken = f.col("__parsed").isNull() | f.col(f"__parsed.{CORRUPT}").isNotNull()
-        reason = reason.when(broken, f.lit(f"it is not {kind.upper()} of the schema"))
+        reason = reason.when(broken, f.lit(f"the value is not {kind.upper()} of the schema"))
     for name in required(schema):
         reason = reason.when(f.col(f"__parsed.`{name}`").isNull(), f.lit(f"{name} is missing"))
     return reason
@@ -107,7 +107,7 @@ def _avro(
     except Exception as error:
         raise SpecError(f"{at}.schema", first_line(error)) from None
     if not isinstance(found, StructType):
-        raise SpecError(f"{at}.schema", "the Avro schema has to be a record")
+        raise SpecError(f"{at}.schema", "the Avro schema must be a record")
     return parsed, found
 
 

@@ -1,4 +1,4 @@
-"""Columns to records: key, value and headers as Kafka's sink takes them."""
+"""Columns as records: key, value and headers for Spark's Kafka sink."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import BinaryType
 
 from odradek_api.pipeline.job import SpecError
-from odradek_api.pipeline.spec import TopicSink
+from odradek_api.pipeline.sinks import TopicSink
 from odradek_spark.schemas import first_line
 from odradek_spark.transforms.parse import REASON, VALUE
 
@@ -17,7 +17,7 @@ ID_HEADER = "odradek.id"
 
 
 def to_records(frame: DataFrame, sink: TopicSink) -> DataFrame:
-    """Columns that begin with an underscore are about where a record came from: not written."""
+    """Columns with an underscore prefix describe the record's origin and are not written."""
     at = "spec.sink.topic"
     columns = [_expression(f"{at}.key", frame, sink.key).alias("key")]
     columns.append(_value(frame, sink).cast("binary").alias("value"))
@@ -31,7 +31,7 @@ def to_records(frame: DataFrame, sink: TopicSink) -> DataFrame:
 
 
 def dead_letters(bad: DataFrame, pipeline: str) -> DataFrame:
-    """The record as it came, and in its headers why it is here and where it was."""
+    """The original record, with the error and its origin in the headers."""
     known = {"odradek.pipeline": f.lit(pipeline), "odradek.error": f.col(REASON)}
     for header, column in (("topic", "_topic"), ("partition", "_partition"),
                            ("offset", "_offset"), ("file", "_file")):  # fmt: skip
@@ -56,12 +56,14 @@ def public(frame: DataFrame) -> list[str]:
 def _value(frame: DataFrame, sink: TopicSink) -> Column:
     if sink.value == "raw":
         if "value" not in frame.columns:
-            said = f"raw writes the column value; there is only {', '.join(frame.columns)}"
-            raise SpecError("spec.sink.topic.value", said)
+            message = f"raw needs a column named value; there is only {', '.join(frame.columns)}"
+            raise SpecError("spec.sink.topic.value", message)
         return f.col("value")
     names = public(frame)
     if not names:
-        raise SpecError("spec.steps", "no column is left to write; names with _ are not written")
+        raise SpecError(
+            "spec.steps", "there is no column to write; names that start with _ are not written"
+        )
     row = f.struct(*(f.col(f"`{name}`") for name in names))
     if sink.value == "json":
         return f.to_json(row)
@@ -76,7 +78,7 @@ def _header(name: str, value: Column) -> Column:
 
 
 def _expression(at: str, frame: DataFrame, text: str | None) -> Column:
-    """As bytes: binary columns as they are, all others as SQL shows them."""
+    """As bytes: binary columns unchanged, all others cast to string."""
     if text is None:
         return f.lit(None).cast("binary")
     try:

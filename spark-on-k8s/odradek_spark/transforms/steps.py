@@ -1,8 +1,8 @@
-"""The steps of a pipeline, one after the other: SQL over the views so far, or Python functions.
+"""Runs the steps of a pipeline: SQL over the views so far, or Python functions.
 
     views = {"visits": df}; result = run_steps(spark, steps, views, directory)
 
-Each result is a view for those that follow; the last one goes to the sink. An error names the
+Each result is a view for later steps; the last one goes to the sink. An error names the
 step: "spec.steps[1].sql: [TABLE_OR_VIEW_NOT_FOUND] …".
 """
 
@@ -19,16 +19,17 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from odradek_api.pipeline.common import Dedup, Watermark
 from odradek_api.pipeline.job import SpecError
 from odradek_api.pipeline.rules import step_name
-from odradek_api.pipeline.spec import Dedup, Step, Watermark
+from odradek_api.pipeline.spec import Step
 from odradek_spark.schemas import first_line
 
 
 def run_steps(
     spark: SparkSession, steps: Sequence[Step], views: Mapping[str, DataFrame], directory: Path
 ) -> DataFrame:
-    """The last step's result; without steps, the only view there is."""
+    """The last step's result; without steps, the only source."""
     known = dict(views)
     for name, view in known.items():
         view.createOrReplaceTempView(name)
@@ -46,7 +47,7 @@ def run_steps(
 def watermark_and_dedup(
     at: str, frame: DataFrame, watermark: Watermark | None, dedup: Dedup | None
 ) -> DataFrame:
-    """Late records and repeated ones; without a watermark (a batch) all keys are compared."""
+    """Applies watermark and deduplication; without a watermark (a batch) over all records."""
     if watermark is not None:
         _check_column(f"{at}.watermark.column", frame, watermark.column)
         try:
@@ -88,11 +89,11 @@ def _run(
     try:
         result = function(*inputs)
     except Exception as error:
-        said = f"{step.function} raised {type(error).__name__}: {first_line(error)}"
-        raise SpecError(f"{at}.{field}", said) from error
+        message = f"{step.function} raised {type(error).__name__}: {first_line(error)}"
+        raise SpecError(f"{at}.{field}", message) from error
     if not isinstance(result, DataFrame):
-        said = f"{step.function} gave a {type(result).__name__} instead of a DataFrame"
-        raise SpecError(f"{at}.function", said)
+        message = f"{step.function} returned a {type(result).__name__} instead of a DataFrame"
+        raise SpecError(f"{at}.function", message)
     return result
 
 
@@ -100,17 +101,17 @@ def _function(at: str, step_at: str, step: Step, directory: Path) -> Callable[..
     module = _module(at, step, directory)
     found: Callable[..., Any] | None = getattr(module, step.function, None)
     if not callable(found):
-        raise SpecError(f"{step_at}.function", f"there is no function {step.function} in it")
+        raise SpecError(f"{step_at}.function", f"it defines no function {step.function}")
     return found
 
 
 def _module(at: str, step: Step, directory: Path) -> ModuleType:
-    """The file as a module; executors get its functions by value, they have no such file."""
+    """Loads the file as a module; its functions are pickled by value for the executors."""
     name = f"odradek_step_{abs(hash((step.python, step.code)))}"
     if step.python is not None:
         path = directory / step.python
         if not path.is_file():
-            raise SpecError(at, f"there is no file {path}")
+            raise SpecError(at, f"file {path} does not exist")
         source, filename = path.read_text(), str(path)
     else:
         assert step.code is not None

@@ -1,10 +1,11 @@
-"""One pass over one KafkaCluster and its Topics on Kubernetes: read, look, say, act.
+"""One pass over one KafkaCluster and its Topics on Kubernetes: observe, plan, report, act.
 
     outcome = ClusterWorker("default/main", tools).one_pass()
 
-Level-based: a pass begins with what is there, whatever woke it, and whatever became of the pass
-before. Everything that must not be forgotten is written down before it is acted upon: who formed
-the cluster and which settings were altered in its status, whose a topic is in the Topic's.
+Level-based: a pass starts from the observed state, whatever triggered it and however the pass
+before it ended. What must not be forgotten is persisted before the action: which nodes formed the
+cluster and which settings were altered, in its status; which resource manages a topic, in the
+Topic's status.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from lightkube import Client
 from lightkube.core.exceptions import ApiError
 
 from odradek_api.base import Condition, InvalidManifestError, Resource
-from odradek_api.kafka_cluster import KafkaClusterSpec, KafkaClusterStatus
+from odradek_api.kafka_cluster.spec import KafkaClusterSpec
+from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_api.parse import parse
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kafka.actions import Reason, Refuse, Wait
 from odradek_operator.kafka.desired import accepts, build_topic
-from odradek_operator.kafka.disks import news
+from odradek_operator.kafka.disks import transitions
 from odradek_operator.kafka.explain import explain
 from odradek_operator.kafka.status import cluster_status, conditions, topic_statuses
 from odradek_operator.kubernetes import names
@@ -40,7 +42,7 @@ from odradek_operator.kubernetes.objects import (
 )
 from odradek_operator.kubernetes.platform import KubernetesPlatform
 from odradek_operator.kubernetes.topic_book import TopicBook, TopicObject
-from odradek_operator.reconcile.kafka import Record, Seen, act, look
+from odradek_operator.reconcile.kafka import Assessment, Record, act, assess
 
 REFUSED = (400, 403, 422)
 
@@ -48,15 +50,15 @@ log = logging.getLogger(__name__)
 
 
 class Outcome(Enum):
-    BUSY = "busy"  # something was done: look at once
-    WAITING = "waiting"  # something is awaited
+    BUSY = "busy"  # something was changed: reconcile again at once
+    WAITING = "waiting"  # something is pending
     IDLE = "idle"
-    GONE = "gone"  # there is no such cluster, and no Topic of it
+    GONE = "gone"  # neither the cluster nor a Topic of it exists
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What all workers of an operator share."""
+    """Shared by all workers of an operator."""
 
     client: Client
     topics: TopicBook
@@ -101,8 +103,8 @@ class ClusterWorker:
         try:
             resource = parse(document)
         except InvalidManifestError as refused:
-            say = "; ".join(f"{p.field}: {p.message}" for p in refused.problems)
-            self._not_usable(document, Reason("InvalidSpec", say))
+            problem = "; ".join(f"{p.field}: {p.message}" for p in refused.problems)
+            self._not_usable(document, Reason("InvalidSpec", problem))
             return Outcome.IDLE
         assert resource is not None
         if problem := names.unusable(resource.name):
@@ -110,7 +112,7 @@ class ClusterWorker:
             return Outcome.IDLE
         return self._reconcile(document, resource, topics)
 
-    # -- a cluster that can be worked on -----------------------------------------------------------
+    # -- a valid cluster ---------------------------------------------------------------------------
 
     def _reconcile(
         self,
@@ -129,49 +131,50 @@ class ClusterWorker:
         wanted = [build_topic(topic.resource) for topic in usable if topic.resource]
         self._admin.bootstrap = platform.bootstrap()
         racks = sorted(set(node_racks.values()))
-        seen = look(resource, wanted, racks, platform, record_of(before, usable), self._admin)
-        self.broker_count = len(seen.desired.brokers)
-        self._hold(usable, seen)
-        status = self._say(document, usable, seen, before, platform.bootstrap())
-        self._release(usable, seen)
+        record = record_of(before, usable)
+        assessed = assess(resource, wanted, racks, platform, record, self._admin)
+        self.broker_count = len(assessed.desired.brokers)
+        self._hold(usable, assessed)
+        status = self._report(document, usable, assessed, before, platform.bootstrap())
+        self._release(usable, assessed)
         if spec.pause:
             return Outcome.IDLE
         try:
-            platform.write_down(seen.desired)
-            self._announce(document, usable, seen)
-            failed, awaited = act(seen, platform, self._admin)
+            platform.apply(assessed.desired)
+            self._announce(document, usable, assessed)
+            failed, pending = act(assessed, platform, self._admin)
         except ApiError as error:
-            if error.status.code in REFUSED:  # a quota, a policy, a missing right: trying again
-                self._events.say(document, "Refused", str(error), warning=True)
+            if error.status.code in REFUSED:  # a quota, a policy or missing rights
+                self._events.record(document, "Refused", str(error), warning=True)
             raise
         self.failures = [*platform.problems, *failed]
-        for one in awaited:
+        for one in pending:
             log.info("%s: %s", self.key, one)
-            self._events.say(document, "Waiting", one)
+            self._events.record(document, "Waiting", one)
         for failure in self.failures:
             log.warning("%s: %s", self.key, failure)
-            self._events.say(document, "Failed", failure, warning=True)
-        doing = [action for action in seen.plan if not isinstance(action, Refuse)]
+            self._events.record(document, "Failed", failure, warning=True)
+        doing = [action for action in assessed.plan if not isinstance(action, Refuse)]
         if not doing:
-            # Nobody else says when a disk has room again.
+            # No event tells when a disk has free space again.
             return Outcome.WAITING if status.disks else Outcome.IDLE
-        waiting = self.failures or awaited or all(isinstance(action, Wait) for action in doing)
+        waiting = self.failures or pending or all(isinstance(action, Wait) for action in doing)
         return Outcome.WAITING if waiting else Outcome.BUSY
 
-    def _hold(self, topics: list[TopicObject], seen: Seen) -> None:
-        """Topics that have to be deleted with their resource; before they are made."""
+    def _hold(self, topics: list[TopicObject], assessed: Assessment) -> None:
+        """Adds the finalizer to Topics with deletionPolicy Delete, before the topic is created."""
         for topic in topics:
             if topic.resource is None or topic.deleting:
                 continue
             name = topic.resource.spec.name or topic.resource.name
-            ours = seen.record.managed_topics.get(name) == topic.key
+            ours = assessed.record.managed_topics.get(name) == topic.key
             policy = topic.resource.spec.deletion_policy
             self._put(set_finalizer(self._tools.client, topic.document,
                                     held=ours and policy == "Delete"))  # fmt: skip
 
-    def _release(self, topics: list[TopicObject], seen: Seen) -> None:
-        """Resources that are being deleted, as soon as nothing of them is left to do."""
-        still = set(seen.record.managed_topics.values())
+    def _release(self, topics: list[TopicObject], assessed: Assessment) -> None:
+        """Removes the finalizer of deleted Topics whose topic is gone."""
+        still = set(assessed.record.managed_topics.values())
         for topic in topics:
             if topic.deleting and topic.held and topic.key not in still:
                 self._let_go(topic)
@@ -182,59 +185,63 @@ class ClusterWorker:
         if found is not None and not found["metadata"].get("finalizers"):
             self._tools.topics.forget(topic.key)
 
-    def _say(
+    def _report(
         self,
         document: Document,
         topics: list[TopicObject],
-        seen: Seen,
+        assessed: Assessment,
         before: KafkaClusterStatus,
         bootstrap: str,
     ) -> KafkaClusterStatus:
         status = msgspec.structs.replace(
-            cluster_status(seen.desired, seen.observed, seen.plan, before),
+            cluster_status(assessed.desired, assessed.observed, assessed.plan, before),
             bootstrap_servers=bootstrap,
-            dynamic_config=sorted(seen.record.dynamic_config),
+            dynamic_config=sorted(assessed.record.dynamic_config),
         )
         write_status(self._tools.client, document, status)
-        for reason, warning in news(before.disks, status.disks):
+        for reason, warning in transitions(before.disks, status.disks):
             log.log(logging.WARNING if warning else logging.INFO, "%s: %s", self.key, reason)
-            self._events.say(document, reason.code, reason.message, warning=warning)
+            self._events.record(document, reason.code, reason.message, warning=warning)
         by_key = {topic.key: topic for topic in topics if not topic.deleting}
-        said = topic_statuses(
-            [t for t in seen.topics if t.owner in by_key],
-            seen.observed,
-            seen.plan,
-            seen.record.managed_topics,
+        statuses = topic_statuses(
+            [t for t in assessed.topics if t.owner in by_key],
+            assessed.observed,
+            assessed.plan,
+            assessed.record.managed_topics,
             {key: topic.status for key, topic in by_key.items()},
             {key: topic.generation for key, topic in by_key.items()},
+            self.key,
         )
-        for key, found in said.items():
-            ours = sorted(seen.record.managed_settings.get(found.topic_name, ()))
+        for key, found in statuses.items():
+            ours = sorted(assessed.record.managed_settings.get(found.topic_name, ()))
             full = msgspec.structs.replace(found, dynamic_config=ours if found.managed else [])
             document = (self._tools.topics.get(key) or by_key[key]).document
             self._put(write_status(self._tools.client, document, full))
         return status
 
-    def _announce(self, document: Document, topics: list[TopicObject], seen: Seen) -> None:
+    def _announce(
+        self, document: Document, topics: list[TopicObject], assessed: Assessment
+    ) -> None:
         by_key = {topic.key: topic for topic in topics}
-        for action in seen.plan:
+        for action in assessed.plan:
             if isinstance(action, Wait):
                 continue
             about, warning = document, isinstance(action, Refuse)
             if isinstance(action, Refuse) and action.subject in by_key:
                 about = by_key[action.subject].document
             log.info("%s: %s", self.key, explain(action))
-            self._events.say(about, action.reason.code, explain(action), warning=warning)
+            self._events.record(about, action.reason.code, explain(action), warning=warning)
 
-    # -- what cannot be worked on ------------------------------------------------------------------
+    # -- invalid resources -------------------------------------------------------------------------
 
     def _usable(self, topic: TopicObject, cluster: Resource[KafkaClusterSpec]) -> bool:
         if topic.resource is None:
             self._topic_not_ready(topic, Reason("InvalidSpec", topic.problem))
             return False
         if not accepts(cluster, topic.resource):
-            say = f"KafkaCluster {self.key} does not list {topic.resource.namespace} in "
-            self._topic_not_ready(topic, Reason("NotAccepted", f"{say}spec.topicNamespaces"))
+            message = f"KafkaCluster {self.key} does not list namespace {topic.resource.namespace} "
+            message += "in spec.topicNamespaces"
+            self._topic_not_ready(topic, Reason("NotAccepted", message))
             if topic.deleting:
                 self._let_go(topic)
             return False
@@ -242,30 +249,30 @@ class ClusterWorker:
 
     def _without_cluster(self, topic: TopicObject) -> None:
         if not topic.deleting:
-            say = f"there is no KafkaCluster {self.key}"
-            self._topic_not_ready(topic, Reason("ClusterMissing", say))
+            message = f"KafkaCluster {self.key} does not exist"
+            self._topic_not_ready(topic, Reason("ClusterMissing", message))
         elif topic.held:
-            say = f"KafkaCluster {self.key} is gone, and its topics with it"
-            self._events.say(topic.document, "ClusterMissing", say)
+            message = f"KafkaCluster {self.key} was deleted, and its topics with it"
+            self._events.record(topic.document, "ClusterMissing", message)
             self._let_go(topic)
 
     def _topic_not_ready(self, topic: TopicObject, reason: Reason) -> None:
         if topic.deleting:
             return
-        said = _not_ready(topic.status.conditions, reason, topic.generation)
+        made = _not_ready(topic.status.conditions, reason, topic.generation)
         status = msgspec.structs.replace(
-            topic.status, observed_generation=topic.generation, conditions=said
+            topic.status, observed_generation=topic.generation, conditions=made
         )
         self._put(write_status(self._tools.client, topic.document, status))
 
     def _not_usable(self, document: Document, reason: Reason) -> None:
-        """Said, and nothing is touched: what runs goes on as it is."""
+        """Only reported: running brokers are left alone."""
         before = read_status(document, KafkaClusterStatus)
         generation = int(document["metadata"].get("generation") or 0)
-        said = _not_ready(before.conditions, reason, generation)
-        status = msgspec.structs.replace(before, observed_generation=generation, conditions=said)
+        made = _not_ready(before.conditions, reason, generation)
+        status = msgspec.structs.replace(before, observed_generation=generation, conditions=made)
         if write_status(self._tools.client, document, status):
-            self._events.say(document, reason.code, reason.message, warning=True)
+            self._events.record(document, reason.code, reason.message, warning=True)
 
     def _put(self, document: Document | None) -> None:
         if document is not None:
@@ -282,6 +289,6 @@ def record_of(status: KafkaClusterStatus, topics: list[TopicObject]) -> Record:
 
 
 def _not_ready(before: Sequence[Condition], reason: Reason, generation: int) -> list[Condition]:
-    """Ready becomes False; the other conditions stay as they were said last."""
+    """Ready becomes False; the other conditions keep their last values."""
     made = conditions([("Ready", "False", reason)], before, generation, time.time())
     return [*made, *(condition for condition in before if condition.type != "Ready")]

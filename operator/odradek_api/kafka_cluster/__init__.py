@@ -1,0 +1,1 @@
+"""KafkaCluster: its spec, the rules between its fields, and its status."""

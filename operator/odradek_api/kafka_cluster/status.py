@@ -1,0 +1,165 @@
+"""The status of a KafkaCluster, as the operator reports it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from odradek_api.base import Condition, Status
+
+
+class BrokerStatus(Status, frozen=True, kw_only=True):
+    """One broker."""
+
+    id: Annotated[int, Meta(description="Broker id (node.id).")]
+    rack: Annotated[str, Meta(description="Rack of the broker; empty if there are no racks.")] = ""
+    ready: Annotated[bool, Meta(description="Whether the broker serves clients.")] = False
+    leaders: Annotated[int, Meta(description="Partitions that the broker leads.")] = 0
+    preferred_leaders: Annotated[
+        int, Meta(description="Partitions whose preferred leader is this broker.")
+    ] = 0
+    under_replicated: Annotated[
+        int, Meta(description="Replicas on this broker that are not in sync.")
+    ] = 0
+    pending: Annotated[
+        str,
+        Meta(
+            description="Why the broker is going to be restarted, or `leaving` if it is going to "
+            "be removed; empty otherwise."
+        ),
+    ] = ""
+    not_ready: Annotated[
+        str, Meta(description="Why the broker is not ready, as far as it is known.")
+    ] = ""
+
+
+class DiskStatus(Status, frozen=True, kw_only=True):
+    """A log directory that is low on space or has failed."""
+
+    broker: Annotated[int, Meta(description="Id of the broker.")]
+    directory: Annotated[
+        str,
+        Meta(
+            description="Path of the log directory; empty if the broker ended, in which case "
+            "`message` names the directory."
+        ),
+    ] = ""
+    state: Annotated[
+        str,
+        Meta(
+            description="Low: less free space than the reserve. Offline: the broker stopped using "
+            "the directory. Ended: the broker ended because its last directory failed or was full."
+        ),
+    ]
+    since: Annotated[str, Meta(description="Since when, for example 2026-11-17T02:00:00Z.")] = ""
+    message: Annotated[
+        str, Meta(description="What happened, its consequence, and what to do about it.")
+    ] = ""
+
+
+class ControllerStatus(Status, frozen=True, kw_only=True):
+    """One dedicated controller. Brokers that are controllers too are not listed here."""
+
+    id: Annotated[int, Meta(description="Node id of the controller (10000 and above).")]
+    rack: Annotated[
+        str, Meta(description="Rack of the controller; empty if there are no racks.")
+    ] = ""
+    ready: Annotated[bool, Meta(description="Whether the controller is ready.")] = False
+    active: Annotated[bool, Meta(description="Whether it is the active controller.")] = False
+    pending: Annotated[
+        str, Meta(description="Why the controller is going to be restarted; empty otherwise.")
+    ] = ""
+
+
+class RollingStatus(Status, frozen=True, kw_only=True):
+    """The current step of a rolling restart."""
+
+    state: Annotated[
+        str,
+        Meta(
+            description="Waiting: for a broker or partition. Restarting: brokers are being "
+            "restarted. Electing: preferred leaders are being elected."
+        ),
+    ]
+    brokers: Annotated[list[int], Meta(description="Brokers that are restarted or waited for.")] = (
+        field(default_factory=list)
+    )
+    partition: Annotated[
+        str, Meta(description="Partition that the step waits for, for example orders-3.")
+    ] = ""
+    reason: Annotated[str, Meta(description="Why, in a sentence for people.")] = ""
+    since: Annotated[str, Meta(description="Since when, for example 2026-11-17T02:00:00Z.")] = ""
+    unavailable: Annotated[
+        list[str],
+        Meta(
+            description="Partitions that cannot be written during the step because too few other "
+            "replicas are in sync; at most 20 are named."
+        ),
+    ] = field(default_factory=list)
+    remaining: Annotated[list[int], Meta(description="Nodes that still have to be restarted.")] = (
+        field(default_factory=list)
+    )
+
+
+class KafkaClusterStatus(Status, frozen=True, kw_only=True):
+    """The observed state of the cluster."""
+
+    observed_generation: Annotated[
+        int, Meta(description="metadata.generation that this status was computed from.")
+    ] = 0
+    conditions: Annotated[
+        list[Condition],
+        Meta(
+            description="Ready, Progressing, Degraded, RackAware, PreferredLeaders and "
+            "DiskPressure."
+        ),
+    ] = field(default_factory=list)
+    cluster_id: Annotated[str, Meta(description="Kafka's cluster id.")] = ""
+    bootstrap_servers: Annotated[
+        str, Meta(description="Addresses for clients inside Kubernetes (bootstrap.servers).")
+    ] = ""
+    brokers: Annotated[
+        list[BrokerStatus], Meta(description="All brokers, also those that are leaving.")
+    ] = field(default_factory=list)
+    controllers: Annotated[
+        list[ControllerStatus], Meta(description="The dedicated controllers (spec.controllers).")
+    ] = field(default_factory=list)
+    broker_count: Annotated[
+        int, Meta(description="Number of brokers; the scale subresource reports it.")
+    ] = 0
+    # -1 because fields with their default value are omitted, and 0 ready brokers must be visible.
+    ready_brokers: Annotated[
+        int, Meta(description="Number of ready brokers; -1 if it is not known.")
+    ] = -1
+    selector: Annotated[
+        str, Meta(description="Label selector of the brokers' pods, for the scale subresource.")
+    ] = ""
+    controller: Annotated[
+        int, Meta(description="Node id of the active controller; -1 if there is none.")
+    ] = -1
+    formation: Annotated[
+        list[int],
+        Meta(description="Nodes that formed the cluster: the first voters of its quorum."),
+    ] = field(default_factory=list)
+    dynamic_config: Annotated[
+        list[str], Meta(description="Broker settings that the operator changed at run time.")
+    ] = field(default_factory=list)
+    rolling: Annotated[
+        RollingStatus | None,
+        Meta(description="The current step of a rolling restart; absent if there is none."),
+    ] = None
+    disks: Annotated[
+        list[DiskStatus],
+        Meta(description="Log directories that are low on space or have failed; others are not "
+             "listed."),
+    ] = field(default_factory=list)  # fmt: skip
+    topics: Annotated[int, Meta(description="Number of topics in the cluster.")] = 0
+    partitions: Annotated[int, Meta(description="Number of partitions in the cluster.")] = 0
+    preferred_leaders_percent: Annotated[
+        int,
+        Meta(
+            description="Percentage of partitions that are led by their preferred replica; -1 if "
+            "it is not known."
+        ),
+    ] = -1

@@ -1,0 +1,124 @@
+"""Checks topics with the Kafka cluster before Spark starts: do they exist, how many partitions?
+
+Spark reports an unknown topic with a stack trace after half a minute; this names the field.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek_api.pipeline.job import Job, SpecError
+from odradek_api.pipeline.sources import Source
+from odradek_spark.config import librdkafka_config
+
+TIMEOUT_S = 30.0
+
+
+def topics_of(config: Mapping[str, str], at: str) -> dict[str, int]:
+    """Topic → number of partitions in the cluster of `config`."""
+    try:
+        admin = AdminClient({**config, "socket.connection.setup.timeout.ms": 10_000,
+                             "log_level": 0})  # fmt: skip
+        found = admin.list_topics(timeout=TIMEOUT_S).topics
+    except KafkaException as error:
+        message = error.args[0].str() if error.args else str(error)
+        where = config["bootstrap.servers"]
+        raise SpecError(at, f"no broker of {where} answers: {message}") from None
+    return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def cluster_field(at: str, given: object, own: object) -> str:
+    """The field that names the cluster."""
+    if given is not None:
+        return f"spec.{at}.{'kafka.bootstrapServers' if isinstance(given, str) else 'cluster'}"
+    return "spec.kafka.bootstrapServers" if own else "spec.cluster"
+
+
+def source_partitions(job: Job, number: int) -> dict[str, int]:
+    """The topics of a source and their partitions; refuses topics that do not exist."""
+    source = job.spec.sources[number]
+    if not source.kafka_source:
+        return {}
+    at = f"sources[{number}]"
+    config = librdkafka_config(job, at, source.cluster, source.kafka)
+    given = source.kafka.bootstrap_servers or source.cluster
+    existing = topics_of(config, cluster_field(at, given, job.spec.kafka.bootstrap_servers))
+    if source.topic_pattern is not None:
+        wanted = re.compile(source.topic_pattern)
+        return {name: n for name, n in existing.items() if wanted.fullmatch(name)}
+    for n, name in enumerate(source.topics):
+        require(f"spec.{at}.topics[{n}]", name, existing, config)
+    _check_offsets(at, source, existing)
+    return {name: existing[name] for name in source.topics}
+
+
+def sink_topics(job: Job, partitions: Mapping[str, int]) -> None:
+    """Requires the sink's and the dead-letter topic; creates the topics of a mirror."""
+    sink = job.spec.sink
+    given = sink.kafka.bootstrap_servers or sink.cluster
+    own = job.spec.kafka.bootstrap_servers
+    if sink.topic is not None or sink.mirror is not None:
+        config = librdkafka_config(job, "sink", sink.cluster, sink.kafka)
+        existing = topics_of(config, cluster_field("sink", given, own))
+        if sink.topic is not None:
+            require("spec.sink.topic.name", sink.topic.name, existing, config)
+        if sink.mirror is not None:
+            wanted = {f"{sink.mirror.prefix}{name}": n for name, n in partitions.items()}
+            _mirror_topics(config, wanted, existing, create=sink.mirror.create_topics)
+    if job.spec.dead_letter is not None:
+        config = librdkafka_config(job, "deadLetter", None, job.spec.kafka)
+        existing = topics_of(config, cluster_field("deadLetter", None, own))
+        require("spec.deadLetter.topic", job.spec.dead_letter.topic, existing, config)
+
+
+def require(at: str, name: str, existing: Iterable[str], config: Mapping[str, str]) -> None:
+    if name in existing:
+        return
+    close = difflib.get_close_matches(name, list(existing), 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise SpecError(at, f"topic {name} does not exist on {config['bootstrap.servers']}{hint}")
+
+
+def _check_offsets(at: str, source: Source, existing: Mapping[str, int]) -> None:
+    for field, offsets in (("offsets", source.offsets), ("until", source.until)):
+        for topic, own in offsets.items():
+            if topic not in source.topics:
+                raise SpecError(f"spec.{at}.{field}.{topic}", "the source does not read this topic")
+            for partition in own:
+                if int(partition) >= existing[topic]:
+                    message = f"topic {topic} has only {existing[topic]} partitions"
+                    raise SpecError(f"spec.{at}.{field}.{topic}.{partition}", message)
+
+
+def _mirror_topics(
+    config: Mapping[str, str],
+    wanted: Mapping[str, int],
+    existing: Mapping[str, int],
+    *,
+    create: bool,
+) -> None:
+    missing = {name: n for name, n in wanted.items() if name not in existing}
+    if missing and not create:
+        require("spec.sink.mirror", next(iter(missing)), existing, config)
+    for name, n in wanted.items():
+        if name in existing and existing[name] < n:
+            message = (
+                f"topic {name} has {existing[name]} partitions in the target cluster, {n} needed"
+            )
+            raise SpecError("spec.sink.mirror", message)
+    if not missing:
+        return
+    admin = AdminClient(dict(config))
+    made = admin.create_topics([NewTopic(name, n) for name, n in missing.items()])
+    for name, future in made.items():
+        try:
+            future.result(TIMEOUT_S)
+        except KafkaException as error:
+            raise SpecError(
+                "spec.sink.mirror", f"topic {name} cannot be created: {error}"
+            ) from None
