@@ -221,8 +221,8 @@ class ControllerService:
         active = self._decider()
         result = active.heartbeat(request, self._log.next_offset, self._clock.monotonic_ms())
         if not (result.sweep or result.records or result.response.should_shut_down):
-            # Nothing depends on it but that the broker knows that it was heard: a heartbeat must
-            # not wait until ten thousand new partitions are committed.
+            # The response promises nothing that needs a commit: a heartbeat must not wait until ten
+            # thousand new partitions are committed.
             return result.response
         sessions, broker_id = active.sessions, request.broker_id
         sessions.answering(broker_id)
