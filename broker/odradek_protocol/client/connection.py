@@ -39,13 +39,16 @@ _ERROR_CODE = struct.Struct(">h")
 
 
 class Connection:
-    def __init__(self, address: Address, settings: ClientSettings) -> None:
+    def __init__(
+        self, address: Address, settings: ClientSettings, deadline: Deadline | None = None
+    ) -> None:
         """Connects, negotiates versions and authenticates; UnreachableError if that fails."""
         self.address = address
         self._client_id = settings.client_id
         self._correlation_id = 0
         self._lock = threading.Lock()
-        deadline = Deadline(settings.connect_timeout_s)
+        limit_s = settings.connect_timeout_s
+        deadline = Deadline(limit_s) if deadline is None else deadline.within(limit_s)
         self._socket = self._connect(settings, deadline)
         try:
             self.versions = self._negotiate(deadline)
@@ -82,8 +85,14 @@ class Connection:
 
     def is_stale(self) -> bool:
         """Whether the broker closed it meanwhile: an idle connection has nothing to read."""
-        readable, _, _ = select.select([self._socket], [], [], 0)
-        return bool(readable)
+        if not self._lock.acquire(blocking=False):
+            return False  # another thread waits for an answer on it
+        try:
+            poll = select.poll()  # not select(): it has no descriptors above 1023
+            poll.register(self._socket, select.POLLIN)
+            return bool(poll.poll(0))
+        finally:
+            self._lock.release()
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -127,8 +127,8 @@ class KafkaClient:
 
     def features(self) -> Features:
         """What the broker that is asked supports, and what the cluster has finalized."""
-        address = self.find_any(Deadline(self.settings.deadline_s))
-        return self._pool.get(address).versions.features
+        deadline = Deadline(self.settings.deadline_s)
+        return self._pool.get(self.find_any(deadline), deadline).versions.features
 
     # -- look-up: called by the routes -------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class KafkaClient:
             if failures and not deadline.left_s():
                 break
             try:
-                self._pool.get(address)
+                self._pool.get(address, deadline)
             except ClientError as error:
                 failures[address] = error
             else:

@@ -22,7 +22,7 @@ class ConnectionPool:
         self._open: dict[Address, Connection] = {}
         self._failed_at: dict[Address, float] = {}  # time.monotonic() of the last failure
 
-    def get(self, address: Address) -> Connection:
+    def get(self, address: Address, deadline: Deadline) -> Connection:
         """An open connection to this address, made if there is none."""
         with self._lock:
             connection = self._open.get(address)
@@ -31,7 +31,7 @@ class ConnectionPool:
                 return connection
             self._drop(connection)
         try:
-            made = Connection(address, self._settings)
+            made = Connection(address, self._settings, deadline)
         except ClientError:
             self._failed_at[address] = time.monotonic()
             raise
@@ -49,7 +49,7 @@ class ConnectionPool:
         deadline: Deadline,
         max_version: int | None = None,
     ) -> Struct:
-        connection = self.get(address)
+        connection = self.get(address, deadline)
         try:
             return connection.call(
                 api, request, deadline.within(self._settings.request_timeout_s), max_version

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
-from odradek_protocol.client.errors import BrokerError, error_in
+from odradek_protocol.client.deadline import Deadline
+from odradek_protocol.client.errors import BrokerError, ClientError, error_in
+from odradek_protocol.client.fan_out import fan_out
 from odradek_protocol.client.kafka_client import KafkaClient
 from odradek_protocol.client.routes import AnyBroker, Broker, Controller, Route
 from odradek_protocol.messages.api_keys import ApiKey
@@ -69,18 +72,28 @@ def describe_configs(
     kind: ResourceType,
     names: Iterable[str],
     keys: Iterable[str] | None = None,
-) -> dict[str, Configs | BrokerError]:
+    timeout_s: float | None = None,
+) -> dict[str, Configs | ClientError]:
     """Resource → its settings by name, all or those in `keys`; or why they cannot be had.
 
-    A broker's own settings are asked of that broker: a ClientError if it cannot be reached.
+    A broker's own settings are asked of that broker, of all of them at once.
     """
-    wanted, found = list(names), dict[str, Configs | BrokerError]()
     only = None if keys is None else sorted(keys)
-    for route, part in _routed(kind, wanted):
+    deadline = Deadline(client.settings.deadline_s if timeout_s is None else timeout_s)
+    asks: dict[tuple[str, ...], Callable[[], Struct]] = {}
+    for route, part in _routed(kind, list(names)):
         resources = [
             Struct(resource_type=kind, resource_name=name, configuration_keys=only) for name in part
         ]
-        answer = client.call(route, ApiKey.DESCRIBE_CONFIGS, Struct(resources=resources))
+        request = Struct(resources=resources)
+        asks[part] = partial(
+            client.call, route, ApiKey.DESCRIBE_CONFIGS, request, deadline=deadline
+        )
+    found: dict[str, Configs | ClientError] = {}
+    for part, answer in fan_out(asks).items():
+        if isinstance(answer, ClientError):
+            found |= dict.fromkeys(part, answer)
+            continue
         for one in answer.results:
             error = error_in(one)
             found[one.resource_name] = error or {c.name: _entry(c) for c in one.configs}
@@ -108,13 +121,13 @@ def alter_configs(
     }
 
 
-def _routed(kind: ResourceType, names: list[str]) -> Iterable[tuple[Route, list[str]]]:
+def _routed(kind: ResourceType, names: list[str]) -> Iterator[tuple[Route, tuple[str, ...]]]:
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         for name in names:
-            yield (Broker(int(name)) if name.isdecimal() else AnyBroker()), [name]
+            yield (Broker(int(name)) if name.isdecimal() else AnyBroker()), (name,)
         return
     for at in range(0, len(names), RESOURCES_MAX):
-        yield AnyBroker(), names[at : at + RESOURCES_MAX]
+        yield AnyBroker(), tuple(names[at : at + RESOURCES_MAX])
 
 
 def _entry(found: Struct) -> ConfigEntry:
