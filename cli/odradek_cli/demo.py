@@ -130,18 +130,17 @@ def _start(broker: BrokerProcess) -> int:
 
 
 def _create_topic(broker: BrokerProcess) -> None:
-    from confluent_kafka.admin import NewTopic
+    from odradek_cli.client import connect, raise_first
+    from odradek_protocol.client.admin.topics import NewTopic, create_topics
 
-    from odradek_cli.client import connect, settle
-
-    admin = connect(broker.bootstrap)
-    settle(f"topic {TOPIC}", admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC])
+    with connect(broker.bootstrap) as client:
+        raise_first("topic", create_topics(client, [NewTopic(TOPIC, PARTITIONS, 1)]))
 
 
 def _produce(broker: BrokerProcess, records: int, measured: Measured) -> Contents:
     from confluent_kafka import Producer
 
-    from odradek_cli.client import settings
+    from odradek_cli.librdkafka import settings
     from odradek_cli.produce import Tally, send
 
     more: dict[str, Any] = {"enable_idempotence": True, "linger_ms": 5}
@@ -189,7 +188,7 @@ def _consumer(broker: BrokerProcess, offsets: dict[int, int]) -> Consumer:
     """A consumer of these partitions from these offsets on, without a group."""
     from confluent_kafka import Consumer, TopicPartition
 
-    from odradek_cli.client import settings
+    from odradek_cli.librdkafka import settings
 
     more: dict[str, Any] = {"group_id": "demo", "enable_auto_commit": False}
     consumer = Consumer(settings(broker.bootstrap, **more))
@@ -201,7 +200,7 @@ def _round_trips(broker: BrokerProcess, measured: Measured, written: Contents) -
     """From produce() to the record in the consumer's hands, one at a time."""
     from confluent_kafka import Producer
 
-    from odradek_cli.client import settings
+    from odradek_cli.librdkafka import settings
 
     producer = Producer(settings(broker.bootstrap, linger_ms=0))
     consumer = _consumer(broker, {0: written.by_partition[0]})

@@ -93,7 +93,7 @@ class Clients:
     def _write(self) -> None:
         from confluent_kafka import Producer
 
-        from odradek_cli.client import settings
+        from odradek_cli.librdkafka import settings
 
         more: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "linger_ms": 5}
         producer = Producer(settings(self.bootstrap, **more))
@@ -124,7 +124,7 @@ class Clients:
     def _read(self) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        from odradek_cli.client import settings
+        from odradek_cli.librdkafka import settings
 
         more: dict[str, Any] = {"group_id": "demo", "enable_auto_commit": False}
         consumer = Consumer(settings(self.bootstrap, **more))

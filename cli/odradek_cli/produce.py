@@ -82,10 +82,12 @@ def produce(
     """
     from confluent_kafka import Producer
 
-    from odradek_cli.client import connect, settings
+    from odradek_cli.client import connect
+    from odradek_cli.librdkafka import settings
 
     headers = list(parse_pairs("--header", header or []).items())
-    connect(bootstrap)
+    with connect(bootstrap):
+        pass  # one sentence if no broker answers; librdkafka would wait
     producer = Producer(
         settings(
             bootstrap,

@@ -154,15 +154,15 @@ class WindowPipeline:
 
 
 def make_topics(bootstrap: str, *names: str) -> None:
-    """New ones: what an earlier demo counted is not ours."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    """Makes new topics: one that an earlier demo has filled would spoil the counts."""
+    from odradek_cli.client import connect, raise_first
+    from odradek_protocol.client.admin.topics import NewTopic, create_topics
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    there = admin.list_topics(timeout=30).topics
-    if any(name in there for name in names):
-        raise CliError(f"there is a topic {' or '.join(names)} already: delete it first")
-    for future in admin.create_topics([NewTopic(n, PARTITIONS) for n in names]).values():
-        future.result(30)
+    with connect(bootstrap) as client:
+        known = client.metadata().topics
+        if any(name in known for name in names):
+            raise CliError(f"there is a topic {' or '.join(names)} already: delete it first")
+        raise_first("topic", create_topics(client, [NewTopic(n, PARTITIONS) for n in names]))
 
 
 def _job(bootstrap: str, counted: Counted) -> Any:

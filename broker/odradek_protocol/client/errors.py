@@ -30,7 +30,9 @@ class AddressError(ClientError):
 
 
 class NoBrokerError(ClientError):
-    pass
+    def __init__(self, reasons: str) -> None:
+        super().__init__(f"no broker answers: {reasons}")
+        self.reasons = reasons  # one sentence per address
 
 
 class UnknownBrokerError(ClientError):

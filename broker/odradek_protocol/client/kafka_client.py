@@ -136,17 +136,17 @@ class KafkaClient:
         """A broker to which there is a connection, or the first to which one can be made."""
         with self._lock:
             known = [node.address for node in self._brokers.values()]
-        failures: dict[Address, ClientError] = {}
+        failures: list[ClientError] = []
         for address in self._pool.preferred([*self.bootstrap, *known]):
             if failures and not deadline.left_s():
                 break
             try:
                 self._pool.get(address, deadline)
             except ClientError as error:
-                failures[address] = error
+                failures.append(error)
             else:
                 return address
-        raise NoBrokerError("no broker answers: " + "; ".join(map(str, failures.values())))
+        raise NoBrokerError("; ".join(map(str, failures)))
 
     def find_broker(self, broker_id: int, deadline: Deadline) -> Address:
         with self._lock:

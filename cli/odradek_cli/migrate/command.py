@@ -1,8 +1,9 @@
-"""The command: the order in which things happen, and what the user is told."""
+"""The command: the order of the steps, and what is printed."""
 
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,20 +30,23 @@ def migrate(
         str, typer.Option("--to", metavar="HOST:PORT[,…]", help="The cluster to copy to.")
     ],
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Default: all of them. Repeatable.")
+        list[str] | None, typer.Option("--topic", help="Default: all topics. Repeatable.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what is written meanwhile, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Go on copying new records until Ctrl-C.")
     ] = False,
     cut_over: Annotated[
         bool,
         typer.Option(
             "--cut-over",
-            help="The last run: nobody writes any more; also moves groups and retention settings.",
+            help="The last run, after all producers have stopped: also moves groups and settings.",
         ),
     ] = False,
     replication_factor: Annotated[
-        int | None, typer.Option(help="Of new topics. Default: as in the source, if possible.")
+        int | None,
+        typer.Option(
+            help="Of new topics. Default: that of the source, if there are enough brokers."
+        ),
     ] = None,
     compression: Annotated[
         str, typer.Option(help="Of the copies: none, gzip, snappy, lz4 or zstd.")
@@ -53,25 +57,27 @@ def migrate(
     from odradek_cli.migrate.copy import Copier
 
     if follow and cut_over:
-        raise CliError("--follow and --cut-over: the cut-over is a run of its own, the last")
-    old, new = Cluster(source), Cluster(destination)
-    if old.cluster_id == new.cluster_id:
-        raise CliError(f"--from and --to are the same cluster ({old.cluster_id})")
-    topics = old.topics(topic or [])
-    make_ready(new, topics, replication_factor)
-    copier = Copier(old, new, compression)
-    try:
-        states = copier.states([place for t in topics for place in t.places])
-        over = {place[0] for place, state in states.items() if state.done}
-        if over:
-            release(new, [t for t in topics if t.name in over])
-            print(f"cut over already: {', '.join(sorted(over))}")
-        left = [t for t in topics if t.name not in over]
-        states = {place: state for place, state in states.items() if place[0] not in over}
-        if left:
-            _Run(old, new, copier, left, states).run(follow, cut_over)
-    finally:
-        copier.close()
+        raise CliError(
+            "--follow and --cut-over exclude each other: stop --follow, then run --cut-over"
+        )
+    with closing(Cluster(source)) as old, closing(Cluster(destination)) as new:
+        if old.cluster_id == new.cluster_id:
+            raise CliError(f"--from and --to are the same cluster ({old.cluster_id})")
+        topics = old.topics(topic or [])
+        make_ready(new, topics, replication_factor)
+        copier = Copier(old, new, compression)
+        try:
+            states = copier.states([place for t in topics for place in t.places])
+            over = {place[0] for place, state in states.items() if state.done}
+            if over:
+                release(new, [t for t in topics if t.name in over])
+                print(f"cut over already: {', '.join(sorted(over))}")
+            left = [t for t in topics if t.name not in over]
+            states = {place: state for place, state in states.items() if place[0] not in over}
+            if left:
+                _Run(old, new, copier, left, states).run(follow, cut_over)
+        finally:
+            copier.close()
 
 
 @dataclass

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import (
-    OFFSET_INVALID,
     Consumer,
     KafkaError,
     KafkaException,
@@ -20,10 +19,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from odradek_cli.client import TIMEOUT_S, settings
+from odradek_cli.client import about
 from odradek_cli.errors import CliError
+from odradek_cli.librdkafka import TIMEOUT_S, settings
 from odradek_cli.migrate.clusters import Cluster
-from odradek_cli.migrate.patience import patiently
 from odradek_cli.migrate.state import (
     PartitionState,
     Place,
@@ -31,6 +30,7 @@ from odradek_cli.migrate.state import (
     place_of,
     timestamp_ms,
 )
+from odradek_protocol.client.admin.groups import committed_offsets
 
 TRANSACTION_RECORDS = 10_000  # and their bytes are bounded by librdkafka's queue
 TRANSACTION_S = 2.0
@@ -93,14 +93,13 @@ class Copier:
         """
         if not places:
             return {}
-        asked = [TopicPartition(topic, partition) for topic, partition in places]
-        committed = patiently(
-            "the state of the migration", lambda: self._state_reader.committed(asked, TIMEOUT_S)
-        )
-        found = {
-            (p.topic, p.partition): PartitionState.parse(p.offset, p.metadata)
-            for p in committed
-            if p.offset != OFFSET_INVALID
+        with about("the state of the migration"):
+            committed = committed_offsets(self._destination.client, self._name, require_stable=True)
+        wanted = set(places)
+        found: dict[Place, PartitionState] = {
+            place: PartitionState.parse(at.offset, at.metadata)
+            for place, at in committed.items()
+            if place in wanted
         }
         new = [place for place in places if place not in found]
         ends = self._destination.high_watermarks(new)

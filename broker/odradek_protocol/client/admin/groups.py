@@ -35,6 +35,11 @@ class GroupListing:
     state: str
     protocol_type: str
 
+    @property
+    def is_consumer(self) -> bool:
+        """Whether consumers are its members: Connect and others use the classic protocol too."""
+        return self.protocol_type in ("", "consumer")
+
 
 @dataclass(frozen=True)
 class Member:
@@ -101,13 +106,19 @@ def describe_group(client: KafkaClient, group_id: str) -> GroupDescription:
     return GroupDescription(group_id, kind, state, assignor, coordinator, members)
 
 
-def committed_offsets(client: KafkaClient, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-    """All that the group has committed, after the transactions that commit in it have ended."""
+def committed_offsets(
+    client: KafkaClient, group_id: str, *, require_stable: bool = False
+) -> dict[TopicPartition, CommittedOffset]:
+    """All that the group has committed.
+
+    With `require_stable` after the transactions that commit in it have ended, which is waited for
+    until the deadline.
+    """
     request = Struct(
         groups=[Struct(group_id=group_id, topics=None)],
         group_id=group_id,  # this and the next before version 8
         topics=None,
-        require_stable=True,
+        require_stable=require_stable,
     )
     route = Coordinator(CoordinatorType.GROUP, group_id)
     answer = client.call(route, ApiKey.OFFSET_FETCH, request, max_version=OFFSETS_BY_NAME_MAX)
