@@ -97,7 +97,8 @@ class Copier:
             committed = committed_offsets(self._destination.client, self._name, require_stable=True)
         wanted = set(places)
         found: dict[Place, PartitionState] = {
-            place: PartitionState.parse(at.offset, at.metadata)
+            # librdkafka sends the NUL at the end of its C string as part of the metadata.
+            place: PartitionState.parse(at.offset, at.metadata.rstrip("\0"))
             for place, at in committed.items()
             if place in wanted
         }
