@@ -107,10 +107,10 @@ OPERATOR = Image(
     ROOT / "operator" / "odradek_operator",
     "odradek_operator.main",
     (
-        "aiohttp", "httpx2", "kafka-python", "kopf", "lightkube", "msgspec", "prometheus-client",
-        "pyyaml",
+        "aiohttp", "cramjam", "crc32c", "httpx2", "kio", "kopf", "librt", "lightkube", "msgspec",
+        "prometheus-client", "pyyaml",
     ),
-    also=(ROOT / "operator" / "odradek_api",),
+    also=(ROOT / "operator" / "odradek_api", ROOT / "broker" / "odradek_protocol"),
 )  # fmt: skip
 APACHE = Image(
     "apache",
