@@ -1,7 +1,7 @@
 """A client in a pod of the story's namespace: kafka-python, which none of our images has.
 
-It is pure Python, so a ConfigMap carries it as a zip (about 560 KB; 1 MB is the limit) into a pod of
-the operator's image.
+It is pure Python, so a ConfigMap carries it as a zip (about 560 KB; 1 MB is the limit) into a pod
+of the operator's image.
 """
 
 from __future__ import annotations
