@@ -33,7 +33,8 @@ from odradek_protocol.messages.struct import Struct
 
 '''
 
-API_KEYS_HEAD = '''"""Generated from kio by `python -m odradek_protocol.messages.generate`. Do not edit.
+API_KEYS_HEAD = '''\
+"""Generated from kio by `python -m odradek_protocol.messages.generate`. Do not edit.
 
 The names of Kafka's APIs in place of their numbers: `ApiKey.METADATA` is 3.
 """

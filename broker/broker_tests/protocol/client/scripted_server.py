@@ -10,6 +10,7 @@ connection is closed without an answer). `requests` has every request in the ord
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -85,7 +86,8 @@ class ScriptedServer:
         with self._lock:
             sockets, self._open = self._open, []
         for one in sockets:
-            one.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # the client was faster
+                one.shutdown(socket.SHUT_RDWR)
 
     # -- the server's side -------------------------------------------------------------------------
 

@@ -104,6 +104,26 @@ def test_a_connection_that_the_broker_closed_while_idle_is_made_anew(
     assert server.connections == 2
 
 
+def test_threads_share_a_connection(server: ScriptedServer) -> None:
+    """Each gets its own answer, and an answer under way is not taken for a closed connection."""
+    server.on(ApiKey.METADATA, lambda r: Struct(topics=[Struct(name=r.topics[0].name)]))
+    seen: dict[str, list[set[str]]] = {f"topic-{n}": [] for n in range(8)}
+    with KafkaClient(server.bootstrap) as client:
+
+        def ask(name: str) -> None:
+            for _ in range(25):
+                seen[name].append(set(client.metadata([name]).topics))
+
+        client.metadata(["first"])
+        threads = [threading.Thread(target=ask, args=(name,)) for name in seen]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert seen == {name: [{name}] * 25 for name in seen}
+    assert server.connections == 1
+
+
 # -- controller, broker, coordinator ---------------------------------------------------------------
 
 

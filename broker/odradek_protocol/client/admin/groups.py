@@ -214,10 +214,10 @@ def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         (count,), at = struct.unpack_from(">i", data, 2), 6
         for _ in range(count):
-            (length,) = struct.unpack_from(">h", data, at)
+            (length,) = struct.unpack_from(">H", data, at)  # unsigned: never goes back
             topic = data[at + 2 : at + 2 + length].decode()
             at += 2 + length
-            (partitions,) = struct.unpack_from(">i", data, at)
+            (partitions,) = struct.unpack_from(">I", data, at)
             numbers = struct.unpack_from(f">{partitions}i", data, at + 4)
             at += 4 + 4 * partitions
             found += [TopicPartition(topic, number) for number in numbers]
