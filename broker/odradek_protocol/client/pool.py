@@ -8,6 +8,7 @@ import time
 from odradek_protocol.client.connection import Connection
 from odradek_protocol.client.deadline import Deadline
 from odradek_protocol.client.errors import ClientError, UnsupportedApiError
+from odradek_protocol.client.retries import READ_ONLY
 from odradek_protocol.client.settings import Address, ClientSettings
 from odradek_protocol.messages.api_keys import ApiKey
 from odradek_protocol.messages.struct import Struct
@@ -49,11 +50,11 @@ class ConnectionPool:
         deadline: Deadline,
         max_version: int | None = None,
     ) -> Struct:
+        settings = self._settings
+        limit_s = settings.read_timeout_s if api in READ_ONLY else settings.request_timeout_s
         connection = self.get(address, deadline)
         try:
-            return connection.call(
-                api, request, deadline.within(self._settings.request_timeout_s), max_version
-            )
+            return connection.call(api, request, deadline.within(limit_s), max_version)
         except UnsupportedApiError:
             raise
         except BaseException:  # also KeyboardInterrupt: the answer would come to the next call

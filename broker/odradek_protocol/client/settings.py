@@ -66,6 +66,7 @@ PLAINTEXT = Plaintext()
 class ClientSettings:
     client_id: str = "odradek"
     connect_timeout_s: float = 5.0  # TCP, TLS, ApiVersions and SASL together
-    request_timeout_s: float = 30.0  # of one attempt
+    request_timeout_s: float = 30.0  # of one attempt of a request that changes something
+    read_timeout_s: float = 10.0  # of one attempt of a read: after it another broker is asked
     deadline_s: float = 30.0  # of a call with all its attempts
     security: Security = PLAINTEXT

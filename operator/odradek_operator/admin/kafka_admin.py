@@ -42,7 +42,7 @@ from odradek_protocol.client.metadata import TopicInfo
 
 CONNECT_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 10.0
-BROKER_SETTINGS_TIMEOUT_S = 3.0  # all brokers are asked at once; one may be shutting down
+READ_TIMEOUT_S = 3.0  # of one broker: one that hangs costs a pass no more, then another is asked
 VOTER_LAG_MAX_MS = 10_000  # a voter that was last caught up longer ago does not count as available
 LOG_DIRS_EVERY_S = 2.0  # passes may follow one another faster than disks fill
 MIN_ISR = "min.insync.replicas"
@@ -95,6 +95,7 @@ class KafkaAdmin:
                         client_id="odradek-operator",
                         connect_timeout_s=CONNECT_TIMEOUT_S,
                         request_timeout_s=REQUEST_TIMEOUT_S,
+                        read_timeout_s=READ_TIMEOUT_S,
                         deadline_s=REQUEST_TIMEOUT_S,
                     ),
                 )
@@ -162,9 +163,7 @@ class KafkaAdmin:
         if not wanted:
             return {}
         names = [str(broker) for broker in sorted(live)]
-        answers = configs.describe_configs(
-            client, ResourceType.BROKER, names, wanted, BROKER_SETTINGS_TIMEOUT_S
-        )
+        answers = configs.describe_configs(client, ResourceType.BROKER, names, wanted)
         return {
             int(broker): {
                 name: BrokerSetting(

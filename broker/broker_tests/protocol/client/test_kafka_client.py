@@ -83,6 +83,19 @@ def test_a_read_is_repeated_on_a_new_connection_when_the_old_one_breaks(
     assert server.count(ApiKey.DESCRIBE_CLUSTER) == 3
 
 
+def test_a_read_goes_to_another_broker_when_the_first_hangs(server: ScriptedServer) -> None:
+    server.on(ApiKey.DESCRIBE_CLUSTER, lambda _: CLUSTER)
+    going_on = threading.Event()
+    settings = ClientSettings(read_timeout_s=0.1)
+    with ScriptedServer() as hung:
+        hung.on(ApiKey.DESCRIBE_CLUSTER, lambda _: CLUSTER if going_on.wait() else None)
+        with KafkaClient(f"{hung.bootstrap},{server.bootstrap}", settings) as client:
+            answer = client.call(AnyBroker(), ApiKey.DESCRIBE_CLUSTER, Struct())
+        going_on.set()
+    assert answer.cluster_id == "scripted"
+    assert hung.count(ApiKey.DESCRIBE_CLUSTER) == 1
+
+
 def test_a_change_is_not_repeated_when_it_may_have_been_made(server: ScriptedServer) -> None:
     server.lead()
     server.on(ApiKey.CREATE_TOPICS, lambda _: None)

@@ -7,7 +7,6 @@ from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
-from odradek_protocol.client.deadline import Deadline
 from odradek_protocol.client.errors import BrokerError, ClientError, error_in
 from odradek_protocol.client.fan_out import fan_out
 from odradek_protocol.client.kafka_client import KafkaClient
@@ -72,23 +71,19 @@ def describe_configs(
     kind: ResourceType,
     names: Iterable[str],
     keys: Iterable[str] | None = None,
-    timeout_s: float | None = None,
 ) -> dict[str, Configs | ClientError]:
     """Resource → its settings by name, all or those in `keys`; or why they cannot be had.
 
     A broker's own settings are asked of that broker, of all of them at once.
     """
     only = None if keys is None else sorted(keys)
-    deadline = Deadline(client.settings.deadline_s if timeout_s is None else timeout_s)
     asks: dict[tuple[str, ...], Callable[[], Struct]] = {}
     for route, part in _routed(kind, list(names)):
         resources = [
             Struct(resource_type=kind, resource_name=name, configuration_keys=only) for name in part
         ]
         request = Struct(resources=resources)
-        asks[part] = partial(
-            client.call, route, ApiKey.DESCRIBE_CONFIGS, request, deadline=deadline
-        )
+        asks[part] = partial(client.call, route, ApiKey.DESCRIBE_CONFIGS, request)
     found: dict[str, Configs | ClientError] = {}
     for part, answer in fan_out(asks).items():
         if isinstance(answer, ClientError):
