@@ -1,4 +1,4 @@
-"""`odradek demo`, which `make run` calls: a broker at work, in words that a newcomer follows.
+"""`odradek demo`, which `make run` calls: shows a broker at work, step by step.
 
 It starts a broker in a directory of its own, writes and reads records with a real Kafka client,
 kills the broker with kill -9 and starts it again, checks that every record is still there, prints
@@ -30,12 +30,12 @@ TOPIC = "demo"
 PARTITIONS = 3
 VALUE_BYTES = 200
 ROUND_TRIPS = 200
-SILENCE_LIMIT_S = 30.0  # longer without one record means that something is wrong
+SILENCE_LIMIT_S = 30.0  # without any record for this long the demo fails
 
 
 @dataclass
 class Contents:
-    """What a topic holds, in a form that two sides can compare: counts and order per partition."""
+    """Contents of a topic in a form that can be compared: count and checksum per partition."""
 
     count: int = 0
     bytes_total: int = 0
@@ -43,7 +43,7 @@ class Contents:
     checksums: dict[int, int] = field(default_factory=dict)
 
     def add(self, partition: int, value: bytes) -> None:
-        """The checksum runs over the values in their order: a swap would change it."""
+        """The checksum covers the values in their order: swapped records change it."""
         self.count += 1
         self.bytes_total += len(value)
         self.by_partition[partition] += 1
@@ -123,7 +123,7 @@ def _show(broker: BrokerProcess, directory: Path, records: int) -> Measured:
 
 
 def _start(broker: BrokerProcess) -> int:
-    """Milliseconds from exec to ready: what a user waits, interpreter and imports included."""
+    """Milliseconds from exec to ready, including the start of Python and all imports."""
     started = time.monotonic()
     broker.start()
     return round((time.monotonic() - started) * 1000)
@@ -197,7 +197,7 @@ def _consumer(broker: BrokerProcess, offsets: dict[int, int]) -> Consumer:
 
 
 def _round_trips(broker: BrokerProcess, measured: Measured, written: Contents) -> None:
-    """From produce() to the record in the consumer's hands, one at a time."""
+    """Measures the time from produce() to poll(), one record at a time."""
     from confluent_kafka import Producer
 
     from odradek_cli.librdkafka import settings

@@ -1,4 +1,4 @@
-"""A pipeline that counts a topic's records by key and ten seconds, and what it has said so far.
+"""A pipeline that counts a topic's records by key and ten seconds, and its counts so far.
 
     pipeline = WindowPipeline(bootstrap, directory, Counted("orders", "customer", "_timestamp", …))
     pipeline.start()                       # Spark is up
@@ -7,7 +7,7 @@
 
 The shared half of two demonstrations: `odradek pipeline demo` makes the records itself,
 `odradek local demo` counts those of its writer. A window is written again whenever it grows, so
-the last word on it counts.
+the last count of it is valid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek_cli.errors import CliError
 
 PARTITIONS = 3
 WINDOW_S = 10
-START_S, FINISH_S = 600.0, 300.0  # ten seconds on an idle machine, minutes on a crowded one
+START_S, FINISH_S = 600.0, 300.0  # ten seconds on an idle machine, minutes on a busy one
 LOOK_S = 0.3
 
 Window = tuple[int, str]  # begin in seconds, key
@@ -35,7 +35,7 @@ def window(at_s: float, key: str) -> Window:
 
 
 def difference(found: Counter[Window], wanted: Counter[Window]) -> str:
-    """The first window that is not as it should be; empty if there is none."""
+    """A sentence about the first window whose count is wrong; empty if there is none."""
     wrong = sorted(w for w in found.keys() | wanted.keys() if found[w] != wanted[w])
     if not wrong:
         return ""
@@ -50,7 +50,7 @@ def difference(found: Counter[Window], wanted: Counter[Window]) -> str:
 class Counted:
     topic: str
     key: str  # a column of the schema
-    at: str  # SQL: when it was
+    at: str  # SQL expression: the time of the record
     schema: str
     into: str  # the topic of the counts
 
@@ -93,12 +93,12 @@ class WindowPipeline:
         return self._pipeline.restarts
 
     def start(self) -> None:
-        """Returns when Spark is up and its query waits for records; both topics are there."""
+        """Returns when Spark has started and its query waits for records; both topics exist."""
         self._pipeline.start(self._job)
         self.wait(START_S, self._running, "Spark did not start")
 
     def counting(self) -> None:
-        """Returns when the first batch is done: from now on it counts live."""
+        """Returns when the first batch is done: from then on it keeps up with the topic."""
         self.wait(START_S, lambda: self.rows() > 0, "no batch was done")
 
     def _running(self) -> bool:
@@ -106,7 +106,7 @@ class WindowPipeline:
         return said is not None and said.state == "Running"
 
     def look(self) -> Any:
-        """What the driver says; call it now and then, it also restarts one that failed."""
+        """The status of the driver; call it regularly, because it also restarts a failed driver."""
         return self._pipeline.look(time.monotonic())
 
     def rows(self) -> int:
@@ -128,7 +128,7 @@ class WindowPipeline:
         self._pipeline.stop()
 
     def counts(self) -> Counter[Window]:
-        """The last word on every window, from the topic's beginning."""
+        """The last count of every window, read from the beginning of the topic."""
         from confluent_kafka import Consumer, TopicPartition
 
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "odradek-demo",

@@ -1,4 +1,4 @@
-"""Source and destination: their topics, settings and ends, and the topics made ready to be filled.
+"""Source and destination: their topics, settings and offsets; topics are created before the copy.
 
 While records are copied, the destination must neither delete nor change any: what a topic says
 about retention, compaction and timestamps is held back (`HELD_BACK`) until the cut-over.
@@ -34,12 +34,12 @@ HELD_BACK = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": "9223372036854775807",
     "message.timestamp.after.max.ms": "9223372036854775807",
-    "max.message.bytes": "104857600",  # our batches are not those in which the records came
+    "max.message.bytes": "104857600",  # copies may be in larger batches
 }
 
 SETTLE_PAUSE_S = 0.05
 
-# Every cluster has its own.
+# Every cluster has its own; they are not copied.
 INTERNAL = (
     "__cluster_metadata",
     "__consumer_offsets",
@@ -53,7 +53,7 @@ class SourceTopic:
     name: str
     partitions: int
     replication_factor: int
-    configs: dict[str, str]  # what was set on the topic itself
+    configs: dict[str, str]  # set on the topic itself
 
     @property
     def places(self) -> list[Place]:
@@ -61,7 +61,7 @@ class SourceTopic:
 
 
 class Cluster:
-    """One side, with the questions that a migration asks it."""
+    """One side of the migration: the requests that are sent to it."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from odradek_cli.migrate.verify import Checked
 
 FOLLOW_PAUSE_S = 1.0  # between passes of --follow that found nothing new
-SAY_EVERY_S = 2.0
-SETTLE_DEADLINE_S = 5.0  # a transaction of the source that is open longer has not been ended
+PRINT_EVERY_S = 2.0
+SETTLE_DEADLINE_S = 5.0  # to wait for transactions of the source that are just ending
 
 
 def migrate(
@@ -71,7 +71,7 @@ def migrate(
             over = {place[0] for place, state in states.items() if state.done}
             if over:
                 release(new, [t for t in topics if t.name in over])
-                print(f"cut over already: {', '.join(sorted(over))}")
+                print(f"already cut over: {', '.join(sorted(over))}")
             left = [t for t in topics if t.name not in over]
             states = {place: state for place, state in states.items() if place[0] not in over}
             if left:
@@ -87,7 +87,7 @@ class _Run:
     copier: Copier
     topics: list[SourceTopic]
     states: dict[Place, PartitionState]
-    _said: float = 0.0
+    _printed_at: float = 0.0
 
     def run(self, follow: bool, cut_over: bool) -> None:
         copied = sum(state.count for state in self.states.values())
@@ -96,7 +96,7 @@ class _Run:
             f"{copied} records copied before",
             flush=True,
         )
-        if cut_over:  # what was committed a moment ago may lack its markers yet
+        if cut_over:  # markers of the last commits may still be on their way
             self.source.settled(self.states, SETTLE_DEADLINE_S)
         self._pass()
         while follow:
@@ -108,7 +108,7 @@ class _Run:
             self._verify({})
 
     def _pass(self) -> bool:
-        """Copies up to the end as of now; whether there was anything."""
+        """Copies up to the current end; returns whether there was anything to copy."""
         self._skip_what_is_gone()
         ends = self.source.ends(self.states)
         total = sum(max(end - self.states[p].position, 0) for p, end in ends.items())
@@ -117,9 +117,9 @@ class _Run:
         targets = dict(ends)
 
         def progress(states: dict[Place, PartitionState]) -> None:
-            if time.monotonic() - self._said < SAY_EVERY_S:
+            if time.monotonic() - self._printed_at < PRINT_EVERY_S:
                 return
-            self._said = time.monotonic()
+            self._printed_at = time.monotonic()
             left = sum(max(end - states[p].position, 0) for p, end in targets.items())
             copied = sum(state.count for state in states.values())
             print(
@@ -131,13 +131,13 @@ class _Run:
         return True
 
     def _skip_what_is_gone(self) -> None:
-        """The source's retention may be faster than a migration that stood still."""
+        """Retention of the source may delete records before they are copied."""
         for place, start in self.source.starts(self.states).items():
             state = self.states[place]
             if state.position < start:
                 print(
-                    f"{place[0]}:{place[1]}: offsets {state.position} to {start - 1} are gone from "
-                    "the source before they were copied",
+                    f"{place[0]}:{place[1]}: offsets {state.position} to {start - 1} were "
+                    "deleted in the source before they were copied",
                     flush=True,
                 )
                 self.states[place] = state.at(start)
@@ -149,7 +149,7 @@ class _Run:
         checked = check(self.source, self.destination, self.states, wanted)
         wrong = differences(self.states, checked)
         if wrong:
-            raise CliError("not the same: " + "; ".join(wrong))
+            raise CliError("source and destination differ: " + "; ".join(wrong))
         for (topic, partition), found in sorted(checked.items()):
             print(f"{topic}:{partition}  {found.count} records  {found.digest.hex()}  same")
         total = sum(found.count for found in checked.values())
@@ -157,7 +157,7 @@ class _Run:
         return checked
 
     def _cut_over(self) -> None:
-        """Groups first, then the mark, then the settings that may delete: each can be repeated."""
+        """Groups, then the mark, then settings that may delete: each step can be repeated."""
         from odradek_cli.migrate.clusters import release
         from odradek_cli.migrate.groups import committed_offsets, set_offsets, translated
         from odradek_cli.migrate.verify import counts_before
