@@ -82,7 +82,7 @@ def timestamp_ms(message: Message) -> int:
 
 
 def chained(digest: bytes, message: Message) -> bytes:
-    """The next link of the chain. Lengths are part of it: different records give different bytes."""
+    """The next link of the chain; with lengths, so that different records give different bytes."""
     key, value = message.key(), message.value()
     headers = cast(Headers, message.headers() or [])
     out = blake2b(digest, digest_size=DIGEST_BYTES)
