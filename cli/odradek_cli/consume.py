@@ -42,6 +42,16 @@ class Membership:
     from_beginning: bool  # where nothing is committed: from the oldest record, or only new ones
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where reading begins without a group; with none of the last three, at the end."""
+
+    partitions: list[int] | None  # None: all
+    from_beginning: bool = False
+    offset: int | None = None  # negative: counted from the end
+    at_ms: int | None = None
+
+
 def consume(
     topic: Topic,
     partition: Annotated[
@@ -90,10 +100,7 @@ def consume(
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic; new ones as they come, until Ctrl-C."""
-    from confluent_kafka import Consumer
-
     from odradek_cli.client import connect
-    from odradek_cli.librdkafka import settings
 
     def show(message: Message) -> None:
         print_message(message, full, as_json)
@@ -111,8 +118,25 @@ def consume(
     if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
         raise CliError("--from-beginning, --offset and --timestamp exclude each other")
     at_ms = parse_time(timestamp) if timestamp is not None else None
+    start = Start(partition, from_beginning, offset, at_ms)
     with connect(bootstrap):
         pass
+    consume_alone(bootstrap, topic, start, max_messages, until_end, show)
+
+
+def consume_alone(
+    bootstrap: str,
+    topic: str,
+    start: Start,
+    max_messages: int | None,
+    until_end: bool,
+    show: Callable[[Message], None],
+) -> None:
+    """Reads assigned partitions, without joining a group."""
+    from confluent_kafka import Consumer
+
+    from odradek_cli.librdkafka import settings
+
     consumer = Consumer(
         settings(
             bootstrap,
@@ -121,11 +145,11 @@ def consume(
             auto_offset_reset="earliest",
             allow_auto_create_topics=False,
             enable_partition_eof=True,
-            fetch_wait_max_ms=50 if until_end else 500,  # the end shows in an empty answer
+            fetch_wait_max_ms=50 if until_end else 500,  # an empty answer shows the end
         )
     )
     try:
-        places = starting_points(consumer, topic, partition, from_beginning, offset, at_ms)
+        places = starting_points(consumer, topic, start)
         consumer.assign(places)
         owned = {place.partition for place in places}
         for message in read(consumer, owned, max_messages, until_end):
@@ -202,15 +226,8 @@ def parse_time(text: str, option: str = "--timestamp") -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def starting_points(
-    consumer: Consumer,
-    topic: str,
-    wanted: list[int] | None,
-    from_beginning: bool,
-    offset: int | None,
-    at_ms: int | None,
-) -> list[TopicPartition]:
-    """Where to begin in each partition; the end of the log unless asked otherwise."""
+def starting_points(consumer: Consumer, topic: str, start: Start) -> list[TopicPartition]:
+    """The first offset to read of each partition."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
     from odradek_cli.librdkafka import TIMEOUT_S
@@ -218,24 +235,26 @@ def starting_points(
     found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if found.error is not None:
         raise CliError(f"topic {topic}: {found.error.str()} ({found.error.name()})")
-    for number in wanted or []:
+    for number in start.partitions or []:
         if number not in found.partitions:
-            raise CliError(f"--partition {number}: topic {topic} has {len(found.partitions)}")
-    numbers = wanted or sorted(found.partitions)
-    if at_ms is not None:
-        asked = [TopicPartition(topic, number, at_ms) for number in numbers]
+            raise CliError(
+                f"--partition {number}: topic {topic} has {len(found.partitions)} partitions"
+            )
+    numbers = start.partitions or sorted(found.partitions)
+    if start.at_ms is not None:
+        asked = [TopicPartition(topic, number, start.at_ms) for number in numbers]
         return consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
-    if offset is None:
-        start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-        return [TopicPartition(topic, number, start) for number in numbers]
+    if start.offset is None:
+        offset = OFFSET_BEGINNING if start.from_beginning else OFFSET_END
+        return [TopicPartition(topic, number, offset) for number in numbers]
     places = []
     for number in numbers:
         at = TopicPartition(topic, number)
-        if offset < 0:
+        if start.offset < 0:
             low, high = consumer.get_watermark_offsets(at, timeout=TIMEOUT_S)
-            at.offset = max(low, high + offset)
+            at.offset = max(low, high + start.offset)
         else:
-            at.offset = offset
+            at.offset = start.offset
         places.append(at)
     return places
 

@@ -12,6 +12,7 @@ from broker_tests.protocol.client.scripted_server import ScriptedServer
 from odradek_protocol.client.connection import ANSWER_BYTES_MAX, Connection
 from odradek_protocol.client.deadline import Deadline
 from odradek_protocol.client.errors import (
+    AddressError,
     AnswerTimeoutError,
     ClientError,
     DisconnectedError,
@@ -21,7 +22,6 @@ from odradek_protocol.client.errors import (
 )
 from odradek_protocol.client.settings import (
     Address,
-    AddressError,
     ClientSettings,
     Exchange,
     parse_bootstrap,
