@@ -31,7 +31,7 @@ class BrokerTimes:
     home: float | None = None  # all its replicas in sync, all its leaders back
 
 
-class Screen:
+class RollScreen:
     """Follows the runtime's reports; keeps the times of each broker that restarts."""
 
     def __init__(self, clients_line: Callable[[], str] = lambda: "") -> None:

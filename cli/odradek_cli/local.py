@@ -73,7 +73,7 @@ def up(
     with _runtime(files, directory) as runtime:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: runtime.stop())
-        screen = Screen()
+        screen = LocalScreen()
         try:
             runtime.run(screen.show)
         finally:
@@ -281,7 +281,7 @@ def _detach(files: list[Path], directory: Path) -> None:
     )
 
 
-class Screen:
+class LocalScreen:
     """Live status on a terminal; elsewhere one line whenever something changes."""
 
     def __init__(self) -> None:

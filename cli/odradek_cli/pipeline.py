@@ -71,7 +71,7 @@ def run(
         signal.signal(number, lambda *_: stop.set())
     remarks().print(f"Starting Spark for {resource.key}; its output is in {process.output}")
     process.start(job)
-    screen = Screen()
+    screen = PipelineScreen()
     try:
         while process.ended is None and not stop.wait(LOOK_S):
             screen.show(resource.key, process, process.look(time.monotonic()))
@@ -272,7 +272,7 @@ def _conclude(key: str, process: LocalPipeline, *, interrupted: bool) -> None:
     remarks().print(f"{key}: {'stopped' if interrupted else 'done'}.")
 
 
-class Screen:
+class PipelineScreen:
     """A live table on a terminal; elsewhere a line whenever a batch is done."""
 
     def __init__(self) -> None:

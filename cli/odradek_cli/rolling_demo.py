@@ -26,7 +26,7 @@ import typer
 
 from odradek_cli.demo_clients import PER_SECOND, Clients, Seen
 from odradek_cli.demo_guest import Findings, Guest
-from odradek_cli.demo_screen import Screen
+from odradek_cli.demo_screen import RollScreen
 from odradek_cli.errors import CliError
 from odradek_cli.options import AsJson
 from odradek_cli.output import print_json, print_table, remarks
@@ -108,7 +108,7 @@ def _run(
 ) -> tuple[Findings, list[dict[str, Any]]]:
     say = partial(remarks().print, soft_wrap=True)
     say("[bold]1.[/] Starting the cluster that the manifests describe …")
-    with Screen() as screen:
+    with RollScreen() as screen:
         cluster = _settle(runtime, screen)
     topic = max(cluster.topics.values(), key=lambda t: t.partitions)
     bootstrap = cluster.status.bootstrap_servers
@@ -132,7 +132,7 @@ def _run(
     say("[bold]3.[/] Asking for a restart of all brokers, by an annotation of the cluster …")
     _change_cluster(manifests, _ask_for_restart)
     pids = cluster.pids
-    with Screen(lambda: _clients_line(clients.seen, guests)) as screen:
+    with RollScreen(lambda: _clients_line(clients.seen, guests)) as screen:
         cluster = _settle(runtime, screen)
     took = time.monotonic() - screen.began
     _for_a_while(runtime)
@@ -182,7 +182,7 @@ def _judge(
     return Findings(rows, complaints)
 
 
-def _times(screen: Screen) -> list[dict[str, Any]]:
+def _times(screen: RollScreen) -> list[dict[str, Any]]:
     def after(instant: float | None, began: float) -> str:
         return "" if instant is None else f"{instant - began:.1f} s"
 
@@ -201,7 +201,7 @@ def _times(screen: Screen) -> list[dict[str, Any]]:
 # -- passes ----------------------------------------------------------------------------------------
 
 
-def _settle(runtime: LocalRuntime, screen: Screen) -> ClusterReport:
+def _settle(runtime: LocalRuntime, screen: RollScreen) -> ClusterReport:
     """Runs passes until the manifests are carried out; at least two: the first sees the change."""
     give_up = time.monotonic() + DEADLINE_S
     passes = 0
