@@ -88,12 +88,12 @@ class KafkaClient:
                 if not may_repeat(error, route, api) or not back_off.pause(deadline):
                     raise
             else:
-                error_code = moved_error(answer, route.moved)
-                if error_code is None:
+                moved = moved_error(answer, route.moved)
+                if moved is None:
                     return answer
                 route.forget(self)
                 if not back_off.pause(deadline):
-                    raise error_code
+                    raise moved
 
     def each_broker(
         self,
@@ -101,16 +101,37 @@ class KafkaClient:
         request: Struct,
         brokers: Mapping[int, Address] | None = None,
         timeout_s: float | None = None,
+        repeat: frozenset[int] = frozenset(),
     ) -> dict[int, Struct | ClientError]:
-        """Asks every live broker, or those at the given addresses, at once and without retries."""
+        """Asks every live broker, or those at the given addresses, at once.
+
+        A request is sent again only to brokers that answer with an error code in `repeat`.
+        """
         if brokers is None:
             brokers = {one.broker_id: one.address for one in self.metadata(()).brokers.values()}
         deadline = Deadline(self.settings.deadline_s if timeout_s is None else timeout_s)
         asks: dict[int, Callable[[], Struct]] = {
-            broker_id: partial(self._pool.call, address, api, request, deadline)
+            broker_id: partial(self._call_one, address, api, request, deadline, repeat)
             for broker_id, address in brokers.items()
         }
         return fan_out(asks)
+
+    def _call_one(
+        self,
+        address: Address,
+        api: ApiKey,
+        request: Struct,
+        deadline: Deadline,
+        repeat: frozenset[int],
+    ) -> Struct:
+        back_off = BackOff()
+        while True:
+            answer = self._pool.call(address, api, request, deadline)
+            error = moved_error(answer, repeat)
+            if error is None:
+                return answer
+            if not back_off.pause(deadline):
+                raise error
 
     def metadata(
         self, topics: Iterable[str] | None = None, deadline: Deadline | None = None

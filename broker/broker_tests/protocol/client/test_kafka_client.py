@@ -19,6 +19,7 @@ from odradek_protocol.client import (
     CoordinatorType,
     KafkaClient,
 )
+from odradek_protocol.client.admin.groups import list_groups
 from odradek_protocol.client.admin.offsets import LATEST, list_offsets
 from odradek_protocol.client.admin.topics import NewTopic, create_topics
 from odradek_protocol.client.errors import (
@@ -248,6 +249,18 @@ def test_every_broker_is_asked_and_a_dead_one_costs_the_others_nothing(
     assert isinstance(answers[1], Struct)
     assert isinstance(answers[2], AnswerTimeoutError)
     assert isinstance(answers[3], UnreachableError)
+
+
+def test_a_coordinator_that_loads_is_asked_again(server: ScriptedServer) -> None:
+    server.lead()
+    group = Struct(group_id="billing", protocol_type="consumer", group_state="Empty")
+    server.on(
+        ApiKey.LIST_GROUPS,
+        in_turn(Struct(error_code=ErrorCode.coordinator_load_in_progress), Struct(groups=[group])),
+    )
+    with KafkaClient(server.bootstrap) as client:
+        assert [one.group_id for one in list_groups(client)] == ["billing"]
+    assert server.count(ApiKey.LIST_GROUPS) == 2
 
 
 def partition(number: int, leader: int) -> Struct:

@@ -15,7 +15,7 @@ from odradek_protocol.client.errors import (
     raise_error_in,
 )
 from odradek_protocol.client.kafka_client import KafkaClient
-from odradek_protocol.client.routes import Coordinator, CoordinatorType
+from odradek_protocol.client.routes import COORDINATOR_MOVED, Coordinator, CoordinatorType
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import TopicPartition
 from odradek_protocol.messages.api_keys import ApiKey
@@ -69,7 +69,8 @@ class CommittedOffset(NamedTuple):
 def list_groups(client: KafkaClient) -> list[GroupListing]:
     """All groups, by name. Raises if any live broker does not answer: its groups would lack."""
     found = []
-    for answer in client.each_broker(ApiKey.LIST_GROUPS, Struct()).values():
+    answers = client.each_broker(ApiKey.LIST_GROUPS, Struct(), repeat=COORDINATOR_MOVED)
+    for answer in answers.values():
         if isinstance(answer, ClientError):
             raise answer
         raise_error_in(answer)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from odradek_protocol.client.errors import BrokerError, ClientError, error_in, raise_error_in
 from odradek_protocol.client.kafka_client import KafkaClient
 from odradek_protocol.client.leaders import ask_leaders
-from odradek_protocol.client.routes import Coordinator, CoordinatorType
+from odradek_protocol.client.routes import COORDINATOR_MOVED, Coordinator, CoordinatorType
 from odradek_protocol.ids import TopicPartition
 from odradek_protocol.messages.api_keys import ApiKey
 from odradek_protocol.messages.struct import Struct
@@ -52,7 +52,8 @@ def list_transactions(client: KafkaClient, states: Iterable[str] = ()) -> list[T
     """Of all coordinators, by id; in these states, if any are given."""
     found = []
     request = Struct(state_filters=list(states))
-    for broker_id, answer in client.each_broker(ApiKey.LIST_TRANSACTIONS, request).items():
+    answers = client.each_broker(ApiKey.LIST_TRANSACTIONS, request, repeat=COORDINATOR_MOVED)
+    for broker_id, answer in answers.items():
         if isinstance(answer, ClientError):
             raise answer
         raise_error_in(answer)
