@@ -4,7 +4,7 @@
     answer = connection.call(ApiKey.METADATA, Struct(topics=None), Deadline(5.0))
 
 The pool (pool.py) opens connections and closes those on which a call failed. A call writes one
-frame and waits for its answer; a lock keeps calls of several threads apart.
+frame and waits for its answer; a lock serialises the calls of several threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from odradek_protocol.messages.api_keys import ApiKey
 from odradek_protocol.messages.headers import request_header, response_header, supported_versions
 from odradek_protocol.messages.struct import Struct
 
-# Metadata of 200,000 partitions has 20 MB. A larger size is that of no answer: another protocol.
+# Metadata of 200,000 partitions has 20 MB. A larger size means that the peer is no Kafka broker.
 ANSWER_BYTES_MAX = 100 * 1024 * 1024
 RECEIVE_BYTES = 1 << 18
 
@@ -58,8 +58,8 @@ class Connection:
         except (DisconnectedError, AnswerTimeoutError, UnreadableAnswerError) as error:
             self.close()
             raise UnreachableError(
-                f"{address} accepts connections, but does not speak Kafka's protocol with us: "
-                f"{error}; check that this is the address of a Kafka listener without TLS"
+                f"{address} accepted the connection, but not Kafka's protocol: {error}; check that "
+                "the broker is healthy and that this is a Kafka listener without TLS"
             ) from error
         except BaseException:
             self.close()
@@ -68,7 +68,7 @@ class Connection:
     def _connect(self, settings: ClientSettings, deadline: Deadline) -> socket.socket:
         try:
             connected = socket.create_connection(self.address, max(deadline.left_s(), 0.001))
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that is none
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             raise UnreachableError(
                 f"cannot connect to {self.address}: {_words(error)}; check the address and that "
                 "the broker is running"
@@ -88,7 +88,9 @@ class Connection:
         if not self._lock.acquire(blocking=False):
             return False  # another thread waits for an answer on it
         try:
-            poll = select.poll()  # not select(): it has no descriptors above 1023
+            if self._socket.fileno() < 0:
+                return True  # another thread has closed it
+            poll = select.poll()  # not select(), which takes no descriptors above 1023
             poll.register(self._socket, select.POLLIN)
             return bool(poll.poll(0))
         finally:

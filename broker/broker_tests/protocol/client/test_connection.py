@@ -107,7 +107,7 @@ def test_a_server_of_another_protocol() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=answer, args=(listener,))
         thread.start()
-        with pytest.raises(UnreachableError, match="does not speak Kafka's protocol"):
+        with pytest.raises(UnreachableError, match="but not Kafka's protocol"):
             Connection(Address(*listener.getsockname()[:2]), ClientSettings())
         thread.join()
 
