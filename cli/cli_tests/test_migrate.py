@@ -241,7 +241,7 @@ def test_what_retention_takes_before_it_is_copied(broker, destination, name, mov
     deleted = admin.delete_records([TopicPartition(name, 0, 4)])
     next(iter(deleted.values())).result(DEADLINE_S)
     said = move("--cut-over").stdout
-    assert f"{name}:0: offsets 2 to 3 are gone" in said
+    assert f"{name}:0: offsets 2 to 3 were deleted" in said
     found = [r.value for r in all_records(destination, name, 3)]
     assert found == [b"0", b"1", b"4"]
 
