@@ -9,6 +9,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 
 from odradek_cli.main import main
-from odradek_testkit.engines import RunningBroker
+from odradek_cli.migrate.clusters import Cluster
+from odradek_testkit.engines import RunningBroker, Server
 
 
 @dataclass
@@ -28,6 +30,12 @@ class Done:
 
 
 Odradek = Callable[..., Done]
+
+
+def own_configs(server: Server, topic: str) -> dict[str, str]:
+    """The settings that were made on this topic."""
+    with closing(Cluster(server.bootstrap)) as cluster:
+        return cluster.configs([topic])[topic]
 
 
 @pytest.fixture(scope="module")

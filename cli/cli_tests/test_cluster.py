@@ -103,9 +103,10 @@ def test_errors_name_the_thing(odradek: Odradek, cluster_topic: str) -> None:
     cases = [
         (("partitions", "reassign", "nope:0=1"), "topic nope"),
         (("partitions", "reassign", f"{cluster_topic}:9=1"), "no partition 9"),
-        (("partitions", "reassign", f"{cluster_topic}:0=1,9"), "InvalidReplicationAssignment"),
+        (("partitions", "reassign", f"{cluster_topic}:0=1,9"), "INVALID_REPLICA_ASSIGNMENT"),
         (("partitions", "reassign", cluster_topic), "--brokers"),
         (("partitions", "reassign", cluster_topic, "--brokers", "1,9"), "no broker 9"),
+        (("partitions", "reassign", cluster_topic, "--brokers", "1,2"), "--brokers names 2"),
         (("quorum", "--bootstrap", "127.0.0.1:1"), "no broker answers there"),
     ]
     for args, named in cases:

@@ -15,7 +15,14 @@ import pytest
 from cli_tests.conftest import Odradek
 
 COMMAND = [sys.executable, "-c", "from odradek_cli.main import main; main()"]
-HEAVY = ("confluent_kafka", "kafka", "odradek_broker", "rich.progress", "rich.table")
+HEAVY = (
+    "confluent_kafka",
+    "kio",
+    "odradek_broker",
+    "odradek_protocol",
+    "rich.progress",
+    "rich.table",
+)
 
 
 def test_help_of_everything(odradek: Odradek) -> None:

@@ -6,6 +6,9 @@ With ODRADEK_TEST_ENGINE=apache the same runs against Apache Kafka.
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
 import urllib.request
 import uuid
@@ -146,6 +149,21 @@ def test_consume_in_a_group(odradek: Odradek, names: tuple[str, str], protocol: 
     assert "--group" in odradek("consume", topic, "-g", group, "-o", "1", code=1).stderr
 
 
+def test_sigterm_leaves_the_group(broker: Server, odradek: Odradek, names: tuple[str, str]) -> None:
+    """The group is empty as soon as the command has ended, not after a session timeout."""
+    topic, group = names
+    fill(odradek, topic, partitions=1, records=1)
+    command = [sys.executable, "-m", "odradek_cli", "consume", topic, "--group", group,
+               "--from-beginning", "--bootstrap", broker.bootstrap]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"0\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 128 + signal.SIGTERM
+    (described,) = as_json(odradek("groups", "describe", group, "--json"))
+    assert (described["state"], described["lag"]) == ("Empty", 0)
+
+
 def test_wrong_use(odradek: Odradek, names: tuple[str, str]) -> None:
     topic, group = names
     assert "say where to" in odradek("groups", "reset", group, code=1).stderr
@@ -153,6 +171,8 @@ def test_wrong_use(odradek: Odradek, names: tuple[str, str]) -> None:
     missing = odradek("groups", "reset", group, "--to-latest", "-t", topic, code=1).stderr
     assert f"--topic {topic}: there is no such topic" in missing
     assert "odradek: group" in odradek("groups", "delete", group, code=1).stderr
+    how = ("consume", topic, "--group", group, "--group-protocol", "foo")
+    assert "'foo' is not one of 'classic', 'consumer'" in odradek(*how, code=2).stderr
 
 
 def test_durations() -> None:

@@ -91,7 +91,7 @@ def test_up_status_plan_down(manifests: Path) -> None:
     assert gone(found["pid"])
     assert all(gone(pid) for pid in found["clusters"][key]["pids"].values())
     assert not (manifests / ".odradek").exists()
-    assert "no runtime works" in odradek("local", "status", *where, code=1).stderr
+    assert "no local runtime is running" in odradek("local", "status", *where, code=1).stderr
 
 
 def test_ctrl_c_stops_the_brokers_and_a_killed_runtime_leaves_them_to_down(

@@ -7,12 +7,13 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from cli_tests.conftest import own_configs
 from odradek_cli.migrate.clusters import Cluster
 from odradek_testkit.clients import Rec, admin_of, create_topic, produce, wait_until
 from odradek_testkit.engines import RunningApacheKafka, RunningBroker, Server
@@ -57,9 +58,7 @@ def test_100_000_records_under_load_with_two_kills(tmp_path: Path) -> None:
         )
         assert read_all(destination, total) == read_all(source, total)
         assert next_record(destination) == next_record(source)
-        assert Cluster(destination.bootstrap).configs([TOPIC])[TOPIC] == {
-            "retention.ms": "86400000000"
-        }
+        assert own_configs(destination, TOPIC) == {"retention.ms": "86400000000"}
 
 
 def fill(source: Server, count: int) -> None:
@@ -147,7 +146,8 @@ def copied(destination: Server) -> int:
     if TOPIC not in admin.list_topics(timeout=30).topics:
         return 0
     places = [(TOPIC, p) for p in range(PARTITIONS)]
-    return sum(Cluster(destination.bootstrap).ends(places).values())
+    with closing(Cluster(destination.bootstrap)) as cluster:
+        return sum(cluster.ends(places).values())
 
 
 def read_all(server: Server, count: int) -> dict[int, list[tuple[object, ...]]]:

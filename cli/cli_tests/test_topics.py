@@ -65,7 +65,11 @@ def test_errors_are_one_sentence_that_names_the_thing(odradek: Odradek, topic: s
 
 def test_no_broker_there(odradek: Odradek) -> None:
     refused = odradek("topics", "list", "--bootstrap", "127.0.0.1:1", code=1)
-    assert refused.stderr == "odradek: --bootstrap 127.0.0.1:1: no broker answers there\n"
+    expected = "odradek: --bootstrap 127.0.0.1:1: no broker answers there: cannot connect to"
+    assert refused.stderr.startswith(expected)
+    assert refused.stderr.count("\n") == 1
+    wrong = odradek("topics", "list", "--bootstrap", "nowhere", code=1)
+    assert "expected host:port" in wrong.stderr
 
 
 def test_wrong_usage_has_exit_code_2(odradek: Odradek) -> None:
@@ -102,3 +106,5 @@ def test_broker_configs(odradek: Odradek, as_json: Callable[..., Any]) -> None:
     assert shown["log.cleaner.threads"]["value"] == "2"
     refused = odradek("configs", "alter", "broker", "1", "--set", "node.id=9", code=1)
     assert "node.id" in refused.stderr
+    missing = odradek("configs", "describe", "broker", "99", code=1)
+    assert "broker 99: there is no live broker 99 in the cluster; live are: 1" in missing.stderr

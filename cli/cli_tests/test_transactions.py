@@ -79,5 +79,5 @@ def test_a_transaction_is_aborted_in_one_partition(
 def test_wrong_use(odradek: Odradek) -> None:
     assert "say which" in odradek("transactions", "abort", code=1).stderr
     unknown = odradek("transactions", "abort", "nobody", code=1).stderr
-    assert unknown.startswith("odradek: transactional id nobody:")
+    assert unknown.startswith("odradek: transactional id nobody: there is no such id")
     assert unknown.count("\n") == 1

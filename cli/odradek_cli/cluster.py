@@ -1,4 +1,4 @@
-"""`odradek cluster`: the brokers of a cluster, and whether its partitions are well.
+"""`odradek cluster`: the brokers of a cluster, and the health of its partitions.
 
 `odradek cluster describe` prints one line per broker and a summary:
 
@@ -19,11 +19,11 @@ from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from odradek_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import ClusterMetadata
+    from odradek_protocol.client.metadata import Metadata
 
 app = typer.Typer(help="Show the brokers and the health of a cluster.", no_args_is_help=True)
 
-LISTED_MAX = 20  # of the partitions that are not well; --json has all of them
+LISTED_MAX = 20  # under-replicated partitions in the table; --json has all of them
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Broker:
 
 
 @dataclass
-class PartitionState:
+class PartitionHealth:
     topic: str
     partition: int
     leader: int  # -1: none
@@ -46,13 +46,13 @@ class PartitionState:
 
 @dataclass
 class Health:
-    """What the partitions say; a preferred leader is the first of a partition's replicas."""
+    """Counts over all partitions; the preferred leader is the first of a partition's replicas."""
 
     topics: int = 0
     partitions: int = 0
     preferred_leaders: int = 0
-    under_replicated: list[PartitionState] = field(default_factory=list)
-    offline: list[PartitionState] = field(default_factory=list)
+    under_replicated: list[PartitionHealth] = field(default_factory=list)
+    offline: list[PartitionHealth] = field(default_factory=list)
 
     @property
     def preferred_share(self) -> float:
@@ -61,31 +61,31 @@ class Health:
 
 @app.command()
 def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show brokers, racks, the controller, leaders per broker and partitions that are not well."""
-    from odradek_cli.client import TIMEOUT_S, connect, settle
+    """Show brokers, racks, the controller, leaders per broker, under-replicated partitions."""
+    from odradek_cli.client import connect
     from odradek_cli.quorum import describe_quorum
 
-    admin = connect(bootstrap)
-    cluster = settle("cluster", admin.describe_cluster())
+    with connect(bootstrap) as client:
+        metadata = client.metadata()
+        controller = describe_quorum(client)["leader"]
     brokers = {
-        node.id: Broker(node.id, f"{node.host}:{node.port}", node.rack)
-        for node in sorted(cluster.nodes, key=lambda node: node.id)
+        node.broker_id: Broker(node.broker_id, str(node.address), node.rack)
+        for _, node in sorted(metadata.brokers.items())
     }
-    health = survey(admin.list_topics(timeout=TIMEOUT_S), brokers)
-    controller = describe_quorum(bootstrap)["leader"]
+    health = survey(metadata, brokers)
     if as_json:
-        print_json(_as_json(cluster.cluster_id, controller, brokers, health))
+        print_json(_as_json(metadata.cluster_id, controller, brokers, health))
     else:
-        _print(cluster.cluster_id, controller, brokers, health)
+        _print(metadata.cluster_id, controller, brokers, health)
 
 
-def survey(metadata: ClusterMetadata, brokers: dict[int, Broker]) -> Health:
-    """Goes through all partitions; counts leaders and replicas on the brokers too."""
+def survey(metadata: Metadata, brokers: dict[int, Broker]) -> Health:
+    """Goes through all partitions; also counts leaders and replicas per broker."""
     health = Health(topics=len(metadata.topics))
     for name, topic in sorted(metadata.topics.items()):
         for number, partition in sorted(topic.partitions.items()):
-            state = PartitionState(
-                name, number, partition.leader, list(partition.replicas), list(partition.isrs)
+            state = PartitionHealth(
+                name, number, partition.leader, list(partition.replicas), list(partition.isr)
             )
             health.partitions += 1
             health.preferred_leaders += state.replicas[:1] == [state.leader]
@@ -102,7 +102,7 @@ def survey(metadata: ClusterMetadata, brokers: dict[int, Broker]) -> Health:
 
 
 def _as_json(
-    cluster_id: str | None, controller: int, brokers: dict[int, Broker], health: Health
+    cluster_id: str, controller: int, brokers: dict[int, Broker], health: Health
 ) -> dict[str, Any]:
     return {
         "cluster_id": cluster_id,
@@ -113,9 +113,7 @@ def _as_json(
     }
 
 
-def _print(
-    cluster_id: str | None, controller: int, brokers: dict[int, Broker], health: Health
-) -> None:
+def _print(cluster_id: str, controller: int, brokers: dict[int, Broker], health: Health) -> None:
     print(f"cluster {cluster_id}, {len(brokers)} brokers, controller {controller}")
     print_table(
         [">broker", "address", "rack", ">leaders", ">replicas"],

@@ -1,4 +1,4 @@
-"""`odradek configs`: settings of topics and brokers, read and changed while they run."""
+"""`odradek configs`: show and change settings of topics and brokers at run time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pair
 from odradek_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from odradek_protocol.client.admin.configs import ResourceType
+    from odradek_protocol.client.kafka_client import KafkaClient
 
 app = typer.Typer(help="Show and change settings of topics and brokers.", no_args_is_help=True)
 
@@ -23,13 +24,13 @@ class Kind(StrEnum):
     broker = "broker"
 
 
-KindArgument = Annotated[Kind, typer.Argument(help="What the name is.")]
+KindArgument = Annotated[Kind, typer.Argument(help="What NAME is: a topic or a broker.")]
 NameArgument = Annotated[str, typer.Argument(help="A topic's name or a broker's id.")]
 
 
 @dataclass
 class Changes:
-    """What one alteration does to each named setting; false when it does nothing."""
+    """Changes of single settings that are made together; false if there are none."""
 
     set: dict[str, str] = field(default_factory=dict)
     append: dict[str, str] = field(default_factory=dict)
@@ -45,25 +46,24 @@ def describe(
     kind: KindArgument,
     name: NameArgument,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also those at their default.")
+        bool, typer.Option("--all", "-a", help="Also settings at their default.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Show the settings that were changed, and where each value comes from."""
-    from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+    from odradek_cli.client import connect, found
+    from odradek_protocol.client.admin.configs import ResourceType, describe_configs
 
-    from odradek_cli.client import connect, settle
-
-    admin = connect(bootstrap)
-    resource = ConfigResource(ResourceType[kind.upper()], name)
-    entries = settle(f"{kind} {name}", admin.describe_configs([resource])[resource])
+    with connect(bootstrap) as client:
+        answers = describe_configs(client, ResourceType[kind.upper()], [name])
+    entries = found(f"{kind} {name}", answers[name])
     shown: list[dict[str, Any]] = [
         {
             "name": entry.name,
-            "value": None if entry.is_sensitive else entry.value,
-            "source": ConfigSource(entry.source).name.lower(),
-            "read_only": entry.is_read_only,
+            "value": None if entry.sensitive else entry.value,
+            "source": entry.source.name.lower(),
+            "read_only": entry.read_only,
         }
         for entry in sorted(entries.values(), key=lambda entry: entry.name)
         if everything or not entry.is_default
@@ -71,7 +71,7 @@ def describe(
     if as_json:
         print_json(shown)
     elif not shown:
-        print(f"{kind} {name}: everything at its default (--all shows it).")
+        print(f"{kind} {name}: all settings have their defaults (--all shows them).")
     else:
         rows = [(s["name"], s["value"], s["source"].replace("_", " ")) for s in shown]
         print_table(["setting", "value", "source"], rows)
@@ -101,9 +101,8 @@ def alter(
     as_json: AsJson = False,
 ) -> None:
     """Change settings; the others keep their values."""
-    from confluent_kafka.admin import ResourceType
-
     from odradek_cli.client import connect
+    from odradek_protocol.client.admin.configs import ResourceType
 
     changes = Changes(
         set=parse_pairs("--set", set_ or []),
@@ -113,29 +112,23 @@ def alter(
     )
     if not changes:
         raise CliError("nothing to alter: give --set, --delete, --append or --subtract")
-    apply(connect(bootstrap), ResourceType[kind.upper()], name, changes)
+    with connect(bootstrap) as client:
+        apply(client, ResourceType[kind.upper()], name, changes)
     if as_json:
         print_json({kind.value: name, "altered": True})
     else:
         print(f"Altered {kind} {name}.")
 
 
-def apply(admin: AdminClient, resource_type: Any, name: str, changes: Changes) -> None:
-    """Sends the changes as one request: all of them hold, or none."""
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-    from odradek_cli.client import settle
+def apply(client: KafkaClient, kind: ResourceType, name: str, changes: Changes) -> None:
+    """Sends the changes as one request: all of them are made, or none."""
+    from odradek_cli.client import raise_first
+    from odradek_protocol.client.admin.configs import ConfigChange, ConfigOperation, alter_configs
 
     operations = [
-        *((n, v, AlterConfigOpType.SET) for n, v in changes.set.items()),
-        *((n, v, AlterConfigOpType.APPEND) for n, v in changes.append.items()),
-        *((n, v, AlterConfigOpType.SUBTRACT) for n, v in changes.subtract.items()),
-        *((n, None, AlterConfigOpType.DELETE) for n in changes.delete),
+        *(ConfigChange(n, ConfigOperation.SET, v) for n, v in changes.set.items()),
+        *(ConfigChange(n, ConfigOperation.APPEND, v) for n, v in changes.append.items()),
+        *(ConfigChange(n, ConfigOperation.SUBTRACT, v) for n, v in changes.subtract.items()),
+        *(ConfigChange(n, ConfigOperation.DELETE) for n in changes.delete),
     ]
-    entries = [
-        ConfigEntry(name_, value, incremental_operation=operation)
-        for name_, value, operation in operations
-    ]
-    resource = ConfigResource(resource_type, name, incremental_configs=entries)
-    what = f"{resource_type.name.lower()} {name}"
-    settle(what, admin.incremental_alter_configs([resource])[resource])
+    raise_first(kind.name.lower(), alter_configs(client, kind, {name: operations}))

@@ -1,17 +1,22 @@
-"""`odradek consume`: print records of a topic, from a place or a time of the user's choice.
+"""`odradek consume`: print records of a topic, from an offset or a time that the user names.
 
-Partitions are assigned, no consumer group is joined, nothing is committed: looking changes nothing.
-With --group it is a member of that group: it shares the partitions with the others, goes on where
-the group has committed, and commits what it has printed.
+Without --group no consumer group is joined and nothing is committed: reading changes nothing.
+With --group the command is a member of that group: it shares the partitions with the other
+members, goes on at the committed offsets, and commits what it has printed. SIGTERM and Ctrl-C
+leave the group, so that the others take its partitions over at once.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -23,18 +28,44 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
 
 
+class GroupProtocol(StrEnum):
+    classic = "classic"
+    consumer = "consumer"  # KIP-848
+
+
+@dataclass(frozen=True)
+class Membership:
+    """How the command takes part in a group."""
+
+    group: str
+    protocol: GroupProtocol
+    from_beginning: bool  # where nothing is committed: from the oldest record, or only new ones
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where reading begins without a group; with none of the last three, at the end."""
+
+    partitions: list[int] | None  # None: all
+    from_beginning: bool = False
+    offset: int | None = None  # negative: counted from the end
+    at_ms: int | None = None
+
+
 def consume(
     topic: Topic,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", help="Default: all of them. Repeatable."),
+        typer.Option("--partition", "-p", help="Default: all partitions. Repeatable."),
     ] = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="From the oldest record on.")
     ] = False,
     offset: Annotated[
         int | None,
-        typer.Option("--offset", "-o", help="From this offset; -5 means the last five."),
+        typer.Option(
+            "--offset", "-o", help="From this offset; -5: the last five of each partition."
+        ),
     ] = None,
     timestamp: Annotated[
         str | None,
@@ -43,45 +74,69 @@ def consume(
         ),
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", help="Stop after so many.")
+        int | None, typer.Option("--max-messages", "-n", help="Stop after this many records.")
     ] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", "-e", help="Stop at the end instead of waiting for more.")
     ] = False,
     full: Annotated[
         bool,
-        typer.Option("--full", "-F", help="Also partition, offset, time, key and headers."),
+        typer.Option("--full", "-F", help="Print partition, offset, time, key and headers too."),
     ] = False,
     group: Annotated[
         str | None,
         typer.Option(
-            "--group", "-g", help="Join this group, and commit.", autocompletion=complete_group
+            "--group",
+            "-g",
+            help="Join this group, and commit what was printed.",
+            autocompletion=complete_group,
         ),
     ] = None,
     group_protocol: Annotated[
-        str, typer.Option("--group-protocol", help="With --group: classic or consumer (KIP-848).")
-    ] = "classic",
+        GroupProtocol,
+        typer.Option("--group-protocol", help="With --group; consumer is KIP-848."),
+    ] = GroupProtocol.classic,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic; new ones as they come, until Ctrl-C."""
-    from confluent_kafka import Consumer
+    from odradek_cli.client import connect
 
-    from odradek_cli.client import connect, settings
+    def show(message: Message) -> None:
+        print_message(message, full, as_json)
 
     if group is not None:
         if partition or offset is not None or timestamp is not None:
-            raise CliError("--group: the group says where to read; see `odradek groups reset`")
-        connect(bootstrap)
-        consume_in_group(
-            bootstrap, topic, group, group_protocol, from_beginning, max_messages, until_end,
-            lambda message: print_message(message, full, as_json),
-        )  # fmt: skip
+            raise CliError(
+                "--group: reading begins at the committed offsets; `odradek groups reset` sets them"
+            )
+        membership = Membership(group, group_protocol, from_beginning)
+        with connect(bootstrap):
+            pass
+        consume_in_group(bootstrap, topic, membership, max_messages, until_end, show)
         return
     if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
         raise CliError("--from-beginning, --offset and --timestamp exclude each other")
     at_ms = parse_time(timestamp) if timestamp is not None else None
-    connect(bootstrap)
+    start = Start(partition, from_beginning, offset, at_ms)
+    with connect(bootstrap):
+        pass
+    consume_alone(bootstrap, topic, start, max_messages, until_end, show)
+
+
+def consume_alone(
+    bootstrap: str,
+    topic: str,
+    start: Start,
+    max_messages: int | None,
+    until_end: bool,
+    show: Callable[[Message], None],
+) -> None:
+    """Reads assigned partitions, without joining a group."""
+    from confluent_kafka import Consumer
+
+    from odradek_cli.librdkafka import settings
+
     consumer = Consumer(
         settings(
             bootstrap,
@@ -90,15 +145,15 @@ def consume(
             auto_offset_reset="earliest",
             allow_auto_create_topics=False,
             enable_partition_eof=True,
-            fetch_wait_max_ms=50 if until_end else 500,  # the end shows in an empty answer
+            fetch_wait_max_ms=50 if until_end else 500,  # an empty answer shows the end
         )
     )
     try:
-        places = starting_points(consumer, topic, partition, from_beginning, offset, at_ms)
+        places = starting_points(consumer, topic, start)
         consumer.assign(places)
         owned = {place.partition for place in places}
         for message in read(consumer, owned, max_messages, until_end):
-            print_message(message, full, as_json)
+            show(message)
     finally:
         sys.stdout.flush()
         consumer.close()
@@ -107,9 +162,7 @@ def consume(
 def consume_in_group(
     bootstrap: str,
     topic: str,
-    group: str,
-    protocol: str,
-    from_beginning: bool,
+    membership: Membership,
     max_messages: int | None,
     until_end: bool,
     show: Callable[[Message], None],
@@ -117,16 +170,16 @@ def consume_in_group(
     """Reads as a member. A record is committed after it was printed: at worst it comes twice."""
     from confluent_kafka import Consumer
 
-    from odradek_cli.client import settings
+    from odradek_cli.librdkafka import settings
 
     consumer = Consumer(
         settings(
             bootstrap,
-            group_id=group,
-            group_protocol=protocol,
+            group_id=membership.group,
+            group_protocol=membership.protocol.value,
             enable_auto_commit=True,
             enable_auto_offset_store=False,
-            auto_offset_reset="earliest" if from_beginning else "latest",
+            auto_offset_reset="earliest" if membership.from_beginning else "latest",
             allow_auto_create_topics=False,
             enable_partition_eof=True,
             client_id="odradek-cli",
@@ -138,13 +191,28 @@ def consume_in_group(
         on_assign=lambda _, places: owned.update(place.partition for place in places),
         on_revoke=lambda _, places: owned.difference_update(place.partition for place in places),
     )
+    with sigterm_unwinds():
+        try:
+            for message in read(consumer, owned, max_messages, until_end):
+                show(message)
+                consumer.store_offsets(message)
+        finally:
+            sys.stdout.flush()
+            consumer.close()  # commits, and leaves the group
+
+
+@contextmanager
+def sigterm_unwinds() -> Iterator[None]:
+    """SIGTERM in this block runs its `finally` clauses, then the command ends with code 143."""
+
+    def leave(*_: object) -> NoReturn:
+        sys.exit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, leave)
     try:
-        for message in read(consumer, owned, max_messages, until_end):
-            show(message)
-            consumer.store_offsets(message)
+        yield
     finally:
-        sys.stdout.flush()
-        consumer.close()
+        signal.signal(signal.SIGTERM, before)
 
 
 def parse_time(text: str, option: str = "--timestamp") -> int:
@@ -154,44 +222,39 @@ def parse_time(text: str, option: str = "--timestamp") -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise CliError(f"{option} {text}: not a time such as 2026-01-31T12:00:00") from error
+        raise CliError(f"{option} {text}: expected a time such as 2026-01-31T12:00:00") from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def starting_points(
-    consumer: Consumer,
-    topic: str,
-    wanted: list[int] | None,
-    from_beginning: bool,
-    offset: int | None,
-    at_ms: int | None,
-) -> list[TopicPartition]:
-    """Where to begin in each partition; the end of the log unless asked otherwise."""
+def starting_points(consumer: Consumer, topic: str, start: Start) -> list[TopicPartition]:
+    """The first offset to read of each partition."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
-    from odradek_cli.client import TIMEOUT_S
+    from odradek_cli.librdkafka import TIMEOUT_S
 
     found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if found.error is not None:
         raise CliError(f"topic {topic}: {found.error.str()} ({found.error.name()})")
-    for number in wanted or []:
+    for number in start.partitions or []:
         if number not in found.partitions:
-            raise CliError(f"--partition {number}: topic {topic} has {len(found.partitions)}")
-    numbers = wanted or sorted(found.partitions)
-    if at_ms is not None:
-        asked = [TopicPartition(topic, number, at_ms) for number in numbers]
+            raise CliError(
+                f"--partition {number}: topic {topic} has {len(found.partitions)} partitions"
+            )
+    numbers = start.partitions or sorted(found.partitions)
+    if start.at_ms is not None:
+        asked = [TopicPartition(topic, number, start.at_ms) for number in numbers]
         return consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
-    if offset is None:
-        start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-        return [TopicPartition(topic, number, start) for number in numbers]
+    if start.offset is None:
+        offset = OFFSET_BEGINNING if start.from_beginning else OFFSET_END
+        return [TopicPartition(topic, number, offset) for number in numbers]
     places = []
     for number in numbers:
         at = TopicPartition(topic, number)
-        if offset < 0:
+        if start.offset < 0:
             low, high = consumer.get_watermark_offsets(at, timeout=TIMEOUT_S)
-            at.offset = max(low, high + offset)
+            at.offset = max(low, high + start.offset)
         else:
-            at.offset = offset
+            at.offset = start.offset
         places.append(at)
     return places
 
@@ -199,7 +262,7 @@ def starting_points(
 def read(
     consumer: Consumer, owned: set[int], max_messages: int | None, until_end: bool
 ) -> Iterator[Message]:
-    """`owned` are the partitions that are read by now; a group may change them meanwhile."""
+    """`owned` has the partitions that are assigned; in a group they change meanwhile."""
     from confluent_kafka import KafkaError
 
     ended: set[int | None] = set()

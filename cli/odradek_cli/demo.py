@@ -1,4 +1,4 @@
-"""`odradek demo`, which `make run` calls: a broker at work, in words that a newcomer follows.
+"""`odradek demo`, which `make run` calls: shows a broker at work, step by step.
 
 It starts a broker in a directory of its own, writes and reads records with a real Kafka client,
 kills the broker with kill -9 and starts it again, checks that every record is still there, prints
@@ -30,12 +30,12 @@ TOPIC = "demo"
 PARTITIONS = 3
 VALUE_BYTES = 200
 ROUND_TRIPS = 200
-SILENCE_LIMIT_S = 30.0  # longer without one record means that something is wrong
+SILENCE_LIMIT_S = 30.0  # without any record for this long the demo fails
 
 
 @dataclass
 class Contents:
-    """What a topic holds, in a form that two sides can compare: counts and order per partition."""
+    """Contents of a topic in a form that can be compared: count and checksum per partition."""
 
     count: int = 0
     bytes_total: int = 0
@@ -43,7 +43,7 @@ class Contents:
     checksums: dict[int, int] = field(default_factory=dict)
 
     def add(self, partition: int, value: bytes) -> None:
-        """The checksum runs over the values in their order: a swap would change it."""
+        """The checksum covers the values in their order: swapped records change it."""
         self.count += 1
         self.bytes_total += len(value)
         self.by_partition[partition] += 1
@@ -123,25 +123,24 @@ def _show(broker: BrokerProcess, directory: Path, records: int) -> Measured:
 
 
 def _start(broker: BrokerProcess) -> int:
-    """Milliseconds from exec to ready: what a user waits, interpreter and imports included."""
+    """Milliseconds from exec to ready, including the start of Python and all imports."""
     started = time.monotonic()
     broker.start()
     return round((time.monotonic() - started) * 1000)
 
 
 def _create_topic(broker: BrokerProcess) -> None:
-    from confluent_kafka.admin import NewTopic
+    from odradek_cli.client import connect, raise_first
+    from odradek_protocol.client.admin.topics import NewTopic, create_topics
 
-    from odradek_cli.client import connect, settle
-
-    admin = connect(broker.bootstrap)
-    settle(f"topic {TOPIC}", admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC])
+    with connect(broker.bootstrap) as client:
+        raise_first("topic", create_topics(client, [NewTopic(TOPIC, PARTITIONS, 1)]))
 
 
 def _produce(broker: BrokerProcess, records: int, measured: Measured) -> Contents:
     from confluent_kafka import Producer
 
-    from odradek_cli.client import settings
+    from odradek_cli.librdkafka import settings
     from odradek_cli.produce import Tally, send
 
     more: dict[str, Any] = {"enable_idempotence": True, "linger_ms": 5}
@@ -189,7 +188,7 @@ def _consumer(broker: BrokerProcess, offsets: dict[int, int]) -> Consumer:
     """A consumer of these partitions from these offsets on, without a group."""
     from confluent_kafka import Consumer, TopicPartition
 
-    from odradek_cli.client import settings
+    from odradek_cli.librdkafka import settings
 
     more: dict[str, Any] = {"group_id": "demo", "enable_auto_commit": False}
     consumer = Consumer(settings(broker.bootstrap, **more))
@@ -198,10 +197,10 @@ def _consumer(broker: BrokerProcess, offsets: dict[int, int]) -> Consumer:
 
 
 def _round_trips(broker: BrokerProcess, measured: Measured, written: Contents) -> None:
-    """From produce() to the record in the consumer's hands, one at a time."""
+    """Measures the time from produce() to poll(), one record at a time."""
     from confluent_kafka import Producer
 
-    from odradek_cli.client import settings
+    from odradek_cli.librdkafka import settings
 
     producer = Producer(settings(broker.bootstrap, linger_ms=0))
     consumer = _consumer(broker, {0: written.by_partition[0]})

@@ -1,7 +1,7 @@
-"""The clients of `odradek local demo`: a writer and a reader of one topic, and what they saw.
+"""The clients of `odradek local demo`: a writer and a reader of one topic, and their counts.
 
 Records are numbered orders, `{"order": 17, "customer": "c3"}`, sent at a steady rate with acks=all;
-each number is sent once. So what was lost or came twice shows at the end, whoever reads the topic.
+each number is sent once. So lost and duplicated records show at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PER_SECOND = 500
 CUSTOMERS = 20
 FLUSH_S = 60.0
-SILENCE_S = 10.0  # a reader that hears nothing for so long has everything that it will get
+SILENCE_S = 10.0  # without any record for this long the reader has reached the end
 
 
 def customer(number: int) -> str:
@@ -47,7 +47,7 @@ class Seen:
 
     @property
     def lost(self) -> int:
-        """Acknowledged, and nobody could read it."""
+        """Numbers that were acknowledged and never read."""
         return len(self.acked.keys() - self.read.keys())
 
     @property
@@ -84,7 +84,7 @@ class Clients:
             thread.start()
 
     def finish(self) -> Seen:
-        """No more writes; the reader gets until it has everything that was acknowledged."""
+        """Stops writing; the reader goes on until it has read every acknowledged record."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -93,7 +93,7 @@ class Clients:
     def _write(self) -> None:
         from confluent_kafka import Producer
 
-        from odradek_cli.client import settings
+        from odradek_cli.librdkafka import settings
 
         more: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "linger_ms": 5}
         producer = Producer(settings(self.bootstrap, **more))
@@ -124,7 +124,7 @@ class Clients:
     def _read(self) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        from odradek_cli.client import settings
+        from odradek_cli.librdkafka import settings
 
         more: dict[str, Any] = {"group_id": "demo", "enable_auto_commit": False}
         consumer = Consumer(settings(self.bootstrap, **more))

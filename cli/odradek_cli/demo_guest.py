@@ -1,4 +1,4 @@
-"""Who else uses the cluster during `odradek local demo`, and what is said of it at the end."""
+"""An additional user of the cluster during `odradek local demo`, and its part of the result."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Findings:
-    """Rows of the verdict; `complaints` are sentences, none if all is well."""
+    """Rows of the result; `complaints` are sentences about failures, empty if there are none."""
 
     rows: dict[str, Any] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
 
 
 class Guest(Protocol):
-    """Somebody who uses the cluster during the roll, beside the writer and the reader.
+    """A program that uses the cluster during the roll, in addition to writer and reader.
 
     `start` before the first write; `follow` returns when it keeps up with the writes; `line` is
-    shown with every step of the roll, beginning with a comma; `finish` after the last write says
-    what it found, and what is wrong with that; `stop` in any case.
+    shown with every step of the roll and begins with a comma; `finish`, after the last write,
+    returns its findings; `stop` is called in any case.
     """
 
     def start(self, bootstrap: str, topic: str) -> None: ...

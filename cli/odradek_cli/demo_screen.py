@@ -31,7 +31,7 @@ class BrokerTimes:
     home: float | None = None  # all its replicas in sync, all its leaders back
 
 
-class Screen:
+class RollScreen:
     """Follows the runtime's reports; keeps the times of each broker that restarts."""
 
     def __init__(self, clients_line: Callable[[], str] = lambda: "") -> None:
@@ -67,7 +67,9 @@ class Screen:
         if line != self._said:
             self._said = line
             self._console.print(f"   {now:5.1f} s  {line}", markup=False, soft_wrap=True)
-            if self._clients_line() and not self._console.is_terminal:  # there the table says it
+            if (
+                self._clients_line() and not self._console.is_terminal
+            ):  # on a terminal the table shows it
                 text = f"{'':12}{self._summary(cluster)}"
                 self._console.print(text, style="dim", markup=False, soft_wrap=True)
         if self._console.is_terminal:

@@ -1,4 +1,4 @@
-"""What goes wrong in ways that a user can act on."""
+"""Failures that a user can act on."""
 
 from __future__ import annotations
 

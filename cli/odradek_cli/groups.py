@@ -1,4 +1,4 @@
-"""`odradek groups`: consumer groups, how far behind they are, and where they go on reading.
+"""`odradek groups`: consumer groups, their lag, and their committed offsets.
 
     odradek groups list                                   all groups and their states
     odradek groups describe billing                       offsets and lag of each partition
@@ -6,8 +6,8 @@
     odradek groups reset billing --topic orders:0 --to-timestamp 2026-01-31T12:00:00
     odradek groups delete billing
 
-Offsets can be set only while nobody reads with the group: its members would go on from where
-they are and commit over it.
+Offsets can be set only while the group has no members: members would go on from where they are
+and overwrite what was set with their next commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from odradek_cli.output import print_json, print_table
 from odradek_cli.partitions import Target
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
+    from odradek_protocol.client.admin.groups import GroupDescription, Member
+    from odradek_protocol.client.kafka_client import KafkaClient
+    from odradek_protocol.ids import TopicPartition
 
 app = typer.Typer(
     help="List, describe, reset and delete consumer groups; see their lag.", no_args_is_help=True
@@ -42,13 +44,14 @@ Groups = Annotated[
 
 Place = tuple[str, int]
 
-# Groups without members, in which offsets may be set; DEAD is one that is not there (yet).
-IDLE = ("EMPTY", "DEAD")
+DEAD = "Dead"  # the state of a group that does not exist
+# States of groups without members, in which offsets may be set.
+IDLE = ("Empty", DEAD)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One partition in the eyes of a group; None where there is nothing to say."""
+    """One partition as a group sees it; None where nothing is committed, known or assigned."""
 
     topic: str
     partition: int
@@ -66,19 +69,15 @@ def list_groups(
     as_json: AsJson = False,
 ) -> None:
     """List groups, with their protocol and state."""
-    from odradek_cli.client import connect, settle
+    from odradek_cli.client import about, connect
+    from odradek_protocol.client.admin import groups
 
-    admin = connect(bootstrap)
-    answer = settle("groups", admin.list_consumer_groups())
-    if answer.errors:
-        raise CliError(f"groups: {answer.errors[0]}")
+    with connect(bootstrap) as client, about("groups"):
+        listed = groups.list_groups(client)
     found = [
-        {
-            "group": listing.group_id,
-            "type": _name(listing.type),
-            "state": _name(listing.state),
-        }
-        for listing in sorted(answer.valid, key=lambda listing: str(listing.group_id))
+        {"group": one.group_id, "type": one.type or "Unknown", "state": one.state}
+        for one in listed
+        if one.is_consumer
     ]
     if as_json:
         print_json(found)
@@ -92,16 +91,19 @@ def list_groups(
 def describe(
     names: Groups,
     members: Annotated[
-        bool, typer.Option("--members", "-m", help="Who reads what, instead of offsets.")
+        bool,
+        typer.Option(
+            "--members", "-m", help="Show members and their partitions instead of offsets."
+        ),
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Show state, committed offsets and lag, or with --members who reads which partitions."""
+    """Show state, committed offsets and lag; with --members the members and their partitions."""
     from odradek_cli.client import connect
 
-    admin = connect(bootstrap)
-    described = [_described(admin, name) for name in names]
+    with connect(bootstrap) as client:
+        described = [_described(client, name) for name in names]
     if as_json:
         print_json(described)
         return
@@ -140,10 +142,12 @@ def reset(
             "--topic",
             "-t",
             metavar="TOPIC[:PARTITION]",
-            help="Repeatable. Default: all that the group has offsets of.",
+            help="Repeatable. Default: all partitions that have a committed offset.",
         ),
     ] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest.")] = False,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="To the oldest record.")
+    ] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", help="To this offset.")] = None,
     to_timestamp: Annotated[
@@ -160,7 +164,7 @@ def reset(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Set where a group goes on reading. Nobody may be reading with it meanwhile."""
+    """Set the offsets at which a group goes on. The group must have no members."""
     from odradek_cli.client import connect
 
     ways = (to_offset, to_timestamp, by_duration, shift_by)
@@ -169,29 +173,29 @@ def reset(
             "say where to: one of --to-earliest, --to-latest, --to-offset, --to-timestamp, "
             "--by-duration, --shift-by"
         )
-    admin = connect(bootstrap)
-    committed = _committed(admin, group)
-    places = _places(admin, group, topic, committed)
-    _check_idle(admin, group)
-    if to_timestamp is not None or by_duration is not None:
-        wanted = _at_time(admin, places, _moment_ms(to_timestamp, by_duration))
-    else:
-        low, high = _ends(admin, places)
-        wanted = {}
-        for place in places:
-            if to_earliest:
-                offset = low[place]
-            elif to_latest:
-                offset = high[place]
-            elif to_offset is not None:
-                offset = to_offset
-            else:
-                if committed.get(place) is None:
-                    raise CliError(f"--shift-by: {_text(place)} has no committed offset")
-                offset = committed[place] + (shift_by or 0)
-            wanted[place] = min(max(offset, low[place]), high[place])
-    if not dry_run:
-        _commit(admin, group, wanted)
+    with connect(bootstrap) as client:
+        committed = _committed(client, group)
+        places = _places(client, group, topic, committed)
+        _check_idle(client, group)
+        if to_timestamp is not None or by_duration is not None:
+            wanted = _at_time(client, places, _moment_ms(to_timestamp, by_duration))
+        else:
+            low, high = _ends(client, places)
+            wanted = {}
+            for place in places:
+                if to_earliest:
+                    offset = low[place]
+                elif to_latest:
+                    offset = high[place]
+                elif to_offset is not None:
+                    offset = to_offset
+                else:
+                    if committed.get(place) is None:
+                        raise CliError(f"--shift-by: {_text(place)} has no committed offset")
+                    offset = committed[place] + (shift_by or 0)
+                wanted[place] = min(max(offset, low[place]), high[place])
+        if not dry_run:
+            _commit(client, group, wanted)
     _print_reset(wanted, committed, as_json, dry_run)
 
 
@@ -202,31 +206,30 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete groups with all their offsets. Groups with members are refused."""
-    from odradek_cli.client import connect, settle
+    from odradek_cli.client import connect, raise_first
+    from odradek_protocol.client.admin.groups import delete_groups
 
-    admin = connect(bootstrap)
-    deleted = []
-    for name, answer in admin.delete_consumer_groups(names).items():
-        settle(f"group {name}", answer)
-        deleted.append(name)
-        if not as_json:
+    with connect(bootstrap) as client:
+        refused = delete_groups(client, names)
+    deleted = [name for name in names if name not in refused]
+    if not as_json:
+        for name in deleted:
             print(f"Deleted group {name}.")
+    raise_first("group", refused)
     if as_json:
         print_json({"deleted": deleted})
 
 
-def _described(admin: AdminClient, name: str) -> dict[str, Any]:
-    group = _describe(admin, name)
-    if _name(group.state) == "Dead":
+def _described(client: KafkaClient, name: str) -> dict[str, Any]:
+    group = _describe(client, name)
+    if group.state == DEAD:
         raise CliError(f"group {name}: there is no such group")
-    owners = {
-        (place.topic, place.partition): member
-        for member in group.members
-        for place in member.assignment.topic_partitions
+    owners: dict[Place, Member] = {
+        place: member for member in group.members for place in member.assignment
     }
-    committed = _committed(admin, name)
+    committed = _committed(client, name)
     places = sorted(set(committed) | set(owners))
-    _, high = _ends(admin, places, missing_ok=True)
+    _, high = _ends(client, places, missing_ok=True)
     progress = []
     for place in places:
         at, end, member = committed.get(place), high.get(place), owners.get(place)
@@ -236,19 +239,19 @@ def _described(admin: AdminClient, name: str) -> dict[str, Any]:
     lags = [one.lag for one in progress if one.lag is not None]
     return {
         "group": name,
-        "state": _name(group.state),
-        "type": _name(group.type),
-        "assignor": group.partition_assignor,
-        "coordinator": group.coordinator.id if group.coordinator else None,
+        "state": group.state,
+        "type": group.type,
+        "assignor": group.assignor,
+        "coordinator": group.coordinator_id,
         "lag": sum(lags) if lags else None,
         "members": [
             {
                 "member_id": member.member_id,
-                "instance_id": member.group_instance_id,
+                "instance_id": member.instance_id,
                 "client_id": member.client_id,
                 "host": member.host,
                 "partitions": _pairs(member.assignment),
-                "target_partitions": _pairs(member.target_assignment),
+                "target_partitions": _pairs(member.target_assignment or ()),
             }
             for member in group.members
         ],
@@ -256,100 +259,88 @@ def _described(admin: AdminClient, name: str) -> dict[str, Any]:
     }
 
 
-def _describe(admin: AdminClient, name: str) -> ConsumerGroupDescription:
-    from odradek_cli.client import settle
+def _describe(client: KafkaClient, name: str) -> GroupDescription:
+    from odradek_cli.client import about
+    from odradek_protocol.client.admin.groups import describe_group
 
-    group: ConsumerGroupDescription = settle(
-        f"group {name}", admin.describe_consumer_groups([name])[name]
-    )
-    return group
+    with about(f"group {name}"):
+        return describe_group(client, name)
 
 
-def _check_idle(admin: AdminClient, name: str) -> None:
-    group = _describe(admin, name)
-    if group.state.name not in IDLE:
+def _check_idle(client: KafkaClient, name: str) -> None:
+    group = _describe(client, name)
+    if group.state not in IDLE:
         raise CliError(
-            f"group {name} has {len(group.members)} active members (state {_name(group.state)}): "
+            f"group {name} has {len(group.members)} active members (state {group.state}): "
             "stop them first, or they will commit over what is set"
         )
 
 
-def _committed(admin: AdminClient, name: str) -> dict[Place, int]:
-    from confluent_kafka import ConsumerGroupTopicPartitions
+def _committed(client: KafkaClient, name: str) -> dict[Place, int]:
+    from odradek_cli.client import about
+    from odradek_protocol.client.admin.groups import committed_offsets
 
-    from odradek_cli.client import settle
-
-    asked = [ConsumerGroupTopicPartitions(name)]
-    answer = settle(f"group {name}", admin.list_consumer_group_offsets(asked)[name])
-    return {
-        (place.topic, place.partition): place.offset
-        for place in answer.topic_partitions
-        if place.offset >= 0
-    }
+    with about(f"group {name}"):
+        return {place: found.offset for place, found in committed_offsets(client, name).items()}
 
 
 def _places(
-    admin: AdminClient, group: str, topics: list[str] | None, committed: Iterable[Place]
+    client: KafkaClient, group: str, topics: list[str] | None, committed: Iterable[Place]
 ) -> list[Place]:
-    from odradek_cli.client import TIMEOUT_S
-
     if not topics:
         places = sorted(committed)
         if not places:
             raise CliError(f"group {group} has no offsets: name topics with --topic")
         return places
-    known = admin.list_topics(timeout=TIMEOUT_S).topics
+    known = client.metadata().topics
     places = []
     for target in map(Target.parse, topics):
         if target.topic not in known:
             raise CliError(f"--topic {target.topic}: there is no such topic")
         partitions = known[target.topic].partitions
         if target.partition is not None and target.partition not in partitions:
-            raise CliError(f"--topic {target.topic}:{target.partition}: it has {len(partitions)}")
+            raise CliError(
+                f"--topic {target.topic}:{target.partition}: the topic has {len(partitions)} "
+                "partitions"
+            )
         places += [(target.topic, n) for n in sorted(partitions) if target.partition in (None, n)]
     return places
 
 
 def _list_offsets(
-    admin: AdminClient, places: Iterable[Place], spec: OffsetSpec, missing_ok: bool = False
+    client: KafkaClient, places: Iterable[Place], timestamp_ms: int, missing_ok: bool = False
 ) -> dict[Place, int]:
-    from confluent_kafka import TopicPartition
+    from odradek_cli.client import found
+    from odradek_protocol.client.admin.offsets import list_offsets
+    from odradek_protocol.client.errors import ClientError
+    from odradek_protocol.ids import TopicPartition
 
-    from odradek_cli.client import settle
-
-    asked = {TopicPartition(*place): spec for place in places}
-    if not asked:
-        return {}
-    found = {}
-    for place, answer in admin.list_offsets(asked).items():
-        try:
-            offset = settle(f"{place.topic}-{place.partition}", answer).offset
-        except CliError:
-            if not missing_ok:
-                raise
-            continue
-        found[place.topic, place.partition] = offset
-    return found
+    answers = list_offsets(client, [TopicPartition(*place) for place in places], timestamp_ms)
+    return {
+        place: found(str(place), answer)
+        for place, answer in answers.items()
+        if not (missing_ok and isinstance(answer, ClientError))
+    }
 
 
 def _ends(
-    admin: AdminClient, places: Iterable[Place], missing_ok: bool = False
+    client: KafkaClient, places: Iterable[Place], missing_ok: bool = False
 ) -> tuple[dict[Place, int], dict[Place, int]]:
-    """The oldest offsets and those after the newest record."""
-    from confluent_kafka.admin import OffsetSpec
+    """The first offsets, and the offsets after the last records."""
+    from odradek_protocol.client.admin.offsets import EARLIEST, LATEST
 
     places = list(places)
-    low = _list_offsets(admin, places, OffsetSpec.earliest(), missing_ok)
-    return low, _list_offsets(admin, places, OffsetSpec.latest(), missing_ok)
+    low = _list_offsets(client, places, EARLIEST, missing_ok)
+    return low, _list_offsets(client, places, LATEST, missing_ok)
 
 
-def _at_time(admin: AdminClient, places: list[Place], at_ms: int) -> dict[Place, int]:
+def _at_time(client: KafkaClient, places: list[Place], at_ms: int) -> dict[Place, int]:
     """The first record at or after the time; the end where there is none."""
-    from confluent_kafka.admin import OffsetSpec
+    from odradek_protocol.client.admin.offsets import LATEST
 
-    found = _list_offsets(admin, places, OffsetSpec.for_timestamp(at_ms))
+    found = _list_offsets(client, places, at_ms)
     late = [place for place, offset in found.items() if offset < 0]
-    return {**found, **_list_offsets(admin, late, OffsetSpec.latest())}
+    return {**found, **_list_offsets(client, late, LATEST)}
 
 
 def _moment_ms(timestamp: str | None, duration: str | None) -> int:
@@ -362,7 +353,7 @@ def _moment_ms(timestamp: str | None, duration: str | None) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """90s, 30m, 12h, 7d, or as ISO 8601 has it: P1DT2H30M."""
+    """90s, 30m, 12h, 7d, or a duration of ISO 8601: P1DT2H30M."""
     units = {"D": 86_400, "H": 3_600, "M": 60, "S": 1}
     iso = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", text.upper())
     short = re.fullmatch(r"(\d+)([SMHD])", text.upper())
@@ -374,21 +365,16 @@ def parse_duration_ms(text: str) -> int:
     raise CliError(f"--by-duration {text}: expected 90s, 30m, 12h, 7d or PT1H30M")
 
 
-def _commit(admin: AdminClient, group: str, wanted: dict[Place, int]) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+def _commit(client: KafkaClient, group: str, wanted: dict[Place, int]) -> None:
+    from odradek_cli.client import about
+    from odradek_protocol.client.admin.groups import CommittedOffset, commit_offsets
+    from odradek_protocol.ids import TopicPartition
 
-    from odradek_cli.client import settle
-
-    offsets = [TopicPartition(*place, offset) for place, offset in wanted.items()]
-    asked = [ConsumerGroupTopicPartitions(group, offsets)]
-    answer = settle(f"group {group}", admin.alter_consumer_group_offsets(asked)[group])
-    refused = [
-        f"{place.topic}-{place.partition}: {place.error.str()} ({place.error.name()})"
-        for place in answer.topic_partitions
-        if place.error is not None
-    ]
+    offsets = {TopicPartition(*place): CommittedOffset(at) for place, at in wanted.items()}
+    with about(f"group {group}"):
+        refused = commit_offsets(client, group, offsets)
     if refused:
-        raise CliError("; ".join(refused))
+        raise CliError("; ".join(f"{place}: {error}" for place, error in refused.items()))
 
 
 def _print_reset(
@@ -408,16 +394,8 @@ def _print_reset(
         print("Nothing was changed (--dry-run).")
 
 
-def _name(value: Any) -> str:
-    """ConsumerGroupState.PREPARING_REBALANCE -> PreparingRebalance, as Kafka writes it."""
-    return "".join(part.capitalize() for part in value.name.split("_"))
-
-
-def _pairs(assignment: Any) -> list[dict[str, Any]]:
-    places = (
-        sorted((p.topic, p.partition) for p in assignment.topic_partitions) if assignment else []
-    )
-    return [{"topic": topic, "partition": partition} for topic, partition in places]
+def _pairs(places: tuple[TopicPartition, ...]) -> list[dict[str, Any]]:
+    return [place._asdict() for place in places]
 
 
 def _short(member: dict[str, Any]) -> str:

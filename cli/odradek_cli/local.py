@@ -1,4 +1,4 @@
-"""`odradek local`: the manifests of a directory on this machine, without Kubernetes.
+"""`odradek local`: runs the manifests of a directory on this machine, without Kubernetes.
 
     odradek local up -f examples/quickstart      brokers and topics as the manifests say
     odradek local status -f examples/quickstart  what is there, what is awaited
@@ -43,7 +43,9 @@ Manifests = Annotated[
 ]
 State = Annotated[
     Path | None,
-    typer.Option("--state", help="Directory for data and logs; default: .odradek beside them."),
+    typer.Option(
+        "--state", help="Directory for data and logs. Default: .odradek next to the manifests."
+    ),
 ]
 
 
@@ -52,10 +54,15 @@ def up(
     files: Manifests,
     state: State = None,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return when all is ready; go on behind.")
+        bool,
+        typer.Option(
+            "--detach",
+            "-d",
+            help="Return when everything is ready; keep running in the background.",
+        ),
     ] = False,
 ) -> None:
-    """Start what the manifests say, keep it running, follow their changes. Ctrl-C stops all.
+    """Carry out the manifests, keep everything running, follow changes. Ctrl-C stops all.
 
     Brokers that crash are started again; changed settings are rolled out one safe step at a time.
     """
@@ -66,11 +73,11 @@ def up(
     with _runtime(files, directory) as runtime:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: runtime.stop())
-        screen = Screen()
+        screen = LocalScreen()
         try:
             runtime.run(screen.show)
         finally:
-            with contextlib.suppress(OSError):  # the terminal was closed: nobody reads on
+            with contextlib.suppress(OSError):  # the terminal was closed
                 screen.close()
                 remarks().print("Stopping the brokers …")
             runtime.stop_brokers()
@@ -79,13 +86,13 @@ def up(
 
 @app.command()
 def plan(files: Manifests, state: State = None, as_json: AsJson = False) -> None:
-    """Show what would be done to make this machine as the manifests say; change nothing."""
+    """Show what carrying out the manifests would change on this machine; change nothing."""
     show_plan(files, state_directory(files, state), as_json=as_json)
 
 
 @app.command()
 def status(files: Manifests, state: State = None, as_json: AsJson = False) -> None:
-    """Show the clusters, brokers and topics, and what is awaited."""
+    """Show clusters, brokers and topics, and pending changes."""
     import msgspec
 
     from odradek_operator.local.runtime import read_report, running_pid
@@ -93,10 +100,10 @@ def status(files: Manifests, state: State = None, as_json: AsJson = False) -> No
     directory = state_directory(files, state)
     pid = running_pid(directory)
     if pid is None:
-        raise CliError(f"no runtime works in {directory}; `odradek local up` starts one")
+        raise CliError(f"no local runtime is running in {directory}; `odradek local up` starts one")
     report = read_report(directory)
     if report is None:
-        raise CliError(f"the runtime (pid {pid}) has said nothing yet; try again")
+        raise CliError(f"the runtime (pid {pid}) has not written its status yet; try again")
     if as_json:
         print_json({"pid": pid, **msgspec.to_builtins(report, str_keys=True)})
         return
@@ -115,7 +122,7 @@ def down(
         bool, typer.Option("--delete", help="Delete the state directory too, with all data.")
     ] = False,
 ) -> None:
-    """Stop the brokers, also those that an ended runtime left behind."""
+    """Stop the runtime and its brokers, also brokers of a runtime that was killed."""
     from odradek_operator.local.runtime import lock, running_pid, stop_orphans
 
     directory = state_directory(files, state)
@@ -134,7 +141,7 @@ def down(
         with lock(directory, files):
             count = stop_orphans(directory)
             (directory / "runtime.json").unlink(missing_ok=True)
-        remarks().print(f"No runtime worked here; stopped {count} brokers that were left.")
+        remarks().print(f"No local runtime was running; stopped {count} brokers that it had left.")
     else:
         remarks().print(f"There is nothing in {directory}.")
     if delete and directory.exists():
@@ -158,11 +165,16 @@ def plan_anywhere(
     files: Manifests,
     state: State = None,
     kubernetes: Annotated[
-        bool, typer.Option("--kubernetes", "-k", help="On the cluster of KUBECONFIG, not here.")
+        bool,
+        typer.Option(
+            "--kubernetes",
+            "-k",
+            help="On the Kubernetes cluster of KUBECONFIG, not on this machine.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what applying the manifests would bring about, and why; change nothing. -f -: stdin."""
+    """Show what applying the manifests would change, and why; change nothing. -f -: stdin."""
     if kubernetes:
         _show_plan_on_kubernetes(files, as_json=as_json)
     else:
@@ -228,7 +240,7 @@ def _runtime(files: list[Path], directory: Path) -> LocalRuntime:
     from odradek_operator.local.runtime import LocalRuntime, RuntimeBusyError
 
     try:
-        resources = load(files)  # a wrong manifest is an error here, later only a remark
+        resources = load(files)  # a wrong manifest is an error at the start, later only reported
         if not any(r.kind == "KafkaCluster" for r in resources):
             raise CliError("there is no KafkaCluster in the manifests")
         runtime = LocalRuntime(files, directory)
@@ -243,7 +255,7 @@ def _runtime(files: list[Path], directory: Path) -> LocalRuntime:
 def _detach(files: list[Path], directory: Path) -> None:
     from odradek_operator.local.runtime import read_report
 
-    _runtime(files, directory).release()  # what is wrong is said here, not in a file
+    _runtime(files, directory).release()  # so that errors are printed here, not into a file
     flags = [part for file in files for part in ("-f", str(file.resolve()))]
     with open(directory / "runtime.out", "ab") as output:
         process = subprocess.Popen(
@@ -269,7 +281,7 @@ def _detach(files: list[Path], directory: Path) -> None:
     )
 
 
-class Screen:
+class LocalScreen:
     """Live status on a terminal; elsewhere one line whenever something changes."""
 
     def __init__(self) -> None:
@@ -329,7 +341,7 @@ def _table(report: Report, lines: list[str]) -> Any:
 
 
 def _rows(cluster: ClusterReport) -> list[list[str]]:
-    """Controllers that are apart, then the brokers."""
+    """Dedicated controllers, then the brokers."""
     rows = []
     for c in cluster.status.controllers:
         name, pid = f"{c.id} (controller{', active' if c.active else ''})", cluster.pids.get(c.id)

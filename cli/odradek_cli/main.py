@@ -1,6 +1,6 @@
 """The `odradek` command: puts the command groups together and turns errors into one sentence.
 
-Exit codes: 0 done, 1 it failed (one line on stderr says what and where), 2 wrong usage,
+Exit codes: 0 done, 1 failed (one line on stderr says what failed and where), 2 wrong usage,
 130 interrupted. Clients of Kafka are imported by the commands that use them, so that `--help` and
 shell completion answer at once.
 """
@@ -63,6 +63,6 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output, `head` for one, has seen enough
+    except BrokenPipeError:  # the reader of our output, for example `head`, has ended
         sys.stderr.close()
         sys.exit(0)

@@ -1,4 +1,8 @@
-"""Options that several commands share, under the same name everywhere."""
+"""Options that several commands share, under the same name everywhere.
+
+A command's options are the parameters of its function: that is how typer reads them. So commands,
+and only commands, may have more than seven parameters.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,17 @@ import typer
 from odradek_cli.errors import CliError
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
+COMPLETION_TIMEOUT_S = 1.0  # to connect: nobody waits longer for a suggestion
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     """Topic names for shell completion; nothing when no broker answers quickly."""
     from odradek_cli.client import connect
 
+    bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
-        admin = connect(ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP, timeout_s=1.0)
-        names = admin.list_topics(timeout=1.0).topics
+        with connect(bootstrap, COMPLETION_TIMEOUT_S) as client:
+            names = client.metadata().topics
     except CliError:
         return []
     return sorted(name for name in names if name.startswith(incomplete))
@@ -26,14 +32,16 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
     """Group names for shell completion; nothing when no broker answers quickly."""
-    from odradek_cli.client import connect, settle
+    from odradek_cli.client import connect
+    from odradek_protocol.client.admin.groups import list_groups
 
+    bootstrap = ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
-        admin = connect(ctx.params.get("bootstrap") or DEFAULT_BOOTSTRAP, timeout_s=1.0)
-        groups = settle("groups", admin.list_consumer_groups()).valid
+        with connect(bootstrap, COMPLETION_TIMEOUT_S) as client:
+            groups = list_groups(client)
     except CliError:
         return []
-    return sorted(group.group_id for group in groups if group.group_id.startswith(incomplete))
+    return [group.group_id for group in groups if group.group_id.startswith(incomplete)]
 
 
 Bootstrap = Annotated[

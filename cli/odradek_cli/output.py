@@ -40,7 +40,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def remarks() -> Console:
-    """A console on stderr: for people, never for scripts."""
+    """A console on stderr: for people, not for scripts."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
@@ -68,7 +68,7 @@ def progress_bar(*, unit: str = "records") -> Progress:
 
 
 def plain(value: object) -> Any:
-    """What JSON can hold: bytes as text, or as {"base64": …} where they are not UTF-8."""
+    """A value that JSON can hold: bytes as text, or as {"base64": …} if they are not UTF-8."""
     if not isinstance(value, bytes):
         return value
     try:

@@ -2,11 +2,11 @@
 
     odradek partitions reassign orders:0=2,3,1 orders:1=3,1,2     these replicas, in this order
     odradek partitions reassign orders --brokers 1,2,4            spread over these brokers
-    odradek partitions reassign orders --cancel                   stay where you are
+    odradek partitions reassign orders --cancel                   stop moving, keep the old replicas
     odradek partitions reassign                                   what is moving now
     odradek partitions elect orders                               the preferred leaders lead again
 
-Replicas copy while clients go on; `--wait` returns when the last one has arrived.
+Clients go on while replicas are copied; `--wait` returns when all have moved.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, complete_t
 from odradek_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import ClusterMetadata
-    from kafka import KafkaAdminClient
+    from odradek_protocol.client.kafka_client import KafkaClient
+    from odradek_protocol.client.metadata import Metadata
 
 app = typer.Typer(help="Move replicas between brokers; elect leaders.", no_args_is_help=True)
 
-ASK_AGAIN_S = 0.2
+POLL_S = 0.2
 
 Targets = Annotated[
     list[str] | None,
@@ -72,43 +72,46 @@ def reassign(
     targets: Targets = None,
     brokers: Annotated[
         str | None,
-        typer.Option("--brokers", metavar="ID,ID,…", help="Spread the targets over these."),
+        typer.Option(
+            "--brokers", metavar="ID,ID,…", help="Spread the replicas over these brokers."
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", help="With --brokers; default: as it is."),
+        typer.Option("--replication-factor", "-r", help="With --brokers. Default: unchanged."),
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Stop what is moving.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop moving these partitions.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when everything moved.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when all replicas have moved.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Move replicas to other brokers; without targets, show what is moving."""
-    from odradek_cli.client import TIMEOUT_S, connect
-    from odradek_cli.quorum import kafka_admin
+    from odradek_cli.client import connect
 
     parsed = [Target.parse(text) for text in targets or []]
-    metadata = connect(bootstrap).list_topics(timeout=TIMEOUT_S)
-    current = _current(metadata, parsed)
-    with kafka_admin(bootstrap, "reassignment") as admin:
+    with connect(bootstrap) as client:
+        metadata = client.metadata()
+        current = _current(metadata, parsed)
         if not parsed:
-            _show(_moving(admin), as_json)
+            _show(_moving(client), as_json)
             return
         plan: dict[Place, list[int] | None]
         if cancel:
-            moving = {(m["topic"], m["partition"]) for m in _moving(admin)}
+            moving = {(m["topic"], m["partition"]) for m in _moving(client)}
             plan = {place: None for place in current if place in moving}
         elif brokers is not None:
-            racks = _racks(bootstrap, brokers)
+            racks = _racks(metadata, brokers)
             plan = dict(spread(current, racks, replication_factor, Random()))
         else:
             plan = dict(_explicit(parsed))
         if not dry_run:
-            _submit(admin, plan)
+            _submit(client, plan)
         if wait and not dry_run:
-            while any((m["topic"], m["partition"]) in plan for m in _moving(admin)):
-                time.sleep(ASK_AGAIN_S)
+            while any((m["topic"], m["partition"]) in plan for m in _moving(client)):
+                time.sleep(POLL_S)
     _print_plan(plan, current, as_json)
 
 
@@ -117,35 +120,29 @@ def elect(
     targets: Targets = None,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Also a replica that may lack records: loses data."),
+        typer.Option("--unclean", help="Also elect replicas that are not in sync: loses records."),
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Let the preferred leaders lead again (all partitions, or the targets)."""
-    from confluent_kafka import ElectionType, KafkaError, TopicPartition
-
-    from odradek_cli.client import TIMEOUT_S, connect, settle
+    """Make the preferred replicas leaders again (of all partitions, or of the targets)."""
+    from odradek_cli.client import about, connect
+    from odradek_protocol.client.admin.partitions import ElectionType, elect_leaders
+    from odradek_protocol.ids import TopicPartition
 
     parsed = [Target.parse(text) for text in targets or []]
-    admin = connect(bootstrap)
-    places = _current(admin.list_topics(timeout=TIMEOUT_S), parsed)
-    asked = [TopicPartition(topic, partition) for topic, partition in places] if parsed else None
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-    answers: dict[Any, Any] = settle("elect", admin.elect_leaders(kind, asked))
-    elected, refused = [], []
-    for place, error in sorted(
-        answers.items(), key=lambda item: (item[0].topic, item[0].partition)
-    ):
-        if error is None:
-            elected.append({"topic": place.topic, "partition": place.partition})
-        elif error.code() != KafkaError.ELECTION_NOT_NEEDED:
-            refused.append(f"{place.topic}-{place.partition}: {error.str()} ({error.name()})")
+    with connect(bootstrap) as client, about("elect"):
+        places = _current(client.metadata(), parsed)
+        wanted = [TopicPartition(*place) for place in places] if parsed else None
+        outcome = sorted(elect_leaders(client, kind, wanted).items())
+    elected = [place for place, error in outcome if error is None]
+    refused = [f"{place}: {error}" for place, error in outcome if error is not None]
     if as_json:
-        print_json({"elected": elected, "refused": refused})
+        print_json({"elected": [place._asdict() for place in elected], "refused": refused})
     else:
         for place in elected:
-            print(f"Elected a leader of {place['topic']}-{place['partition']}.")
+            print(f"Elected a leader of {place}.")
         if not elected and not refused:
             print("Every partition is led by its preferred replica.")
     if refused:
@@ -167,6 +164,11 @@ def spread(
     for topic in sorted({topic for topic, _ in current}):
         places = sorted(place for place in current if place[0] == topic)
         factor = replication_factor or len(current[places[0]])
+        if factor > len(racks):
+            raise CliError(
+                f"topic {topic}: {factor} replicas need {factor} brokers, and --brokers names "
+                f"{len(racks)}: name more brokers, or lower --replication-factor"
+            )
         known = {BrokerId(broker): rack for broker, rack in racks.items()}
         try:
             assigned = assign_replicas(known, len(places), factor, rng)
@@ -176,7 +178,7 @@ def spread(
     return plan
 
 
-def _current(metadata: ClusterMetadata, targets: list[Target]) -> dict[Place, list[int]]:
+def _current(metadata: Metadata, targets: list[Target]) -> dict[Place, list[int]]:
     """Topic and partition → replicas, of the targets; all partitions without any."""
     found = {}
     for target in targets or [Target(topic) for topic in metadata.topics]:
@@ -196,54 +198,48 @@ def _explicit(targets: list[Target]) -> dict[Place, list[int]]:
     for target in targets:
         if target.partition is None or not target.replicas:
             raise CliError(
-                f"{target.topic}: say where to: {target.topic}:PARTITION=BROKER,… or --brokers"
+                f"{target.topic}: name the new brokers with {target.topic}:PARTITION=BROKER,… "
+                "or --brokers"
             )
         plan[target.topic, target.partition] = list(target.replicas)
     return plan
 
 
-def _racks(bootstrap: str, brokers: str) -> dict[int, str | None]:
-    from odradek_cli.client import connect, settle
-
-    admin = connect(bootstrap)  # held by a name: what it was asked fails when it is collected
-    cluster = settle("cluster", admin.describe_cluster())
-    nodes = {node.id: node.rack for node in cluster.nodes}
+def _racks(metadata: Metadata, brokers: str) -> dict[int, str | None]:
+    nodes = {node.broker_id: node.rack for node in metadata.brokers.values()}
     try:
         asked = [int(broker) for broker in brokers.split(",")]
     except ValueError:
-        raise CliError(f"--brokers {brokers}: expected ids, as 1,2,3") from None
+        raise CliError(f"--brokers {brokers}: expected ids such as 1,2,3") from None
     if unknown := [broker for broker in asked if broker not in nodes]:
         raise CliError(f"--brokers {brokers}: there is no broker {unknown[0]}")
     return {broker: nodes[broker] for broker in asked}
 
 
-def _submit(admin: KafkaAdminClient, plan: dict[Place, list[int] | None]) -> None:
-    from kafka import TopicPartition
+def _submit(client: KafkaClient, plan: dict[Place, list[int] | None]) -> None:
+    from odradek_protocol.client.admin.partitions import alter_reassignments
+    from odradek_protocol.ids import TopicPartition
 
     if not plan:
         return
-    answers = admin.alter_partition_reassignments(
-        {TopicPartition(*place): replicas for place, replicas in plan.items()}
-    )
-    refused = [
-        f"{place.topic}-{place.partition}: {error.__name__.removesuffix('Error')}"
-        for place, error in answers.items()
-        if error is not None
-    ]
+    moves = {TopicPartition(*place): replicas for place, replicas in plan.items()}
+    refused = alter_reassignments(client, moves)
     if refused:
-        raise CliError("; ".join(refused))
+        raise CliError("; ".join(f"{place}: {error}" for place, error in refused.items()))
 
 
-def _moving(admin: KafkaAdminClient) -> list[dict[str, Any]]:
+def _moving(client: KafkaClient) -> list[dict[str, Any]]:
+    from odradek_protocol.client.admin.partitions import list_reassignments
+
     return [
         {
             "topic": place.topic,
             "partition": place.partition,
-            "replicas": moving["replicas"],
-            "adding": moving["adding_replicas"],
-            "removing": moving["removing_replicas"],
+            "replicas": list(moving.replicas),
+            "adding": list(moving.adding),
+            "removing": list(moving.removing),
         }
-        for place, moving in sorted(admin.list_partition_reassignments().items())
+        for place, moving in sorted(list_reassignments(client).items())
     ]
 
 

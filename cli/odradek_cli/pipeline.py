@@ -36,7 +36,9 @@ LOOK_S = 0.5
 COLUMNS = ["pipeline", "query", "state", ">batch", ">in/s", ">done/s", ">batch ms", ">lag",
            "last checkpoint", ">restarts"]  # fmt: skip
 
-Name = Annotated[str | None, typer.Option("--name", help="Which one, if there are several.")]
+Name = Annotated[
+    str | None, typer.Option("--name", help="The pipeline, if the manifests have several.")
+]
 Bootstrap = Annotated[
     str | None,
     typer.Option("--bootstrap", "-b", envvar="ODRADEK_BOOTSTRAP", metavar="HOST:PORT[,…]",
@@ -69,7 +71,7 @@ def run(
         signal.signal(number, lambda *_: stop.set())
     remarks().print(f"Starting Spark for {resource.key}; its output is in {process.output}")
     process.start(job)
-    screen = Screen()
+    screen = PipelineScreen()
     try:
         while process.ended is None and not stop.wait(LOOK_S):
             process.supervise(time.monotonic())
@@ -108,7 +110,7 @@ def plan(
 def status(
     files: Manifests, name: Name = None, state: State = None, as_json: AsJson = False
 ) -> None:
-    """Show what pipelines that run here say of themselves."""
+    """Show the state and progress of pipelines on this machine."""
     import msgspec
 
     from odradek_operator.local.pipeline_processes import LocalPipeline
@@ -184,13 +186,15 @@ def _job(
     others: list[str] | None,
     state: Path | None,
 ) -> tuple[Resource[SparkPipelineSpec], Job]:
-    """The one pipeline that is meant, with the addresses of its clusters."""
+    """The chosen pipeline, with the addresses of its clusters."""
     from odradek_api.pipeline.job import Job, clusters_of
     from odradek_operator.local.runtime import read_report
 
     found = _pipelines(files, name)
     if len(found) > 1:
-        raise CliError(f"which one? --name {' or '.join(r.name for r in found)}")
+        raise CliError(
+            f"there are several pipelines: give --name {' or '.join(r.name for r in found)}"
+        )
     resource = found[0]
     spec, namespace = resource.spec, resource.namespace
     report = read_report(state_directory(files, state))
@@ -206,7 +210,7 @@ def _job(
     if missing:
         raise CliError(
             f"KafkaCluster {missing[0]} does not run here: start it with `odradek local up`, "
-            f"or say where it is with --bootstrap or --cluster {missing[0]}=HOST:PORT"
+            f"or give its address with --bootstrap or --cluster {missing[0]}=HOST:PORT"
         )
     first = files[0].resolve()
     directory = first if first.is_dir() else first.parent
@@ -269,7 +273,7 @@ def _conclude(key: str, process: LocalPipeline, *, interrupted: bool) -> None:
     remarks().print(f"{key}: {'stopped' if interrupted else 'done'}.")
 
 
-class Screen:
+class PipelineScreen:
     """A live table on a terminal; elsewhere a line whenever a batch is done."""
 
     def __init__(self) -> None:
@@ -311,7 +315,7 @@ def _table(rows: list[list[str]]) -> Any:
 
 
 def pipeline_rows(key: str, report: PipelineReport) -> list[list[str]]:
-    """A row per query; one that says why, if there is none yet."""
+    """A row per query; one row with the state while there is no query yet."""
     said = report.status
     if said is None or not said.queries:
         state = report.waits or (said.state if said else "Starting")

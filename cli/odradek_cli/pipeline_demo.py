@@ -1,4 +1,4 @@
-"""Windowed counts under load: a pipeline counts what is produced meanwhile, and is checked.
+"""Windowed counts under load: a pipeline counts records, and the counts are checked.
 
     with WindowedCounts(bootstrap, directory) as counts:
         …                                  # restart brokers, kill some
@@ -72,7 +72,7 @@ class WindowedCounts:
         self._failure = ""
 
     def __enter__(self) -> Self:
-        """Returns when the first batch is done: from now on it counts live."""
+        """Returns when the first batch is done: from then on it keeps up with the topic."""
         make_topics(self.bootstrap, VISITS, COUNTS)
         try:
             self._pipeline.start()
@@ -95,11 +95,11 @@ class WindowedCounts:
         self._pipeline.stop()
 
     def look(self) -> Any:
-        """What the driver says; call it now and then, it also restarts one that failed."""
+        """The status of the driver; call it regularly, because it also restarts a failed driver."""
         return self._pipeline.look()
 
     def finish(self) -> Verdict:
-        """No more visits; everything that was produced has to be counted, once."""
+        """Stops producing; every visit has to be counted exactly once."""
         self._stop.set()
         self._producing.join()
         began = time.monotonic()

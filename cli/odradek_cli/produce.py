@@ -37,7 +37,7 @@ class Acks(StrEnum):
 
 @dataclass
 class Tally:
-    """What became of the records: counted by the delivery callback."""
+    """Counts of sent, acknowledged and failed records, kept by the delivery callback."""
 
     sent: int = 0
     acked: int = 0
@@ -55,24 +55,28 @@ class Tally:
 def produce(
     topic: Topic,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read from this file, not from stdin.")
+        Path | None, typer.Option("--file", "-f", help="Read this file instead of stdin.")
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", help="What stands between key and value."),
+        typer.Option("--key-separator", "-K", help="Text between key and value of a line."),
     ] = None,
     null_value: Annotated[
-        str | None, typer.Option(help="A value that means: no value (a tombstone).")
+        str | None, typer.Option(help="Lines with this value become tombstones (no value).")
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="For each record; repeatable."),
+        typer.Option(
+            "--header", "-H", metavar="NAME=VALUE", help="A header of every record; repeatable."
+        ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="Default: by key, or any.")
+        int | None, typer.Option("--partition", "-p", help="Default: chosen by key, or any.")
     ] = None,
     compression: Annotated[Codec, typer.Option("--compression", "-z")] = Codec.none,
-    acks: Annotated[Acks, typer.Option(help="Who must have it before it counts.")] = Acks.all,
+    acks: Annotated[
+        Acks, typer.Option(help="Which replicas must have a record before it counts as written.")
+    ] = Acks.all,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -82,10 +86,12 @@ def produce(
     """
     from confluent_kafka import Producer
 
-    from odradek_cli.client import connect, settings
+    from odradek_cli.client import connect
+    from odradek_cli.librdkafka import settings
 
     headers = list(parse_pairs("--header", header or []).items())
-    connect(bootstrap)
+    with connect(bootstrap):
+        pass  # one sentence if no broker answers; librdkafka would wait
     producer = Producer(
         settings(
             bootstrap,
@@ -131,7 +137,7 @@ def opened(file: Path | None) -> Iterator[BinaryIO]:
 
 
 def split(line: bytes, separator: str | None, number: int) -> tuple[bytes | None, bytes]:
-    """Key and value of a line; (None, line) where no separator was asked for."""
+    """Key and value of a line; (None, line) without --key-separator."""
     if separator is None:
         return None, line
     key, found, value = line.partition(separator.encode())

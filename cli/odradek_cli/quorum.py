@@ -1,28 +1,23 @@
-"""`odradek quorum`: who votes about the metadata of the cluster, and how far each node has read.
-
-librdkafka has no call for this and for reassignments; kafka-python has, see `kafka_admin`.
-"""
+"""`odradek quorum`: the voters and observers of the metadata log, and how far each has read."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from odradek_cli.errors import CliError
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from odradek_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from kafka import KafkaAdminClient
-
-REQUEST_TIMEOUT_MS = 30_000
+    from odradek_protocol.client.admin.quorum import QuorumReplica
+    from odradek_protocol.client.kafka_client import KafkaClient
 
 
 def quorum(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show the leader, the voters and the observers of the metadata quorum."""
-    described = describe_quorum(bootstrap)
+    from odradek_cli.client import connect
+
+    with connect(bootstrap) as client:
+        described = describe_quorum(client)
     if as_json:
         print_json(described)
         return
@@ -44,57 +39,28 @@ def quorum(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) ->
     print_table([">node", "role", ">log end", ">lag", "directory"], rows)
 
 
-def describe_quorum(bootstrap: str) -> dict[str, Any]:
-    """The state of the quorum; a node's lag is what the leader has beyond it."""
-    with kafka_admin(bootstrap, "quorum") as admin:
-        answer = admin.describe_metadata_quorum()
-    state = answer["topics"][0]["partitions"][0]
-    if state["error"]:
-        raise CliError(f"quorum: {state['error']}")
-    leader_id = state["leader_id"]
-    voters = sorted(state["current_voters"], key=lambda node: node["replica_id"])
-    ends = {node["replica_id"]: node["log_end_offset"] for node in voters}
+def describe_quorum(client: KafkaClient) -> dict[str, Any]:
+    """The state of the quorum; the lag of a node is counted from the leader's log end."""
+    from odradek_cli.client import about
+    from odradek_protocol.client.admin import quorum as admin
 
-    def described(node: dict[str, Any]) -> dict[str, Any]:
-        end = node["log_end_offset"]
-        directory = node.get("replica_directory_id")
+    with about("quorum"):
+        state = admin.describe_quorum(client)
+    ends = {voter.node_id: voter.log_end_offset for voter in state.voters}
+
+    def described(node: QuorumReplica) -> dict[str, Any]:
+        end = node.log_end_offset
         return {
-            "id": node["replica_id"],
-            "directory_id": None if directory is None else str(directory),
+            "id": node.node_id,
+            "directory_id": None if node.directory_id is None else str(node.directory_id),
             "log_end_offset": end,
-            "lag": max(ends.get(leader_id, end) - end, 0) if end >= 0 else None,
+            "lag": max(ends.get(state.leader_id, end) - end, 0) if end >= 0 else None,
         }
 
     return {
-        "leader": leader_id,
-        "leader_epoch": state["leader_epoch"],
-        "high_watermark": state["high_watermark"],
-        "voters": [described(node) for node in voters],
-        "observers": [
-            described(node)
-            for node in sorted(state["observers"], key=lambda node: node["replica_id"])
-        ],
+        "leader": state.leader_id,
+        "leader_epoch": state.leader_epoch,
+        "high_watermark": state.high_watermark,
+        "voters": [described(node) for node in state.voters],
+        "observers": [described(node) for node in state.observers],
     }
-
-
-@contextmanager
-def kafka_admin(bootstrap: str, what: str) -> Iterator[KafkaAdminClient]:
-    """kafka-python's admin client; its errors become one sentence about `what`."""
-    from kafka import KafkaAdminClient
-    from kafka.errors import KafkaError
-
-    from odradek_cli.client import connect
-
-    connect(bootstrap)  # says so when no broker answers; kafka-python would leave sockets open
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # our one sentence says it once
-    admin = KafkaAdminClient(
-        bootstrap_servers=bootstrap.split(","),
-        client_id="odradek",
-        request_timeout_ms=REQUEST_TIMEOUT_MS,
-    )
-    try:
-        yield admin
-    except KafkaError as error:
-        raise CliError(f"{what}: {error}") from error
-    finally:
-        admin.close()

@@ -26,7 +26,7 @@ import typer
 
 from odradek_cli.demo_clients import PER_SECOND, Clients, Seen
 from odradek_cli.demo_guest import Findings, Guest
-from odradek_cli.demo_screen import Screen
+from odradek_cli.demo_screen import RollScreen
 from odradek_cli.errors import CliError
 from odradek_cli.options import AsJson
 from odradek_cli.output import print_json, print_table, remarks
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 DEADLINE_S = 300.0
 QUIET_S = 2.0  # of load before and after the roll, to compare with
-BROKER_BYTES = 150 << 20  # what a broker may take; fewer are started where there is no room
+BROKER_BYTES = 150 << 20  # memory of a broker; fewer are started where memory is short
 BROKERS_MIN = 3
 
 
@@ -48,11 +48,11 @@ def rolling_demo(
     ] = QUICKSTART,
     spark: Annotated[
         bool | None,
-        typer.Option(help="A pipeline counts what is written; left out: if Spark is set up."),
+        typer.Option(help="Count the records with a pipeline. Default: if Spark is installed."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start the quickstart's cluster, restart all brokers under load, and say what it cost."""
+    """Start the quickstart's cluster, restart all brokers under load, show what clients saw."""
     absent = "" if spark is False else spark_absent(available_bytes())
     if absent and spark:
         raise CliError(absent)
@@ -72,7 +72,7 @@ def rolling_demo(
         soft_wrap=True,
     )
     if absent:
-        remarks().print(f"Spark did not take part: {absent}; then it counts along.", soft_wrap=True)
+        remarks().print(f"Spark did not take part: {absent}.", soft_wrap=True)
 
 
 def _in_a_directory_of_its_own(
@@ -108,7 +108,7 @@ def _run(
 ) -> tuple[Findings, list[dict[str, Any]]]:
     say = partial(remarks().print, soft_wrap=True)
     say("[bold]1.[/] Starting the cluster that the manifests describe …")
-    with Screen() as screen:
+    with RollScreen() as screen:
         cluster = _settle(runtime, screen)
     topic = max(cluster.topics.values(), key=lambda t: t.partitions)
     bootstrap = cluster.status.bootstrap_servers
@@ -132,7 +132,7 @@ def _run(
     say("[bold]3.[/] Asking for a restart of all brokers, by an annotation of the cluster …")
     _change_cluster(manifests, _ask_for_restart)
     pids = cluster.pids
-    with Screen(lambda: _clients_line(clients.seen, guests)) as screen:
+    with RollScreen(lambda: _clients_line(clients.seen, guests)) as screen:
         cluster = _settle(runtime, screen)
     took = time.monotonic() - screen.began
     _for_a_while(runtime)
@@ -182,7 +182,7 @@ def _judge(
     return Findings(rows, complaints)
 
 
-def _times(screen: Screen) -> list[dict[str, Any]]:
+def _times(screen: RollScreen) -> list[dict[str, Any]]:
     def after(instant: float | None, began: float) -> str:
         return "" if instant is None else f"{instant - began:.1f} s"
 
@@ -201,8 +201,8 @@ def _times(screen: Screen) -> list[dict[str, Any]]:
 # -- passes ----------------------------------------------------------------------------------------
 
 
-def _settle(runtime: LocalRuntime, screen: Screen) -> ClusterReport:
-    """Passes until all is as the manifests say; at least two, the first sees what changed."""
+def _settle(runtime: LocalRuntime, screen: RollScreen) -> ClusterReport:
+    """Runs passes until the manifests are carried out; at least two: the first sees the change."""
     give_up = time.monotonic() + DEADLINE_S
     passes = 0
     while True:
@@ -211,7 +211,9 @@ def _settle(runtime: LocalRuntime, screen: Screen) -> ClusterReport:
         if report.problems:
             raise CliError("\n".join(report.problems))
         if len(report.clusters) != 1:
-            raise CliError(f"one KafkaCluster is shown, and there are {len(report.clusters)}")
+            raise CliError(
+                f"the demo needs one KafkaCluster, the manifests have {len(report.clusters)}"
+            )
         (cluster,) = report.clusters.values()
         screen.show(cluster)
         if report.settled and passes > 1:
@@ -243,7 +245,7 @@ def _change_cluster(manifests: Path, change: Callable[[dict[str, Any]], None]) -
 
 
 def _ask_for_restart(document: dict[str, Any]) -> None:
-    """What `kubectl annotate kafkacluster main odradek.dev/restart=…` is on Kubernetes."""
+    """The local form of `kubectl annotate kafkacluster main odradek.dev/restart=…`."""
     annotations = document["metadata"].setdefault("annotations", {})
     annotations["odradek.dev/restart"] = str(time.time())
 
@@ -263,7 +265,7 @@ def _as_the_machine_allows(manifests: Path) -> None:
 
 
 def available_bytes() -> int:
-    """Memory that could be used; a lot where nobody says."""
+    """Available memory; assumed to be plenty where /proc does not tell."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         (found,) = [line for line in lines if line.startswith("MemAvailable:")]

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from odradek_cli.demo_clients import Seen
 
 COUNTS = "orders-by-customer"
-SPARK_BYTES = 2 << 30  # a driver with 1 GB of heap, and room beside it
+SPARK_BYTES = 2 << 30  # a driver with 1 GB of heap, and its other memory
 
 
 def spark_absent(available_bytes: int) -> str:
-    """Why the demo goes without Spark; empty if it need not."""
+    """Why the demo runs without Spark; empty if it runs with it."""
     from odradek_operator.local.pipeline_processes import spark_missing
 
     if missing := spark_missing():
@@ -43,7 +43,7 @@ def spark_absent(available_bytes: int) -> str:
 
 
 def expected(seen: Seen) -> Counter[Window]:
-    """What the reader read, in windows."""
+    """Counts of the records that the reader read, by window."""
     return Counter(window(ms / 1000, customer(number)) for number, ms in seen.stamps)
 
 
@@ -53,7 +53,7 @@ class SparkGuest:
         self._pipeline: WindowPipeline | None = None
 
     def start(self, bootstrap: str, topic: str) -> None:
-        """Before the load: on two cores Spark takes twice as long to start beside it."""
+        """Called before the load: on two cores Spark starts half as fast under load."""
         make_topics(bootstrap, COUNTS)
         counted = Counted(topic, "customer", "_timestamp", "order BIGINT, customer STRING", COUNTS)
         self._pipeline = WindowPipeline(bootstrap, self._directory, counted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, Top
 from odradek_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, TopicDescription
+    from odradek_protocol.client.kafka_client import KafkaClient
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
@@ -30,36 +31,31 @@ def create(
     ] = -1,
     replication_factor: Annotated[
         int,
-        typer.Option("--replication-factor", "-r", help="Default: the broker's own."),
+        typer.Option(
+            "--replication-factor", "-r", help="Default: the broker's default.replication.factor."
+        ),
     ] = -1,
     config: Config = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Succeed when the topic is there already.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Create topics."""
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import NewTopic
-
-    from odradek_cli.client import connect, settle
+    from odradek_cli.client import connect, raise_first
+    from odradek_protocol.client.admin.topics import NewTopic, create_topics
 
     configs = parse_pairs("--config", config or [])
-    admin = connect(bootstrap)
-    new = [NewTopic(name, partitions, replication_factor, config=configs) for name in names]
-    created = []
-    for name, answer in admin.create_topics(new).items():
-        try:
-            settle(f"topic {name}", answer)
-            created.append(name)
-        except CliError as error:
-            cause = error.__cause__
-            there = isinstance(cause, KafkaException) and (
-                cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-            )
-            if not (if_not_exists and there):
-                raise
+    with connect(bootstrap) as client:
+        new = [NewTopic(name, partitions, replication_factor, configs) for name in names]
+        refused = create_topics(client, new)
+    created = [name for name in names if name not in refused]
+    exists = "TOPIC_ALREADY_EXISTS"
+    raise_first(
+        "topic",
+        {n: e for n, e in refused.items() if not (if_not_exists and e.name == exists)},
+    )
     if as_json:
         print_json({"created": created})
     else:
@@ -70,18 +66,19 @@ def create(
 @app.command("list")
 def list_topics(
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also those whose names begin with __.")
+        bool, typer.Option("--internal", help="Also topics whose names begin with __.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """List topics with the number of their partitions."""
-    from odradek_cli.client import TIMEOUT_S, connect
+    from odradek_cli.client import connect
 
-    found = connect(bootstrap).list_topics(timeout=TIMEOUT_S).topics
+    with connect(bootstrap) as client:
+        topics = client.metadata().topics
     rows = [
         (name, len(topic.partitions))
-        for name, topic in sorted(found.items())
+        for name, topic in sorted(topics.items())
         if internal or not name.startswith("__")
     ]
     if as_json:
@@ -97,8 +94,8 @@ def describe(
     """Show partitions, leaders, replicas and offsets of topics, and their own settings."""
     from odradek_cli.client import connect
 
-    admin = connect(bootstrap)
-    described = [_describe(admin, name) for name in names]
+    with connect(bootstrap) as client:
+        described = [_describe(client, name) for name in names]
     if as_json:
         print_json(described)
         return
@@ -123,44 +120,45 @@ def describe(
         )
 
 
-def _describe(admin: AdminClient, name: str) -> dict[str, Any]:
-    from confluent_kafka import TopicCollection, TopicPartition
-    from confluent_kafka.admin import ConfigResource, ConfigSource, OffsetSpec, ResourceType
+def _describe(client: KafkaClient, name: str) -> dict[str, Any]:
+    from odradek_cli.client import found
+    from odradek_protocol.client.admin.configs import ConfigSource, ResourceType, describe_configs
+    from odradek_protocol.client.admin.offsets import EARLIEST, LATEST, list_offsets
+    from odradek_protocol.ids import TopicPartition
 
-    from odradek_cli.client import settle
-
-    topic: TopicDescription = settle(
-        f"topic {name}", admin.describe_topics(TopicCollection([name]))[name]
-    )
-    resource = ConfigResource(ResourceType.TOPIC, name)
-    entries = settle(f"topic {name}", admin.describe_configs([resource])[resource])
-    offsets: dict[str, dict[int, int]] = {}
-    for label, spec in (("first", OffsetSpec.earliest()), ("end", OffsetSpec.latest())):
-        asked = {TopicPartition(name, p.id): spec for p in topic.partitions}
-        offsets[label] = {
-            at.partition: settle(f"topic {name}-{at.partition}", answer).offset
-            for at, answer in admin.list_offsets(asked).items()
+    topic = client.metadata([name]).topics[name]
+    if topic.error is not None:
+        raise CliError(f"topic {name}: {topic.error}")
+    settings = describe_configs(client, ResourceType.TOPIC, [name])[name]
+    own = {
+        entry.name: entry.value
+        for entry in sorted(found(f"topic {name}", settings).values())
+        if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+    }
+    places = [TopicPartition(name, number) for number in topic.partitions]
+    first, end = (
+        {
+            place.partition: found(f"topic {place}", answer)
+            for place, answer in list_offsets(client, places, timestamp).items()
         }
+        for timestamp in (EARLIEST, LATEST)
+    )
+    topic_id = topic.topic_id.bytes if topic.topic_id is not None else bytes(16)
     return {
         "name": name,
-        # librdkafka prints plain base64; Kafka's tools print the URL-safe form.
-        "topic_id": str(topic.topic_id).replace("+", "-").replace("/", "_"),
-        "internal": topic.is_internal,
-        "configs": {
-            entry.name: entry.value
-            for entry in sorted(entries.values(), key=lambda entry: entry.name)
-            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        },
+        "topic_id": base64.urlsafe_b64encode(topic_id).decode().rstrip("="),
+        "internal": topic.internal,
+        "configs": own,
         "partitions": [
             {
-                "partition": p.id,
-                "leader": p.leader.id if p.leader else None,
-                "replicas": [node.id for node in p.replicas],
-                "isr": [node.id for node in p.isr],
-                "first_offset": offsets["first"][p.id],
-                "end_offset": offsets["end"][p.id],
+                "partition": p.partition,
+                "leader": p.leader if p.leader >= 0 else None,
+                "replicas": list(p.replicas),
+                "isr": list(p.isr),
+                "first_offset": first[p.partition],
+                "end_offset": end[p.partition],
             }
-            for p in topic.partitions
+            for p in topic.partitions.values()
         ],
     }
 
@@ -180,22 +178,24 @@ def alter(
     as_json: AsJson = False,
 ) -> None:
     """Add partitions to a topic, or change its settings."""
-    from confluent_kafka.admin import NewPartitions, ResourceType
-
-    from odradek_cli.client import connect, settle
+    from odradek_cli.client import connect
     from odradek_cli.configs import Changes, apply
+    from odradek_protocol.client.admin.configs import ResourceType
+    from odradek_protocol.client.admin.topics import create_partitions
 
     changes = Changes(set=parse_pairs("--config", config or []), delete=delete_config or [])
     if partitions is None and not changes:
         raise CliError("nothing to alter: give --partitions, --config or --delete-config")
-    admin = connect(bootstrap)
-    if partitions is not None:
-        grown = admin.create_partitions([NewPartitions(name, partitions)])
-        settle(f"topic {name}: --partitions {partitions}", grown[name])
-    if changes:
-        apply(admin, ResourceType.TOPIC, name, changes)
+    with connect(bootstrap) as client:
+        if partitions is not None:
+            refused = create_partitions(client, {name: partitions})
+            if name in refused:
+                raise CliError(f"topic {name}: --partitions {partitions}: {refused[name]}")
+        if changes:
+            apply(client, ResourceType.TOPIC, name, changes)
+        described = _describe(client, name) if as_json else None
     if as_json:
-        print_json(_describe(admin, name))
+        print_json(described)
     else:
         print(f"Altered topic {name}.")
 
@@ -208,13 +208,13 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and all their records."""
-    from odradek_cli.client import connect, settle
+    from odradek_cli.client import connect, raise_first
+    from odradek_protocol.client.admin.topics import delete_topics
 
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
-    admin = connect(bootstrap)
-    for name, answer in admin.delete_topics(names).items():
-        settle(f"topic {name}", answer)
+    with connect(bootstrap) as client:
+        raise_first("topic", delete_topics(client, names))
     if as_json:
         print_json({"deleted": names})
     else:

@@ -1,10 +1,10 @@
-"""`odradek transactions`: who has a transaction open, where, and how to end one by force.
+"""`odradek transactions`: list open transactions and their partitions, and abort them.
 
     odradek transactions list                        all transactional ids and their states
     odradek transactions describe payments-1         its partitions, timeout, since when
-    odradek transactions abort payments-1            abort it, and fence whoever had it open
+    odradek transactions abort payments-1            abort it, and fence its producer
     odradek transactions abort --partition orders:0 --producer-id 4001
-                                                     one that its coordinator has forgotten
+                                                     one that its coordinator does not know
 
 A transaction that stays open holds back `read_committed` readers at its first record.
 """
@@ -22,7 +22,9 @@ from odradek_cli.output import print_json, print_table
 from odradek_cli.partitions import Target
 
 if TYPE_CHECKING:
-    from kafka import KafkaAdminClient
+    from odradek_protocol.client.admin.transactions import ActiveProducer
+    from odradek_protocol.client.kafka_client import KafkaClient
+    from odradek_protocol.ids import TopicPartition
 
 app = typer.Typer(help="List, describe and abort transactions.", no_args_is_help=True)
 
@@ -33,27 +35,26 @@ INIT_TIMEOUT_S = 30.0
 def list_transactions(
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", "-s", help="Only these, as Ongoing. Repeatable."),
+        typer.Option("--state", "-s", help="Only in this state, for example Ongoing. Repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """List transactional ids, with producer and state."""
-    from odradek_cli.quorum import kafka_admin
+    from odradek_cli.client import about, connect
+    from odradek_protocol.client.admin import transactions
 
-    with kafka_admin(bootstrap, "transactions") as admin:
-        answers = admin.list_transactions(state_filters=state or None)
+    with connect(bootstrap) as client, about("transactions"):
+        listed = transactions.list_transactions(client, state or ())
     found = [
         {
             "transactional_id": listing.transactional_id,
-            "coordinator": broker,
+            "coordinator": listing.coordinator_id,
             "producer_id": listing.producer_id,
-            "state": listing.state.value,
+            "state": listing.state,
         }
-        for broker, listings in answers.items()
-        for listing in listings
+        for listing in listed
     ]
-    found.sort(key=lambda one: str(one["transactional_id"]))
     if as_json:
         print_json(found)
     elif not found:
@@ -70,7 +71,10 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Show state, producer, age and partitions of transactions."""
-    described = [_described(bootstrap, name) for name in transactional_ids]
+    from odradek_cli.client import connect
+
+    with connect(bootstrap) as client:
+        described = [_described(client, name) for name in transactional_ids]
     if as_json:
         print_json(described)
         return
@@ -96,55 +100,71 @@ def abort(
     ] = None,
     partition: Annotated[
         str | None,
-        typer.Option("--partition", metavar="TOPIC:PARTITION", help="Only here; see above."),
+        typer.Option(
+            "--partition",
+            metavar="TOPIC:PARTITION",
+            help="Only in this partition, without the coordinator.",
+        ),
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", help="With --partition: whose.")
+        int | None,
+        typer.Option(
+            "--producer-id", help="With --partition: the producer whose transaction is aborted."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Abort a transaction by force; whoever has it open gets an error with its next request."""
+    """Abort a transaction by force; the next request of its producer fails."""
+    from odradek_cli.client import connect
+
     if transactional_id is not None and partition is None:
+        with connect(bootstrap) as client:
+            _described(client, transactional_id)  # an unknown id is an error, not a new producer
         _abort_by_id(bootstrap, transactional_id)
         done = {"transactional_id": transactional_id}
         sentence = f"Aborted; earlier producers of {transactional_id} are fenced."
     elif transactional_id is None and partition is not None and producer_id is not None:
-        done = _abort_in_partition(bootstrap, Target.parse(partition), producer_id)
+        with connect(bootstrap) as client:
+            done = _abort_in_partition(client, Target.parse(partition), producer_id)
         sentence = f"Aborted the transaction of producer {producer_id} in {partition}."
     else:
         raise CliError("say which: a TRANSACTIONAL_ID, or --partition and --producer-id")
     print_json({"aborted": done}) if as_json else print(sentence)
 
 
-def _described(bootstrap: str, name: str) -> dict[str, Any]:
-    from odradek_cli.quorum import kafka_admin
+def _described(client: KafkaClient, name: str) -> dict[str, Any]:
+    from odradek_protocol.client.admin.transactions import describe_transaction
+    from odradek_protocol.client.errors import BrokerError
 
-    with kafka_admin(bootstrap, f"transactional id {name}") as admin:
-        found = admin.describe_transactions([name])[name]
-    started = found.transaction_start_time_ms
+    try:
+        found = describe_transaction(client, name)
+    except BrokerError as error:
+        if error.name == "TRANSACTIONAL_ID_NOT_FOUND":
+            raise CliError(
+                f"transactional id {name}: there is no such id; `odradek transactions list` "
+                "shows all"
+            ) from error
+        raise CliError(f"transactional id {name}: {error}") from error
+    age_ms = int(time.time() * 1000) - found.start_ms
     return {
         "transactional_id": name,
         "coordinator": found.coordinator_id,
-        "state": found.state.value,
+        "state": found.state,
         "producer_id": found.producer_id,
         "producer_epoch": found.producer_epoch,
-        "timeout_ms": found.transaction_timeout_ms,
-        "open_ms": max(int(time.time() * 1000) - started, 0) if started >= 0 else None,
-        "partitions": [
-            {"topic": place.topic, "partition": place.partition}
-            for place in sorted(found.topic_partitions)
-        ],
+        "timeout_ms": found.timeout_ms,
+        "open_ms": max(age_ms, 0) if found.start_ms >= 0 else None,
+        "partitions": [place._asdict() for place in found.partitions],
     }
 
 
 def _abort_by_id(bootstrap: str, name: str) -> None:
-    """As a new instance of that producer: its first request ends what the old one has open."""
+    """Starts a new instance of that producer: its first request ends the open transaction."""
     from confluent_kafka import KafkaException, Producer
 
-    from odradek_cli.client import reason, settings
+    from odradek_cli.librdkafka import reason, settings
 
-    _described(bootstrap, name)  # an unknown id is an error, not a new producer
     producer = Producer(settings(bootstrap, transactional_id=name))
     try:
         producer.init_transactions(INIT_TIMEOUT_S)
@@ -152,34 +172,31 @@ def _abort_by_id(bootstrap: str, name: str) -> None:
         raise CliError(f"transactional id {name}: {reason(error)}") from error
 
 
-def _abort_in_partition(bootstrap: str, target: Target, producer_id: int) -> dict[str, Any]:
-    from kafka import TopicPartition
-    from kafka.admin import AbortTransactionSpec
-
-    from odradek_cli.quorum import kafka_admin
+def _abort_in_partition(client: KafkaClient, target: Target, producer_id: int) -> dict[str, Any]:
+    from odradek_cli.client import about
+    from odradek_protocol.client.admin.transactions import abort_in_partition
+    from odradek_protocol.ids import TopicPartition
 
     if target.partition is None:
         raise CliError(f"--partition {target.topic}: expected TOPIC:PARTITION")
     place = TopicPartition(target.topic, target.partition)
-    with kafka_admin(bootstrap, f"{place.topic}-{place.partition}") as admin:
-        producer = _open_producer(admin, place, producer_id)
-        admin.abort_transaction(
-            AbortTransactionSpec(
-                place, producer_id, producer.producer_epoch, max(producer.coordinator_epoch, 0)
-            )
-        )
+    with about(str(place)):
+        producer = _open_producer(client, place, producer_id)
+        abort_in_partition(client, place, producer)
     return {
         "topic": place.topic,
         "partition": place.partition,
         "producer_id": producer_id,
-        "start_offset": producer.current_transaction_start_offset,
+        "start_offset": producer.start_offset,
     }
 
 
-def _open_producer(admin: KafkaAdminClient, place: Any, producer_id: int) -> Any:
-    for producer in admin.describe_producers([place])[place].active_producers:
+def _open_producer(client: KafkaClient, place: TopicPartition, producer_id: int) -> ActiveProducer:
+    from odradek_protocol.client.admin.transactions import NOT_OPEN, describe_producers
+
+    for producer in describe_producers(client, place):
         if producer.producer_id == producer_id:
-            if producer.current_transaction_start_offset >= 0:
+            if producer.start_offset != NOT_OPEN:
                 return producer
-            raise CliError(f"producer {producer_id} has no transaction open in {place.topic}")
-    raise CliError(f"{place.topic}-{place.partition} knows no producer {producer_id}")
+            raise CliError(f"producer {producer_id} has no transaction open in {place}")
+    raise CliError(f"{place} knows no producer {producer_id}")

@@ -1,4 +1,4 @@
-"""A pipeline that counts a topic's records by key and ten seconds, and what it has said so far.
+"""A pipeline that counts a topic's records by key and ten seconds, and its counts so far.
 
     pipeline = WindowPipeline(bootstrap, directory, Counted("orders", "customer", "_timestamp", …))
     pipeline.start()                       # Spark is up
@@ -7,7 +7,7 @@
 
 The shared half of two demonstrations: `odradek pipeline demo` makes the records itself,
 `odradek local demo` counts those of its writer. A window is written again whenever it grows, so
-the last word on it counts.
+the last count of it is valid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek_cli.errors import CliError
 
 PARTITIONS = 3
 WINDOW_S = 10
-START_S, FINISH_S = 600.0, 300.0  # ten seconds on an idle machine, minutes on a crowded one
+START_S, FINISH_S = 600.0, 300.0  # ten seconds on an idle machine, minutes on a busy one
 LOOK_S = 0.3
 
 Window = tuple[int, str]  # begin in seconds, key
@@ -35,7 +35,7 @@ def window(at_s: float, key: str) -> Window:
 
 
 def difference(found: Counter[Window], wanted: Counter[Window]) -> str:
-    """The first window that is not as it should be; empty if there is none."""
+    """A sentence about the first window whose count is wrong; empty if there is none."""
     wrong = sorted(w for w in found.keys() | wanted.keys() if found[w] != wanted[w])
     if not wrong:
         return ""
@@ -50,7 +50,7 @@ def difference(found: Counter[Window], wanted: Counter[Window]) -> str:
 class Counted:
     topic: str
     key: str  # a column of the schema
-    at: str  # SQL: when it was
+    at: str  # SQL expression: the time of the record
     schema: str
     into: str  # the topic of the counts
 
@@ -93,12 +93,12 @@ class WindowPipeline:
         return self._pipeline.restarts
 
     def start(self) -> None:
-        """Returns when Spark is up and its query waits for records; both topics are there."""
+        """Returns when Spark has started and its query waits for records; both topics exist."""
         self._pipeline.start(self._job)
         self.wait(START_S, self._running, "Spark did not start")
 
     def counting(self) -> None:
-        """Returns when the first batch is done: from now on it counts live."""
+        """Returns when the first batch is done: from then on it keeps up with the topic."""
         self.wait(START_S, lambda: self.rows() > 0, "no batch was done")
 
     def _running(self) -> bool:
@@ -106,7 +106,7 @@ class WindowPipeline:
         return said is not None and said.state == "Running"
 
     def look(self) -> Any:
-        """What the driver says; call it now and then, it also restarts one that failed."""
+        """The status of the driver; call it regularly, because it also restarts a failed driver."""
         self._pipeline.supervise(time.monotonic())
         return self._pipeline.status()
 
@@ -129,7 +129,7 @@ class WindowPipeline:
         self._pipeline.stop()
 
     def counts(self) -> Counter[Window]:
-        """The last word on every window, from the topic's beginning."""
+        """The last count of every window, read from the beginning of the topic."""
         from confluent_kafka import Consumer, TopicPartition
 
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "odradek-demo",
@@ -155,15 +155,15 @@ class WindowPipeline:
 
 
 def make_topics(bootstrap: str, *names: str) -> None:
-    """New ones: what an earlier demo counted is not ours."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    """Makes new topics: one that an earlier demo has filled would spoil the counts."""
+    from odradek_cli.client import connect, raise_first
+    from odradek_protocol.client.admin.topics import NewTopic, create_topics
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    there = admin.list_topics(timeout=30).topics
-    if any(name in there for name in names):
-        raise CliError(f"there is a topic {' or '.join(names)} already: delete it first")
-    for future in admin.create_topics([NewTopic(n, PARTITIONS) for n in names]).values():
-        future.result(30)
+    with connect(bootstrap) as client:
+        known = client.metadata().topics
+        if any(name in known for name in names):
+            raise CliError(f"there is a topic {' or '.join(names)} already: delete it first")
+        raise_first("topic", create_topics(client, [NewTopic(n, PARTITIONS) for n in names]))
 
 
 def _job(bootstrap: str, counted: Counted) -> Any:

@@ -107,10 +107,11 @@ OPERATOR = Image(
     ROOT / "operator" / "odradek_operator",
     "odradek_operator.main",
     (
-        "aiohttp", "cronsim", "httpx2", "kafka-python", "kopf", "lightkube", "msgspec",
+        "aiohttp", "cramjam", "crc32c", "cronsim", "httpx2", "kio", "kopf", "librt", "lightkube",
+        "msgspec",
         "prometheus-client", "pyyaml",
     ),
-    also=(ROOT / "operator" / "odradek_api",),
+    also=(ROOT / "operator" / "odradek_api", ROOT / "broker" / "odradek_protocol"),
 )  # fmt: skip
 APACHE = Image(
     "apache",

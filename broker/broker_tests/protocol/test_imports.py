@@ -1,4 +1,4 @@
-"""What importing the wire layer must not bring along."""
+"""Modules that an import of the protocol package must not bring along."""
 
 import subprocess
 import sys
@@ -13,6 +13,19 @@ def test_the_broker_does_not_pay_for_kios_test_support() -> None:
         "from odradek_protocol.records import records\n"
         "api.encode_response(18, 4, api.Struct())\n"
         f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "[]"
+
+
+def test_the_client_needs_neither_asyncio_nor_the_broker() -> None:
+    code = (
+        "import pkgutil, sys, importlib, odradek_protocol.client as client\n"
+        "for found in pkgutil.walk_packages(client.__path__, client.__name__ + '.'):\n"
+        "    importlib.import_module(found.name)\n"
+        f"print([name for name in {(*HEAVY, 'odradek_broker', 'cramjam')} if name in sys.modules])"
     )
     output = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

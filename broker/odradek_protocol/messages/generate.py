@@ -1,8 +1,10 @@
-"""Writes `kio_table.py` from the installed kio: `python -m odradek_protocol.messages.generate`.
+"""Writes `kio_table.py` and `api_keys.py` from the installed kio.
+
+    python -m odradek_protocol.messages.generate
 
 kio has one module per API and version. Importing all of them to know which fields exist in
 which version would cost the broker 2 s and 60 MB, so this module extracts that knowledge once, into
-a small table. A test holds the table equal to the installed kio.
+a small table. A test holds both files equal to the installed kio.
 """
 
 import dataclasses
@@ -29,6 +31,18 @@ have and others lack, with the default that stands in for them.
 # fmt: off
 from odradek_protocol.messages.struct import Struct
 
+'''
+
+API_KEYS_HEAD = '''\
+"""Generated from kio by `python -m odradek_protocol.messages.generate`. Do not edit.
+
+The names of Kafka's APIs in place of their numbers: `ApiKey.METADATA` is 3.
+"""
+
+from enum import IntEnum
+
+
+class ApiKey(IntEnum):
 '''
 
 
@@ -107,7 +121,12 @@ def render() -> str:
     )
 
 
+def render_api_keys() -> str:
+    names = sorted(api_key_map.items())
+    return API_KEYS_HEAD + "".join(f"    {name.upper()} = {key}\n" for key, name in names)
+
+
 if __name__ == "__main__":
-    target = Path(__file__).with_name("kio_table.py")
-    target.write_text(render())
-    sys.stdout.write(f"{target.name}: {len(render().splitlines())} lines\n")
+    for target, text in (("kio_table.py", render()), ("api_keys.py", render_api_keys())):
+        Path(__file__).with_name(target).write_text(text)
+        sys.stdout.write(f"{target}: {len(text.splitlines())} lines\n")

@@ -1,8 +1,9 @@
-"""The command: the order in which things happen, and what the user is told."""
+"""The command: the order of the steps, and what is printed."""
 
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from odradek_cli.migrate.verify import Checked
 
 FOLLOW_PAUSE_S = 1.0  # between passes of --follow that found nothing new
-SAY_EVERY_S = 2.0
-SETTLE_DEADLINE_S = 5.0  # a transaction of the source that is open longer has not been ended
+PRINT_EVERY_S = 2.0
+SETTLE_DEADLINE_S = 5.0  # to wait for transactions of the source that are just ending
 
 
 def migrate(
@@ -29,20 +30,23 @@ def migrate(
         str, typer.Option("--to", metavar="HOST:PORT[,…]", help="The cluster to copy to.")
     ],
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Default: all of them. Repeatable.")
+        list[str] | None, typer.Option("--topic", help="Default: all topics. Repeatable.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what is written meanwhile, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Go on copying new records until Ctrl-C.")
     ] = False,
     cut_over: Annotated[
         bool,
         typer.Option(
             "--cut-over",
-            help="The last run: nobody writes any more; also moves groups and retention settings.",
+            help="The last run, after all producers have stopped: also moves groups and settings.",
         ),
     ] = False,
     replication_factor: Annotated[
-        int | None, typer.Option(help="Of new topics. Default: as in the source, if possible.")
+        int | None,
+        typer.Option(
+            help="Of new topics. Default: that of the source, if there are enough brokers."
+        ),
     ] = None,
     compression: Annotated[
         str, typer.Option(help="Of the copies: none, gzip, snappy, lz4 or zstd.")
@@ -53,25 +57,27 @@ def migrate(
     from odradek_cli.migrate.copy import Copier
 
     if follow and cut_over:
-        raise CliError("--follow and --cut-over: the cut-over is a run of its own, the last")
-    old, new = Cluster(source), Cluster(destination)
-    if old.cluster_id == new.cluster_id:
-        raise CliError(f"--from and --to are the same cluster ({old.cluster_id})")
-    topics = old.topics(topic or [])
-    make_ready(new, topics, replication_factor)
-    copier = Copier(old, new, compression)
-    try:
-        states = copier.states([place for t in topics for place in t.places])
-        over = {place[0] for place, state in states.items() if state.done}
-        if over:
-            release(new, [t for t in topics if t.name in over])
-            print(f"cut over already: {', '.join(sorted(over))}")
-        left = [t for t in topics if t.name not in over]
-        states = {place: state for place, state in states.items() if place[0] not in over}
-        if left:
-            _Run(old, new, copier, left, states).run(follow, cut_over)
-    finally:
-        copier.close()
+        raise CliError(
+            "--follow and --cut-over exclude each other: stop --follow, then run --cut-over"
+        )
+    with closing(Cluster(source)) as old, closing(Cluster(destination)) as new:
+        if old.cluster_id == new.cluster_id:
+            raise CliError(f"--from and --to are the same cluster ({old.cluster_id})")
+        topics = old.topics(topic or [])
+        make_ready(new, topics, replication_factor)
+        copier = Copier(old, new, compression)
+        try:
+            states = copier.states([place for t in topics for place in t.places])
+            over = {place[0] for place, state in states.items() if state.done}
+            if over:
+                release(new, [t for t in topics if t.name in over])
+                print(f"already cut over: {', '.join(sorted(over))}")
+            left = [t for t in topics if t.name not in over]
+            states = {place: state for place, state in states.items() if place[0] not in over}
+            if left:
+                _Run(old, new, copier, left, states).run(follow, cut_over)
+        finally:
+            copier.close()
 
 
 @dataclass
@@ -81,7 +87,7 @@ class _Run:
     copier: Copier
     topics: list[SourceTopic]
     states: dict[Place, PartitionState]
-    _said: float = 0.0
+    _printed_at: float = 0.0
 
     def run(self, follow: bool, cut_over: bool) -> None:
         copied = sum(state.count for state in self.states.values())
@@ -90,7 +96,7 @@ class _Run:
             f"{copied} records copied before",
             flush=True,
         )
-        if cut_over:  # what was committed a moment ago may lack its markers yet
+        if cut_over:  # markers of the last commits may still be on their way
             self.source.settled(self.states, SETTLE_DEADLINE_S)
         self._pass()
         while follow:
@@ -102,7 +108,7 @@ class _Run:
             self._verify({})
 
     def _pass(self) -> bool:
-        """Copies up to the end as of now; whether there was anything."""
+        """Copies up to the current end; returns whether there was anything to copy."""
         self._skip_what_is_gone()
         ends = self.source.ends(self.states)
         total = sum(max(end - self.states[p].position, 0) for p, end in ends.items())
@@ -111,9 +117,9 @@ class _Run:
         targets = dict(ends)
 
         def progress(states: dict[Place, PartitionState]) -> None:
-            if time.monotonic() - self._said < SAY_EVERY_S:
+            if time.monotonic() - self._printed_at < PRINT_EVERY_S:
                 return
-            self._said = time.monotonic()
+            self._printed_at = time.monotonic()
             left = sum(max(end - states[p].position, 0) for p, end in targets.items())
             copied = sum(state.count for state in states.values())
             print(
@@ -125,13 +131,13 @@ class _Run:
         return True
 
     def _skip_what_is_gone(self) -> None:
-        """The source's retention may be faster than a migration that stood still."""
+        """Retention of the source may delete records before they are copied."""
         for place, start in self.source.starts(self.states).items():
             state = self.states[place]
             if state.position < start:
                 print(
-                    f"{place[0]}:{place[1]}: offsets {state.position} to {start - 1} are gone from "
-                    "the source before they were copied",
+                    f"{place[0]}:{place[1]}: offsets {state.position} to {start - 1} were "
+                    "deleted in the source before they were copied",
                     flush=True,
                 )
                 self.states[place] = state.at(start)
@@ -143,7 +149,7 @@ class _Run:
         checked = check(self.source, self.destination, self.states, wanted)
         wrong = differences(self.states, checked)
         if wrong:
-            raise CliError("not the same: " + "; ".join(wrong))
+            raise CliError("source and destination differ: " + "; ".join(wrong))
         for (topic, partition), found in sorted(checked.items()):
             print(f"{topic}:{partition}  {found.count} records  {found.digest.hex()}  same")
         total = sum(found.count for found in checked.values())
@@ -151,7 +157,7 @@ class _Run:
         return checked
 
     def _cut_over(self) -> None:
-        """Groups first, then the mark, then the settings that may delete: each can be repeated."""
+        """Groups, then the mark, then settings that may delete: each step can be repeated."""
         from odradek_cli.migrate.clusters import release
         from odradek_cli.migrate.groups import committed_offsets, set_offsets, translated
         from odradek_cli.migrate.verify import counts_before

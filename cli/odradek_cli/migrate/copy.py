@@ -1,4 +1,4 @@
-"""Copies records in transactions, each with the state of the partitions that it moved on.
+"""Copies records in transactions, each together with the state of its partitions.
 
 A pass ends when every partition has reached the end that the source had when the pass began. The
 transactional id is the migration's own: a second run ends ("fences") a first one that still runs,
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import (
-    OFFSET_INVALID,
     Consumer,
     KafkaError,
     KafkaException,
@@ -20,10 +19,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from odradek_cli.client import TIMEOUT_S, settings
+from odradek_cli.client import about
 from odradek_cli.errors import CliError
+from odradek_cli.librdkafka import TIMEOUT_S, settings
 from odradek_cli.migrate.clusters import Cluster
-from odradek_cli.migrate.patience import patiently
 from odradek_cli.migrate.state import (
     PartitionState,
     Place,
@@ -31,11 +30,12 @@ from odradek_cli.migrate.state import (
     place_of,
     timestamp_ms,
 )
+from odradek_protocol.client.admin.groups import committed_offsets
 
 TRANSACTION_RECORDS = 10_000  # and their bytes are bounded by librdkafka's queue
 TRANSACTION_S = 2.0
 POLL_RECORDS = 2_000
-FETCH_DEADLINE_S = 60.0  # without any progress
+FETCH_DEADLINE_S = 60.0  # without any record
 
 Progress = Callable[[dict[Place, PartitionState]], None]
 
@@ -87,20 +87,20 @@ class Copier:
     # -- state -------------------------------------------------------------------------------------
 
     def states(self, places: list[Place]) -> dict[Place, PartitionState]:
-        """Where to go on; a partition that was never touched starts at the source's first record.
+        """The state of each partition; a new one starts at the first record of the source.
 
         A destination that has records without a state was filled by somebody else: refused.
         """
         if not places:
             return {}
-        asked = [TopicPartition(topic, partition) for topic, partition in places]
-        committed = patiently(
-            "the state of the migration", lambda: self._state_reader.committed(asked, TIMEOUT_S)
-        )
-        found = {
-            (p.topic, p.partition): PartitionState.parse(p.offset, p.metadata)
-            for p in committed
-            if p.offset != OFFSET_INVALID
+        with about("the state of the migration"):
+            committed = committed_offsets(self._destination.client, self._name, require_stable=True)
+        wanted = set(places)
+        found: dict[Place, PartitionState] = {
+            # librdkafka sends the NUL at the end of its C string as part of the metadata.
+            place: PartitionState.parse(at.offset, at.metadata.rstrip("\0"))
+            for place, at in committed.items()
+            if place in wanted
         }
         new = [place for place in places if place not in found]
         ends = self._destination.high_watermarks(new)
@@ -137,7 +137,7 @@ class Copier:
                     last_progress = time.monotonic()
                     progress(states)
                 elif time.monotonic() - last_progress > FETCH_DEADLINE_S:
-                    raise CliError(f"the source sends nothing for {FETCH_DEADLINE_S:.0f} s")
+                    raise CliError(f"the source has sent nothing for {FETCH_DEADLINE_S:.0f} s")
         finally:
             consumer.close()
 
@@ -148,7 +148,7 @@ class Copier:
         ends: dict[Place, int],
         behind: set[Place],
     ) -> dict[Place, PartitionState]:
-        """One transaction's worth; the states that it moved on, which are committed with it."""
+        """Copies one transaction; returns the new states, which are committed with it."""
         moved: dict[Place, PartitionState] = {}
         count, give_up = 0, time.monotonic() + TRANSACTION_S
         self._producer.begin_transaction()
@@ -202,5 +202,7 @@ class Copier:
                 self._producer.send_offsets_to_transaction(offsets, group, TIMEOUT_S)
             self._producer.commit_transaction(TIMEOUT_S)
         except KafkaException as error:
-            said = self._failed or error.args[0]
-            raise CliError(f"destination: {said.str()}; run it again to go on") from error
+            failure = self._failed or error.args[0]
+            raise CliError(
+                f"destination: {failure.str()}; run the command again to continue"
+            ) from error

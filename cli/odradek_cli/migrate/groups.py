@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-
-from odradek_cli.client import TIMEOUT_S, settle
+from odradek_cli.client import about
+from odradek_cli.errors import CliError
 from odradek_cli.migrate.clusters import Cluster
-from odradek_cli.migrate.patience import patiently
 from odradek_cli.migrate.state import Place
 from odradek_cli.migrate.verify import Checked
+from odradek_protocol.client.admin import groups as admin
+from odradek_protocol.client.admin.groups import CommittedOffset
+from odradek_protocol.ids import TopicPartition
 
 OURS = "odradek-migrate-"
 
@@ -25,16 +25,20 @@ class Committed:
 
 
 def committed_offsets(source: Cluster, places: set[Place]) -> list[Committed]:
-    """Of all groups that have committed something about these partitions."""
-    answer = source.admin.list_consumer_groups(request_timeout=TIMEOUT_S)
+    """Of all groups that have committed offsets of these partitions."""
+    with about("groups of the source"):
+        listed = admin.list_groups(source.client)
     found = []
-    for listing in settle("groups of the source", answer).valid:
-        group = listing.group_id
+    for group in (one.group_id for one in listed if one.is_consumer):
         if group.startswith(OURS):
             continue
-        for p in patiently(f"group {group}", partial(_read, source, group)):
-            if (p.topic, p.partition) in places and p.offset >= 0:
-                found.append(Committed(group, (p.topic, p.partition), p.offset, p.metadata or ""))
+        with about(f"group {group}"):
+            offsets = admin.committed_offsets(source.client, group, require_stable=True)
+        found += [
+            Committed(group, place, committed.offset, committed.metadata)
+            for place, committed in offsets.items()
+            if place in places
+        ]
     return found
 
 
@@ -57,22 +61,13 @@ def translated(
 
 def set_offsets(destination: Cluster, committed: list[Committed]) -> None:
     """Group by group; a group that has members in the destination already is an error."""
-    by_group: dict[str, list[TopicPartition]] = {}
+    by_group: dict[str, dict[TopicPartition, CommittedOffset]] = {}
     for c in committed:
-        place = TopicPartition(c.place[0], c.place[1], c.offset, c.metadata)
-        by_group.setdefault(c.group, []).append(place)
+        offset = CommittedOffset(c.offset, c.metadata)
+        by_group.setdefault(c.group, {})[TopicPartition(*c.place)] = offset
     for group, offsets in sorted(by_group.items()):
-        patiently(f"group {group} in the destination", partial(_write, destination, group, offsets))
-
-
-def _read(source: Cluster, group: str) -> list[TopicPartition]:
-    asked = source.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    return list(asked[group].result(TIMEOUT_S).topic_partitions)
-
-
-def _write(destination: Cluster, group: str, offsets: list[TopicPartition]) -> None:
-    asked = [ConsumerGroupTopicPartitions(group, offsets)]
-    answer = destination.admin.alter_consumer_group_offsets(asked)[group].result(TIMEOUT_S)
-    for place in answer.topic_partitions:
-        if place.error is not None:
-            raise KafkaException(place.error)
+        what = f"group {group} in the destination"
+        with about(what):
+            refused = admin.commit_offsets(destination.client, group, offsets)
+        for place, error in refused.items():
+            raise CliError(f"{what}: {place}: {error}") from error

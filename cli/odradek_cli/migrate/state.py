@@ -1,4 +1,4 @@
-"""How far a partition is copied, and what was copied: kept in the destination, beside the data.
+"""How far a partition is copied, and a checksum of it: kept in the destination with the data.
 
 The state of a partition is a committed offset of the migration's own group in the destination, put
 there in the same transaction as the records that it speaks of: after a kill, either both are there
@@ -53,14 +53,14 @@ class PartitionState:
     position: int  # the next offset to read in the source
     count: int = 0
     digest: bytes = START
-    done: bool = False  # cut over: the destination lives its own life
+    done: bool = False  # cut over: the destination is in use
 
     def after(self, message: Message) -> PartitionState:
         digest = chained(self.digest, message)
         return replace(self, position=offset_of(message) + 1, count=self.count + 1, digest=digest)
 
     def at(self, position: int) -> PartitionState:
-        """Past what is no record: markers of transactions, gaps that compaction left."""
+        """Skips offsets without a record: markers of transactions, gaps left by compaction."""
         return replace(self, position=max(position, self.position))
 
     def metadata(self) -> str:
@@ -73,7 +73,7 @@ class PartitionState:
             digest = bytes.fromhex(found["digest"])
             return cls(position, int(found["count"]), digest, bool(found["done"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise CliError(f"the migration's state is not ours: {metadata!r}") from error
+            raise CliError(f"the state of the migration is unreadable: {metadata!r}") from error
 
 
 def timestamp_ms(message: Message) -> int:
@@ -82,7 +82,7 @@ def timestamp_ms(message: Message) -> int:
 
 
 def chained(digest: bytes, message: Message) -> bytes:
-    """The chain's next link. Lengths are part of it, so that no two records look alike."""
+    """The next link of the chain; with lengths, so that different records give different bytes."""
     key, value = message.key(), message.value()
     headers = cast(Headers, message.headers() or [])
     out = blake2b(digest, digest_size=DIGEST_BYTES)

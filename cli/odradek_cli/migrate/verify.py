@@ -24,7 +24,7 @@ SETTLE_DEADLINE_S = 60.0  # for the markers of our own last transaction
 
 @dataclass
 class Checked:
-    """What a destination's partition holds."""
+    """Contents of a partition of the destination."""
 
     count: int = 0
     digest: bytes = START
@@ -50,7 +50,9 @@ def check(
 ) -> dict[Place, Checked]:
     """Reads all of the destination's partitions to their ends."""
     if not destination.settled(states, SETTLE_DEADLINE_S):
-        raise CliError("the destination has a transaction that does not end: is somebody writing?")
+        raise CliError(
+            "the destination has a transaction that stays open: stop all other producers there"
+        )
     checked = {place: Checked(wanted=wanted.get(place, set())) for place in states}
     starts, ends = destination.starts(states), destination.ends(states)
 
@@ -143,6 +145,6 @@ def read_range(
             if messages:
                 last = time.monotonic()
             elif time.monotonic() - last > FETCH_DEADLINE_S:
-                raise CliError(f"{cluster.bootstrap} sends nothing for {FETCH_DEADLINE_S:.0f} s")
+                raise CliError(f"{cluster.bootstrap} has sent nothing for {FETCH_DEADLINE_S:.0f} s")
     finally:
         consumer.close()

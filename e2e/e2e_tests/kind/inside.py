@@ -1,13 +1,22 @@
-"""A client in a pod of the story's namespace: kafka-python, which the operator's image has."""
+"""A client in a pod of the story's namespace: kafka-python, which none of our images has.
+
+It is pure Python, so a ConfigMap carries it as a zip (about 560 KB; 1 MB is the limit) into a pod
+of the operator's image.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import time
+import zipfile
+from pathlib import Path
 from typing import Any
 
 from e2e_tests.kind.story import CLUSTER, Story
 from odradek_images.table import IMAGES, version
+
+CLIENT = "kafka-python"  # the ConfigMap
 
 PROGRAM = """
 import json, sys
@@ -59,6 +68,7 @@ print(json.dumps({"describe": describe, "roundtrip": roundtrip, "count": count}[
 
 def run_inside(story: Story, *words: str) -> dict[str, Any]:
     """Runs a command of the program in a pod; what it printed, as JSON."""
+    _provide_client(story)
     name = f"client-{words[0]}-{int(time.time() * 1000) % 1_000_000}"
     server = f"{CLUSTER}-bootstrap.{story.namespace}.svc:9092"
     story.apply(_pod(name, ["python3", "-c", PROGRAM, server, *words]))
@@ -71,11 +81,35 @@ def run_inside(story: Story, *words: str) -> dict[str, Any]:
     return found
 
 
+def _provide_client(story: Story) -> None:
+    """The ConfigMap, unless an earlier pod of this story has made it."""
+    if story.kubectl("get", "configmap", CLIENT, "--ignore-not-found", "-o", "name").strip():
+        return
+    archive = story.directory / "kafka.zip"
+    write_client(archive)
+    # Not `apply`: it would keep a second copy in an annotation, which is limited to 256 KB.
+    story.kubectl("create", "configmap", CLIENT, f"--from-file={archive}")
+
+
+def write_client(archive: Path) -> None:
+    """The package as Python imports it from a zip file, with its schemas."""
+    spec = importlib.util.find_spec("kafka")
+    assert spec is not None
+    (location,) = spec.submodule_search_locations or ()
+    package = Path(location)
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+        for path in sorted(package.rglob("*")):
+            if path.suffix in (".py", ".json"):
+                out.write(path, path.relative_to(package.parent))
+
+
 def _pod(name: str, command: list[str]) -> dict[str, Any]:
     container = {
         "name": "client",
         "image": f"{IMAGES['operator'].repository}:{version()}",
         "command": command,
+        "env": [{"name": "PYTHONPATH", "value": "/client/kafka.zip"}],
+        "volumeMounts": [{"name": "client", "mountPath": "/client"}],
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -88,5 +122,6 @@ def _pod(name: str, command: list[str]) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {"name": name},
         "spec": {"restartPolicy": "Never", "automountServiceAccountToken": False,
-                 "securityContext": security, "containers": [container]},
+                 "securityContext": security, "containers": [container],
+                 "volumes": [{"name": "client", "configMap": {"name": CLIENT}}]},
     }  # fmt: skip

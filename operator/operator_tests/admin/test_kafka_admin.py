@@ -12,6 +12,7 @@ import pytest
 from odradek_operator.admin.kafka_admin import AdminError, KafkaAdmin
 from odradek_operator.admin.log_dirs import ask_log_dirs
 from odradek_operator.kafka.observed import Kafka, TopicPartition
+from odradek_protocol.client import Address, KafkaClient
 from odradek_testkit.cluster import Cluster
 from odradek_testkit.engines import RunningApacheKafka, free_port
 
@@ -135,10 +136,11 @@ def test_log_directories(admin: KafkaAdmin) -> None:
 
 def test_a_broker_that_hangs_is_left_out_and_the_others_are_not() -> None:
     """One accepts and never answers, one is gone: neither fails the question nor takes long."""
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        nobody = {0: deaf.getsockname()[:2], 1: ("127.0.0.1", free_port())}
+    silent = Address("127.0.0.1", free_port())
+    with socket.create_server(("127.0.0.1", 0)) as deaf, KafkaClient(str(silent)) as client:
+        nobody = {0: Address(*deaf.getsockname()[:2]), 1: silent}
         began = time.monotonic()
-        assert ask_log_dirs(nobody) == {}
+        assert ask_log_dirs(client, nobody) == {}
         assert time.monotonic() - began < DEADLINE_S
 
 

@@ -1,1 +1,0 @@
-"""Two requests that kafka-python's admin client does not have, in its own schema format."""
