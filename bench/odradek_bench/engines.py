@@ -1,4 +1,4 @@
-"""The two engines under the same roof: servers that start, stop, die, and say what they use.
+"""Both engines behind one interface: servers that start, stop, are killed, and are measured.
 
 Ours runs with its defaults, on the Python that its container image has: Debian's, if the machine
 has one of the same version (`--python` names another). Apache Kafka 4.3.1 runs with its own
@@ -14,26 +14,16 @@ between most cases, and by cases that need a server or a cluster of their own.
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from odradek_testkit.engines import (
-    JVM_FLAGS,
-    RunningApacheKafka,
-    RunningBroker,
-    Server,
-    answers_api_versions,
-    java_command,
-    kafka_tool,
-)
+from odradek_testkit.engines import QUICK_JVM, RunningApacheKafka, RunningBroker, Server
+from odradek_testkit.ports import free_ports
 
 ODRADEK = "odradek"
 KAFKA = "kafka"
@@ -48,34 +38,21 @@ KAFKA_JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )  # fmt: skip
-QUICK_JVM = ("-Xmx512m", *JVM_FLAGS[1:])
 
 
 class ApacheKafka(RunningApacheKafka):
-    """As the test harness runs it, but with the flags of production and a start to be timed."""
+    """Apache Kafka with the JVM flags of production, or quick ones for a smoke run."""
 
     cluster_id = CLUSTER_ID
-    quick = False  # a smoke run: a JVM that starts fast and then stays slow
 
-    def format(self) -> None:
-        """Writes the settings and makes the directory a log directory; no part of a start."""
-        properties = self.directory / "server.properties"
-        properties.write_text("".join(f"{n}={v}\n" for n, v in self.settings.items()))
-        if not (self.data_dir / "meta.properties").exists():
-            kafka_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id,
-                       "-c", str(properties))  # fmt: skip
+    def __init__(
+        self, overrides: Mapping[str, str] | None, *, directory: Path, quick: bool
+    ) -> None:
+        super().__init__(overrides, directory=directory)
+        self.jvm = QUICK_JVM if quick else KAFKA_JVM
 
     def start(self, deadline_s: float = START_DEADLINE_S) -> None:
-        self.format()
-        properties = str(self.directory / "server.properties")
-        process = self.spawn(
-            java_command("kafka.Kafka", properties, jvm=QUICK_JVM if self.quick else KAFKA_JVM)
-        )
-        give_up = time.monotonic() + deadline_s
-        while not answers_api_versions(self.bootstrap):
-            if process.poll() is not None or time.monotonic() > give_up:
-                raise self.give_up()
-            time.sleep(0.01)
+        super().start(deadline_s)
 
 
 # Debian's interpreter is built with profile-guided and link-time optimisation, many others
@@ -97,7 +74,7 @@ def image_python() -> str:
 
 
 class Odradek(RunningBroker):
-    """As the test harness runs it, on a chosen interpreter with this environment's packages."""
+    """Our broker on a chosen interpreter, with this environment's packages."""
 
     python = sys.executable  # set by __main__.py
 
@@ -157,9 +134,7 @@ def one(
     directory.mkdir(parents=True, exist_ok=True)
     if engine == ODRADEK:
         return Servers(engine, [Odradek(overrides, directory=directory)])
-    kafka = ApacheKafka(overrides, directory=directory)
-    kafka.quick = quick
-    return Servers(engine, [kafka])
+    return Servers(engine, [ApacheKafka(overrides, directory=directory, quick=quick)])
 
 
 def many(
@@ -184,10 +159,7 @@ def many(
                 f"PLAINTEXT://127.0.0.1:{clients[index]},"
                 f"CONTROLLER://127.0.0.1:{controllers[index]}"
             )
-            kafka = ApacheKafka(node, directory=own)
-            kafka.quick = quick
-            kafka.bootstrap = f"127.0.0.1:{clients[index]}"
-            members.append(kafka)
+            members.append(ApacheKafka(node, directory=own, quick=quick))
         else:
             voters = [f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(clients)]
             node["controller.quorum.voters"] = ",".join(voters)
@@ -195,21 +167,6 @@ def many(
             node["odradek.cluster.id"] = CLUSTER_ID
             members.append(Odradek(node, directory=own))
     return Servers(engine, members)
-
-
-def free_ports(count: int) -> list[int]:
-    """Below the ports that the kernel gives to outgoing connections: a restart finds them free."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(range(20_000, 32_000))
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found
 
 
 @contextmanager

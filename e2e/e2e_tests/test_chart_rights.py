@@ -25,7 +25,8 @@ from odradek_api.base import RESTART_ANNOTATION
 from odradek_e2e.chart import CHART, objects, render
 from odradek_e2e.release import Release
 from odradek_testkit.kubernetes import world as worlds
-from odradek_testkit.kubernetes.control_plane import ControlPlane, free_port
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.ports import free_port
 
 OURS, APPS, CORE, POLICY = "odradek.dev", "apps", "", "policy"
 NETWORK, LEASES = "networking.k8s.io", "coordination.k8s.io"

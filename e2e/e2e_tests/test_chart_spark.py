@@ -24,7 +24,7 @@ from e2e_tests.test_chart_rights import (
 )
 from odradek_e2e.release import Release
 from odradek_testkit.kubernetes.control_plane import ControlPlane
-from odradek_testkit.kubernetes.pipeline_world import Cluster
+from odradek_testkit.kubernetes.pipeline_world import PipelineWorld
 
 SPARK, RBAC = "sparkoperator.k8s.io", "rbac.authorization.k8s.io"
 DRIVERS = "get list watch create patch delete deletecollection"
@@ -78,7 +78,7 @@ def test_a_life_of_a_pipeline_with_these_rights(
         assert same(rights(kubernetes, release.account, "default"), NODES)
         kubeconfig = release.account_kubeconfig(tmp_path / "kubeconfig")
         limited = cast(ControlPlane, SimpleNamespace(kubeconfig=kubeconfig))
-        cluster = Cluster(kubernetes, namespace, operator=limited)
+        cluster = PipelineWorld(kubernetes, namespace, operator=limited)
         policy = {"type": "OnFailure", "retries": 1, "intervalSeconds": 1}
         claim = {"volumeClaim": "pipelines"}
         cluster.kafka()

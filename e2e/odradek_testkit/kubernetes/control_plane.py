@@ -13,7 +13,6 @@ listens on loopback, on free ports, and ends with the test. Ready after about 5 
 import contextlib
 import json
 import os
-import socket
 import ssl
 import subprocess
 import time
@@ -25,6 +24,7 @@ from typing import Any
 import yaml
 
 from odradek_testkit.kubernetes.programs import program
+from odradek_testkit.ports import free_port
 
 TOKEN = "tests-only"
 READY_SECONDS = 60.0
@@ -33,12 +33,6 @@ STOP_SECONDS = 10.0
 
 class ControlPlaneError(Exception):
     pass
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ControlPlane:

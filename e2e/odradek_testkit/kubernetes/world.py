@@ -137,12 +137,12 @@ class World:
     def apply(
         self, kind: str, name: str, spec: Any, annotations: Mapping[str, str] | None = None
     ) -> None:
-        metadata = {"name": name, "namespace": self.namespace}
+        metadata: dict[str, Any] = {"name": name, "namespace": self.namespace}
         if annotations:
-            metadata["annotations"] = dict(annotations)  # type: ignore[assignment]
+            metadata["annotations"] = dict(annotations)
         document = {"apiVersion": "odradek.dev/v1alpha1", "kind": kind, "metadata": metadata}
         resource = objects.OURS[kind]({**document, "spec": spec})
-        self.own.apply(resource, field_manager="user", force=True, namespace=self.namespace)
+        self.own.apply(resource, field_manager="user", force=True)
 
     def get(self, kind: str, name: str | None = None) -> dict[str, Any] | None:
         return objects.get(self.own, kind, f"{self.namespace}/{name or self.name}")

@@ -13,7 +13,8 @@ from odradek_operator.admin.kafka_admin import AdminError, KafkaAdmin
 from odradek_operator.admin.log_dirs import ask_log_dirs
 from odradek_operator.kafka.observed import Kafka, TopicPartition
 from odradek_testkit.cluster import Cluster
-from odradek_testkit.engines import RunningApacheKafka, free_port
+from odradek_testkit.engines import RunningApacheKafka
+from odradek_testkit.ports import free_port
 
 DEADLINE_S = 30.0
 

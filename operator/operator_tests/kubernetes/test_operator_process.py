@@ -20,8 +20,9 @@ from odradek_api.base import RESTART_ANNOTATION
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kubernetes.operator import Operator, Options
 from odradek_operator.main import parse_arguments
-from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError, free_port
+from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError
 from odradek_testkit.kubernetes.world import Wire, World, connect
+from odradek_testkit.ports import free_port
 
 PATIENCE_S = 90.0
 
