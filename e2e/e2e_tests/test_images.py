@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from odradek_images import archive, build, debian
 from odradek_images.requirements import LockError, needed, read_lock, requirements_of, sbom_text
-from odradek_images.table import ENVIRONMENT, IMAGES, PYTHON, USER_ID, Image
+from odradek_images.table import ENVIRONMENT, IMAGES, PYTHON, ROOT, USER_ID, Image
 
 LOCK = """\
 alpha==1.0 \\
@@ -108,15 +108,15 @@ def test_the_dockerfile_makes_the_same_image(image: Image) -> None:
     (stage,) = re.findall(rf"^FROM run(?:-java)? AS {image.name}\n((?:.+\n)+)", text, re.M)
     assert f"ENTRYPOINT {json.dumps(image.entrypoint)}" in stage
     for package in image.packages:
-        where = package.relative_to(build.ROOT)
+        where = package.relative_to(ROOT)
         if image.compiler is not None:
-            assert f"python {image.compiler.relative_to(build.ROOT)}" in text
+            assert f"python {image.compiler.relative_to(ROOT)}" in text
             assert f"COPY {where} {where}" in text
             assert f"cp -r build/compiled-*/{package.name} /opt/odradek/{package.name}" in text
         else:
             assert f"COPY {where} /opt/odradek/{package.name}" in text
     for path in image.files:
-        assert f"COPY {path.relative_to(build.ROOT)} /opt/odradek/{image.package}/" in text
+        assert f"COPY {path.relative_to(ROOT)} /opt/odradek/{image.package}/" in text
     assert f"USER {USER_ID}:{USER_ID}" in text
     for name, value in ENVIRONMENT.items():
         assert name == "PATH" or f"{name}={value}" in text, name  # Docker sets the path itself

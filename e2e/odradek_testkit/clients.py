@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from odradek_testkit import waiting
 from odradek_testkit.engines import Server
-from odradek_testkit.waiting import DEADLINE_S
 
+DEADLINE_S = waiting.DEADLINE_S
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 # Consumers are assigned their partitions; librdkafka requires a group id nevertheless.

@@ -291,7 +291,8 @@ def test_the_program_starts_and_ends(kubernetes: ControlPlane, namespace: str) -
 
         def ready() -> bool:
             with contextlib.suppress(OSError):
-                return urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").status == 200
+                status: int = urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").status
+                return status == 200
             return False
 
         eventually(ready)
