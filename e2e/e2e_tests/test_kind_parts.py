@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,8 +15,8 @@ from odradek_apache import main as apache
 from odradek_e2e import ci
 from odradek_e2e.chart import golden_file, objects, value_sets
 from odradek_e2e.kind import cluster, leftovers, node_image
-from odradek_e2e.kind.engine import Engine
-from odradek_e2e.kind.places import FILES, ZONES
+from odradek_e2e.kind.engine import ContainerEngine
+from odradek_e2e.kind.places import FILES, ZONES, KindError
 from odradek_e2e.kind.steps import Step, carry_out, minutes
 from odradek_operator.main import parse_arguments
 
@@ -78,17 +79,17 @@ def test_times_are_told_as_people_do() -> None:
 
 
 def test_three_workers_in_three_zones() -> None:
-    config = cluster.cluster_config(Engine(stock=True))
+    config = cluster.cluster_config(ContainerEngine(stock=True))
     nodes = config["nodes"]
     assert isinstance(nodes, list)
     labels = [node.get("labels", {}).get("topology.kubernetes.io/zone") for node in nodes]
     assert labels == [None, *ZONES]
     assert "dns" not in kubeadm_patch(config)
-    assert kubeadm_patch(cluster.cluster_config(Engine(stock=False)))["dns"]
+    assert kubeadm_patch(cluster.cluster_config(ContainerEngine(stock=False)))["dns"]
 
 
-def kubeadm_patch(config: dict[str, object]) -> dict[str, object]:
-    (patch,) = config["kubeadmConfigPatches"]  # type: ignore[misc]
+def kubeadm_patch(config: dict[str, Any]) -> dict[str, object]:
+    (patch,) = config["kubeadmConfigPatches"]
     found: dict[str, object] = yaml.safe_load(patch)
     assert found["kind"] == "ClusterConfiguration"
     return found
@@ -140,7 +141,7 @@ def test_a_cluster_that_cannot_be_had_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def up() -> None:
-        raise cluster.KindError("mount: permission denied")
+        raise KindError("mount: permission denied")
 
     downs: list[int] = []
     monkeypatch.setattr(ci, "obstacle", lambda: "")

@@ -81,4 +81,5 @@ def _delivered(error: Any, _: Any) -> None:
 
 
 def headers(message: Message) -> Mapping[str, bytes]:
-    return dict(message.headers() or ())
+    """Of a consumed message: its values are bytes."""
+    return {name: value for name, value in message.headers() or () if isinstance(value, bytes)}

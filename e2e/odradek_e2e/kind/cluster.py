@@ -8,7 +8,7 @@ import yaml
 
 from odradek_e2e.kind import engine as engines
 from odradek_e2e.kind import leftovers, node_image
-from odradek_e2e.kind.engine import Engine
+from odradek_e2e.kind.engine import ContainerEngine
 from odradek_e2e.kind.places import NAME, NODES, ZONES, KindError, command, kubeconfig, run_dir
 from odradek_e2e.kind.steps import Step, carry_out, say
 from odradek_testkit.kubernetes.programs import COREDNS, cache_dir, program
@@ -31,7 +31,7 @@ PATIENT: dict[str, object] = {
 LOADED = "/kind/odradek-loaded"  # in a node: which archives it has
 
 
-def up() -> Engine:
+def up() -> ContainerEngine:
     engine = engines.find()
     run_dir().mkdir(parents=True, exist_ok=True)
     if engine.stock:
@@ -43,7 +43,7 @@ def up() -> Engine:
     return engine
 
 
-def steps(engine: Engine) -> list[Step]:
+def steps(engine: ContainerEngine) -> list[Step]:
     if engine.stock:
         return [_built("kind"), _built("kubectl"), _built("helm"), _created(engine)]
     return [
@@ -78,12 +78,12 @@ def _start_engine() -> None:
     engines.start()
 
 
-def _node_image_exists(engine: Engine) -> bool:
+def _node_image_exists(engine: ContainerEngine) -> bool:
     """Before the engine runs: as it was written down. Afterwards it is asked."""
     return node_image.exists(engine) if engines.running() else node_image.was_built()
 
 
-def _created(engine: Engine) -> Step:
+def _created(engine: ContainerEngine) -> Step:
     def is_done() -> bool:
         with contextlib.suppress(KindError):
             return set(NODES) <= set(engines.node_containers(engine)) and _answers()
@@ -102,7 +102,7 @@ def _created(engine: Engine) -> Step:
     return Step("one control plane and three workers", 60, is_done, create)
 
 
-def cluster_config(engine: Engine) -> dict[str, object]:
+def cluster_config(engine: ContainerEngine) -> dict[str, object]:
     workers = [
         {"role": "worker", "labels": {"topology.kubernetes.io/zone": zone}} for zone in ZONES
     ]
@@ -122,7 +122,7 @@ def _answers() -> bool:
     return True
 
 
-def _kind(engine: Engine, *words: str) -> str:
+def _kind(engine: ContainerEngine, *words: str) -> str:
     return command([program("kind"), *words], env=engine.environment)
 
 
@@ -137,7 +137,7 @@ def wait_for_nodes() -> None:
             f"--timeout={NODES_SECONDS}s")  # fmt: skip
 
 
-def load(engine: Engine, archive: Path) -> list[str]:
+def load(engine: ContainerEngine, archive: Path) -> list[str]:
     """Imports an image archive into the workers that do not have it; which these were."""
     done = []
     for node in NODES[1:]:
@@ -153,14 +153,14 @@ def load(engine: Engine, archive: Path) -> list[str]:
     return done
 
 
-def loaded(engine: Engine, image: str, node: str = NODES[1]) -> str:
+def loaded(engine: ContainerEngine, image: str, node: str = NODES[1]) -> str:
     """The archive that was loaded last of an image and version, "operator-0.1.0"; empty: none."""
     with contextlib.suppress(KindError):
         return engine.docker("exec", node, "cat", f"{LOADED}/{image}").strip()
     return ""
 
 
-def tag(engine: Engine, name: str, other: str) -> None:
+def tag(engine: ContainerEngine, name: str, other: str) -> None:
     """Another name for an image that the workers have."""
     for node in NODES[1:]:
         images = ("exec", node, "ctr", "-n", "k8s.io", "images")

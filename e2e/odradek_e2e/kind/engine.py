@@ -30,7 +30,9 @@ OVERRIDE = "ODRADEK_KIND"
 
 
 @dataclass(frozen=True)
-class Engine:
+class ContainerEngine:
+    """Docker, as the machine has it or a private one that `kind-up` starts."""
+
     stock: bool  # images come from a registry
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -41,12 +43,12 @@ class Engine:
         return command([program, *words], env=self.environment, stdin=stdin, timeout_s=timeout_s)
 
 
-def find() -> Engine:
+def find() -> ContainerEngine:
     """The engine that this machine's cluster uses, or would use; nothing is started."""
     wanted = os.environ.get(OVERRIDE, "")
     if wanted == "stock" or (not wanted and not _was_local() and _registry_answers()):
-        return Engine(stock=True)
-    return Engine(stock=False, environment=_environment())
+        return ContainerEngine(stock=True)
+    return ContainerEngine(stock=False, environment=_environment())
 
 
 def _was_local() -> bool:
@@ -54,7 +56,7 @@ def _was_local() -> bool:
 
 
 def _registry_answers() -> bool:
-    own = Engine(stock=True)
+    own = ContainerEngine(stock=True)
     try:
         own.docker("version", timeout_s=REGISTRY_SECONDS)
         own.docker("manifest", "inspect", STOCK_NODE, timeout_s=REGISTRY_SECONDS)
@@ -132,7 +134,7 @@ def start() -> None:
             said = (root / "dockerd.log").read_text(errors="replace")
             raise KindError(f"dockerd does not start, see {root / 'dockerd.log'}:\n{said[-2000:]}")
         time.sleep(0.2)
-    engine = Engine(stock=False, environment=_environment())
+    engine = ContainerEngine(stock=False, environment=_environment())
     if NETWORK not in engine.docker("network", "ls", "--format={{.Name}}").split():
         # Our own name for the bridge: what belongs to it is told from what others have.
         engine.docker("network", "create", f"--opt=com.docker.network.bridge.name={BRIDGE}",
@@ -161,7 +163,7 @@ def running() -> bool:
     if not (run_dir() / "docker.sock").exists():
         return False
     try:
-        Engine(stock=False, environment=_environment()).docker("version", timeout_s=10)
+        ContainerEngine(stock=False, environment=_environment()).docker("version", timeout_s=10)
     except KindError:
         return False
     return True
@@ -171,7 +173,9 @@ def stop() -> None:
     """Its own process only, by its pid file; its network goes first."""
     if running():
         with contextlib.suppress(KindError):
-            Engine(stock=False, environment=_environment()).docker("network", "rm", NETWORK)
+            ContainerEngine(stock=False, environment=_environment()).docker(
+                "network", "rm", NETWORK
+            )
     pid_file = run_dir() / "docker.pid"
     if not pid_file.exists():
         return
@@ -196,7 +200,7 @@ def _ended(pid: int) -> bool:
     return fields[0] == "Z"
 
 
-def node_containers(engine: Engine) -> list[str]:
+def node_containers(engine: ContainerEngine) -> list[str]:
     listed = engine.docker("ps", "--all", "--format={{json .Names}}",
                            f"--filter=label=io.x-k8s.kind.cluster={NAME}")  # fmt: skip
     return sorted(json.loads(line) for line in listed.splitlines())

@@ -16,7 +16,7 @@ import shutil
 import time
 from pathlib import Path
 
-from odradek_e2e.kind.engine import Engine
+from odradek_e2e.kind.engine import ContainerEngine
 from odradek_e2e.kind.places import FILES, KindError, command, home
 from odradek_images import archive, debian
 from odradek_testkit.kubernetes.programs import COREDNS, KIND, KUBERNETES, module_dir, program
@@ -62,7 +62,7 @@ def tag() -> str:
     return f"local/kind-node:{KUBERNETES}-{digest.hexdigest()[:12]}"
 
 
-def exists(engine: Engine) -> bool:
+def exists(engine: ContainerEngine) -> bool:
     return bool(engine.docker("images", "--quiet", tag()).strip())
 
 
@@ -90,7 +90,7 @@ def make_tree(name: str) -> None:
         raise KindError(str(error)) from error
 
 
-def build(engine: Engine) -> None:
+def build(engine: ContainerEngine) -> None:
     work = home() / "node-image"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -220,7 +220,7 @@ def _write_images(work: Path, names: dict[str, str]) -> Path:
     return target
 
 
-def _preload(engine: Engine, base: str, images: Path) -> None:
+def _preload(engine: ContainerEngine, base: str, images: Path) -> None:
     """Imported by the containerd of the image itself, in a container that then becomes it."""
     name = "odradek-node-image"
     if engine.docker("ps", "--all", "--quiet", f"--filter=name={name}").strip():

@@ -158,7 +158,7 @@ def test_on_apache_kafka(tmp_path: Path) -> None:
         KafkaAdmin(broker.bootstrap) as admin,
     ):
         kafka = admin.observe(settings={"log.cleaner.threads", "node.id"})
-        assert (kafka.controller, kafka.registered, kafka.live) == (1, {1: "a"}, {1})
+        assert (kafka.controller, kafka.registered, kafka.live) == (1, {1: "a"}, frozenset({1}))
         assert not kafka.settings[1]["log.cleaner.threads"].read_only
         assert kafka.settings[1]["node.id"].read_only
         options = {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "7"}}
