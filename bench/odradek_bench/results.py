@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import psutil
 
 from odradek_bench.case import Case, Sample
 from odradek_bench.engines import Odradek
@@ -110,13 +111,12 @@ def new_results(seed: int, smoke: bool) -> Results:
 
 
 def machine() -> dict[str, Any]:
-    info = Path("/proc/cpuinfo").read_text()
+    info = Path("/proc/cpuinfo").read_text()  # psutil does not know the model
     models = [line.partition(":")[2].strip() for line in info.splitlines() if "model name" in line]
-    memory_kb = int(Path("/proc/meminfo").read_text().split("MemTotal:")[1].split()[0])
     return {
         "cpu": models[0] if models else platform.machine(),
         "cores": os.cpu_count(),
-        "memory GB": round(memory_kb / 1e6),
+        "memory GB": round(psutil.virtual_memory().total / (1024 * 1e6)),
         "kernel": platform.release(),
         "load average before": round(os.getloadavg()[0], 2),
     }

@@ -63,11 +63,8 @@ def _paced(
     pool = verify.payloads(bench.seed, 1024, per_batch)
     with bench.topic(servers) as topic:
         with Meter(servers.pids) as meter:
-            seen = raw_load.paced(
-                servers.bootstrap, topic, raw.batch(pool), per_batch,
-                batches_per_s=batches_per_s, seconds=0.5 if bench.small else 5.0,
-                early_s=early_s,
-            )  # fmt: skip
+            schedule = raw_load.Schedule(batches_per_s, 0.5 if bench.small else 5.0, early_s)
+            seen = raw_load.paced(servers.bootstrap, topic, raw.batch(pool), per_batch, schedule)
         rss_mb = rss_bytes(servers.pids) / MB
         batches = len(seen.ack_ms)
         found = load.read_back(servers.bootstrap, topic, 1, batches * per_batch)

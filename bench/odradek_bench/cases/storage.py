@@ -148,11 +148,11 @@ def _live_pool() -> list[bytes]:
 
 
 def _write_live(address: str, topic: str, seconds: float, sender: Connection) -> None:
-    """In a process of its own: what the reader burns must not delay the writer's clock."""
+    """In a process of its own: the reader's CPU time must not delay the writer."""
     sender.send("begin")
     try:
         seen = raw_load.paced(
-            address, topic, raw.batch(_live_pool()), 1, batches_per_s=500.0, seconds=seconds
+            address, topic, raw.batch(_live_pool()), 1, raw_load.Schedule(500.0, seconds)
         )
         sender.send(seen.ack_ms)
     except (OSError, StalledError, WrongAnswerError) as error:

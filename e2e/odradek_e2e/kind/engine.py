@@ -9,12 +9,13 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
+
+import psutil
 
 from odradek_e2e.kind.places import BRIDGE, FILES, NAME, KindError, command, home, run_dir
 
@@ -170,7 +171,7 @@ def running() -> bool:
 
 
 def stop() -> None:
-    """Its own process only, by its pid file; its network goes first."""
+    """Ends the private engine: its network, then its process, which the pid file names."""
     if running():
         with contextlib.suppress(KindError):
             ContainerEngine(stock=False, environment=_environment()).docker(
@@ -179,25 +180,21 @@ def stop() -> None:
     pid_file = run_dir() / "docker.pid"
     if not pid_file.exists():
         return
-    pid = int(pid_file.read_text())
-    with contextlib.suppress(OSError):  # it is gone already
-        if "dockerd" in Path(f"/proc/{pid}/comm").read_text():
-            os.kill(pid, signal.SIGTERM)
-    give_up = time.monotonic() + STOP_SECONDS
-    while Path(f"/proc/{pid}").exists() and not _ended(pid):
-        if time.monotonic() > give_up:
-            raise KindError(f"dockerd (pid {pid}) does not end; its log is in {run_dir()}")
-        time.sleep(0.2)
+    with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already
+        _end(psutil.Process(int(pid_file.read_text())))
     for name in ("docker.pid", "docker.sock"):
         (run_dir() / name).unlink(missing_ok=True)
 
 
-def _ended(pid: int) -> bool:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return True
-    return fields[0] == "Z"
+def _end(process: psutil.Process) -> None:
+    if "dockerd" not in process.name():  # the pid belongs to another program by now
+        return
+    process.terminate()
+    give_up = time.monotonic() + STOP_SECONDS
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > give_up:
+            raise KindError(f"dockerd (pid {process.pid}) does not end; its log is in {run_dir()}")
+        time.sleep(0.2)
 
 
 def node_containers(engine: ContainerEngine) -> list[str]:
