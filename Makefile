@@ -24,6 +24,10 @@ BOOTSTRAP ?=
 SEED ?= 1
 REQUESTS ?= 3000
 
+# The packages that users run; they may not import what only the extra `dev` has.
+PRODUCT := broker/odradek_protocol broker/odradek_broker operator/odradek_api operator/odradek_operator \
+	spark-on-k8s/odradek_spark cli/odradek_cli images/odradek_apache
+
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
@@ -88,6 +92,8 @@ check: .venv/.stamp ## lint, formatting, types and the layering of the packages
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/deptry $(PRODUCT) --ignore DEP002
+	@$(BIN)/deptry . --ignore DEP002,DEP004
 	@$(BIN)/python -m odradek_api.crd --check
 	@$(MAKE) --no-print-directory helm-lint
 

@@ -37,12 +37,16 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Metric:
+    """A number that a case reports, and which direction is better."""
+
     name: str
     better: Literal["more", "less"]
 
 
 @dataclass(frozen=True)
 class Case:
+    """One benchmark; `run` measures one engine once."""
+
     name: str
     title: str
     run: Callable[[Bench, str], Sample]

@@ -108,6 +108,8 @@ class ProduceAnswer:
 
 
 class Fetched(NamedTuple):
+    """The answer of a fetch of one partition."""
+
     high_watermark: int
     records: memoryview
 
@@ -128,6 +130,8 @@ def fetched(answer: Bytes, topic: str) -> Fetched:
 
 
 class Batch(NamedTuple):
+    """One record batch in an answer."""
+
     base_offset: int
     last_offset: int
     size: int  # records

@@ -36,6 +36,8 @@ OURS, THEIRS = "odradek", "kafka"
 
 @dataclass
 class CaseResult:
+    """The samples of one case by engine, or why there are none."""
+
     name: str
     title: str
     metrics: list[dict[str, str]]
@@ -72,6 +74,8 @@ class CaseResult:
 
 @dataclass
 class Results:
+    """A whole run: machine, versions, cases."""
+
     seed: int
     smoke: bool
     machine: dict[str, Any] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Servers as child processes: started, waited for, and ended by their own pid.
 
-Used by `odradek demo` and by the test kit. A server's output goes to one file; the error of a failed
-start contains it.
+Used by `odradek demo` and by the test kit. A server's output goes to one file, which the error of
+a failed start contains.
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ def state(name: str, namespace: str, kubeconfig: Path) -> str:
 
 
 class Release:
+    """The chart, installed in a namespace; removed with its CRDs at the end."""
+
     def __init__(
         self,
         kubernetes: ControlPlane,

@@ -28,6 +28,8 @@ SHOWN_MAX = 20  # thousands of anomalies usually have one cause
 
 @dataclass(frozen=True)
 class Anomaly:
+    """One violation of what a log guarantees."""
+
     kind: str
     partition: int
     number: int  # the id of the record that it is about

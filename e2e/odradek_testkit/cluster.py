@@ -72,6 +72,8 @@ class Node(RunningBroker):
 
 
 class Cluster:
+    """Several brokers as processes; a context manager that starts and ends them."""
+
     def __init__(
         self,
         size: int = 3,

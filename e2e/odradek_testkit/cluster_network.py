@@ -107,6 +107,8 @@ async def _started(port: int) -> Proxy:
 
 
 class PartitionedCluster(Cluster):
+    """A cluster whose brokers talk through the proxies of `network`."""
+
     def __init__(self, size: int, directory: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(size, directory=directory, settings=settings)
         ports = {i: int(node.address.rpartition(":")[2]) for i, node in self.nodes.items()}

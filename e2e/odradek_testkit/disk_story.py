@@ -17,6 +17,8 @@ ACKS = 300  # while the disk is full: several seconds of writes
 
 
 class DiskWorld(Protocol):
+    """A cluster whose disks the test can fill."""
+
     def fill(self, broker: int) -> None:
         """Leave less than the reserve."""
 

@@ -29,6 +29,8 @@ FINAL = "final"
 
 @dataclass(slots=True)
 class Write:
+    """A record that was sent, and what is known about it."""
+
     number: int
     producer: int
     partition: int
@@ -40,6 +42,8 @@ class Write:
 
 
 class Read(NamedTuple):
+    """A record that a reader received."""
+
     reader: str
     partition: int
     offset: int
@@ -48,6 +52,8 @@ class Read(NamedTuple):
 
 @dataclass
 class History:
+    """All writes and reads of a workload."""
+
     writes: dict[int, Write] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)

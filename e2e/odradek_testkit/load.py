@@ -57,6 +57,8 @@ class LoadTarget(Protocol):
 
 
 class Load:
+    """Producers in threads; `check` reads everything back and compares."""
+
     def __init__(
         self,
         cluster: LoadTarget,

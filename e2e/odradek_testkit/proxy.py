@@ -22,6 +22,8 @@ def no_client(_client_id: str) -> bool:
 
 
 class Proxy:
+    """Listens on a port of its own and forwards to `target_port`."""
+
     def __init__(self, target_port: int = 0) -> None:
         self.target_port = target_port
         self.port = 0

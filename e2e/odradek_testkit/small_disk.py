@@ -22,6 +22,8 @@ class MountRefusedError(Exception):
 
 
 class SmallDisk:
+    """A tmpfs mounted at `path`; a context manager that unmounts it."""
+
     def __init__(self, path: Path, megabytes: int) -> None:
         self.path = path
         self._megabytes = megabytes

@@ -30,12 +30,16 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True)
 class Layer:
+    """A tar of files."""
+
     path: Path
     digest: str  # sha256 of the tar, in hex
 
 
 @dataclass(frozen=True)
 class Built:
+    """An image as an archive needs it."""
+
     tag: str
     layers: Sequence[Layer]
     config: dict[str, Any] = field(default_factory=dict)  # Entrypoint, User, Env …

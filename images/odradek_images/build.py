@@ -52,7 +52,7 @@ MB = 1_000_000
 
 
 class BuildError(Exception):
-    pass
+    """An image cannot be built; the text says why."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,6 +31,8 @@ class LockError(Exception):
 
 @dataclass(frozen=True)
 class Locked:
+    """One package of the lock file."""
+
     name: str
     version: str
     text: str  # "kio==0.6.5 \\\n    --hash=sha256:… \\\n …"

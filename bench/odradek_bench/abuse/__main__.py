@@ -33,6 +33,8 @@ NAMES = {ODRADEK: "Odradek"}
 
 @dataclass
 class Outcome:
+    """What the victim measured before, during and after one scenario."""
+
     scenario: str
     engine: str
     before: Period

@@ -30,6 +30,8 @@ DRIP_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Scenario:
+    """One kind of abuse, and the servers that it needs."""
+
     name: str
     title: str
     abuse: Callable[[World], AbstractContextManager[None]]

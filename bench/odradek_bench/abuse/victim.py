@@ -41,6 +41,8 @@ class Period:
 
 
 class Victim:
+    """A well-behaved client whose latencies show what the abuse costs it."""
+
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._topic = topic
         self._partitions = partitions

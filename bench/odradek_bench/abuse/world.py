@@ -26,6 +26,8 @@ TOPICS_PER_REQUEST = 5  # an ordinary request, as a script sends them
 
 
 class World:
+    """The servers of a scenario: restarted when they end, their memory sampled."""
+
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
         self.bootstrap = servers.bootstrap  # while all of them run

@@ -28,6 +28,8 @@ KEYS = (
 
 
 class Difference(NamedTuple):
+    """A field that the two engines answered differently."""
+
     field: str  # "topics[].error_code"; "" for the outcome as a whole
     apache: Any
     embedded: Any

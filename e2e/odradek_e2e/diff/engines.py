@@ -40,6 +40,8 @@ class Outcome:
 
 @dataclass
 class Engine:
+    """One engine with a connection, and the names of the ids that it assigned."""
+
     name: str
     server: Server
     names: Names = field(default_factory=Names)

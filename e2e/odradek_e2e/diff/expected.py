@@ -26,6 +26,8 @@ def always(_: Struct) -> bool:
 
 
 class Expected(NamedTuple):
+    """A difference that is intended or accepted, and the reason."""
+
     api: str
     field: str  # "" = the outcome as a whole; "*" = any field
     apache: Fits

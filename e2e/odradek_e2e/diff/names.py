@@ -20,6 +20,8 @@ NOTHING = (None, "", -1)
 
 
 class Ref(NamedTuple):
+    """Stands for an id that each engine assigns itself; resolved by `Names`."""
+
     name: str
 
 

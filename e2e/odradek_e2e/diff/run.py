@@ -44,6 +44,8 @@ NO_WILD_NUMBERS = frozenset((19, 22, 37, 57, 64))
 
 
 class Met(NamedTuple):
+    """A difference that was found, and the request that showed it."""
+
     api: str
     version: int
     damage: str  # "" for a request that is well formed
@@ -54,6 +56,8 @@ class Met(NamedTuple):
 
 @dataclass
 class Tally:
+    """What a run sent and found."""
+
     requests: int = 0
     malformed: int = 0
     pairs: set[tuple[int, int]] = field(default_factory=set)  # (API, version) that were asked
@@ -61,6 +65,8 @@ class Tally:
 
 
 class Run:
+    """Sends the same generated requests to both engines and compares the answers."""
+
     def __init__(self, ours: Engine, apache: Engine, seed: int) -> None:
         self.ours, self.apache = ours, apache
         self.rng = random.Random(seed)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
+    """One step of `make kind-up`; skipped if it is done already."""
+
     name: str
     seconds: int  # on two idle cores
     is_done: Callable[[], bool]

@@ -32,10 +32,12 @@ STOP_SECONDS = 10.0
 
 
 class ControlPlaneError(Exception):
-    pass
+    """A program did not start, or kubectl failed; the text has its output."""
 
 
 class ControlPlane:
+    """Kubernetes' own servers as processes of this test; a context manager."""
+
     def __init__(self, directory: Path, *, controllers: bool = True) -> None:
         """`controllers`: also the controller manager and the scheduler."""
         self._dir = directory
