@@ -1,7 +1,7 @@
 """Both engines behind one interface: servers that start, stop, are killed, and are measured.
 
-Ours runs with its defaults, on the Python that its container image has: Debian's, if the machine
-has one of the same version (`--python` names another). Apache Kafka 4.3.1 runs with its own
+Ours runs with its defaults on the Python of its container image: Debian's, if the machine has the
+same version of it (`--python` names another). Apache Kafka 4.3.1 runs with its own
 defaults too: KRaft, broker and controller in one JVM, and the heap and collector flags of its
 kafka-server-start script (1 GB, G1). Both keep their data below one directory of the run, on the
 same disk, and listen on loopback only. Used by runner.py, which shares one warm server per engine
@@ -32,7 +32,7 @@ ENGINES = (KAFKA, ODRADEK)
 START_DEADLINE_S = 120.0
 CLUSTER_ID = "b2RyYWRlay1iZW5jaC0xMQ"
 
-# What bin/kafka-server-start.sh gives to the JVM when nobody sets KAFKA_HEAP_OPTS.
+# The JVM flags of bin/kafka-server-start.sh when KAFKA_HEAP_OPTS is not set.
 KAFKA_JVM = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
@@ -83,7 +83,7 @@ class Odradek(RunningBroker):
     ) -> subprocess.Popen[bytes]:
         self.env["PYTHONDONTWRITEBYTECODE"] = ""  # as in our image: nothing is compiled at a start
         if self.python != sys.executable:
-            library = os.path.dirname(os.__file__)  # its own modules, it brings itself
+            library = os.path.dirname(os.__file__)  # the interpreter has its own standard library
             ours = (path for path in sys.path if path and not path.startswith(library))
             self.env["PYTHONPATH"] = ":".join(path for path in ours if not path.endswith(".zip"))
         return super().spawn([self.python, *command[1:]], stdout=stdout)
@@ -114,7 +114,7 @@ class Servers:
         return member
 
     def start(self) -> None:
-        """All at once, because the first of a cluster alone has no quorum."""
+        """All at once, because one broker of a cluster has no quorum."""
         with ThreadPoolExecutor(len(self.members)) as pool:
             list(pool.map(lambda member: member.start(), self.members))
 
@@ -123,7 +123,7 @@ class Servers:
             list(pool.map(lambda member: member.stop(), self.members))
 
     def log_files(self, topic: str) -> list[Path]:
-        """The segments of a topic that count: none that are being cleaned, swapped or deleted."""
+        """The live segments of a topic: none that are being cleaned, swapped or deleted."""
         found = [p for m in self.members for p in m.data_dir.glob(f"{topic}-*/*.log")]
         return sorted(path for path in found if path.exists())
 
@@ -171,7 +171,7 @@ def many(
 
 @contextmanager
 def running(servers: Servers) -> Iterator[Servers]:
-    """Started at the beginning; stopped, and their directories removed, at the end."""
+    """Starts the servers; stops them and removes their directories at the end."""
     try:
         servers.start()
         yield servers

@@ -15,7 +15,7 @@ from odradek_bench import raw
 from odradek_bench.usage import Meter
 from odradek_bench.verify import StalledError, WrongAnswerError
 
-STALL_S = 60.0  # no progress for so long ends a case
+STALL_S = 60.0  # a case without progress for this long has failed
 PIPELINE = 5  # requests in flight of one raw producer, as the Java client's default
 FETCH_BYTES_MAX = 1 << 20  # of a raw fetch: the consumer's default max.partition.fetch.bytes
 
@@ -23,7 +23,7 @@ FETCH_BYTES_MAX = 1 << 20  # of a raw fetch: the consumer's default max.partitio
 def produce_pipelined(
     address: str, topic: str, records: bytes, requests: int, *, acks: int = 1, partition: int = 0
 ) -> int:
-    """The same batch again and again, five requests in flight; the sum of the base offsets."""
+    """Sends the same batch repeatedly, five requests in flight; the sum of the base offsets."""
     request = raw.produce_request(topic, partition, records, acks)
     answer, offsets, sent = raw.ProduceAnswer(topic), 0, 0
     with raw.Connection(address) as connection:
@@ -141,7 +141,7 @@ class _Asker:
 
 @dataclass
 class Latencies:
-    """Milliseconds from the moment a batch was due until its ack, and until a consumer had it."""
+    """Milliseconds from when a batch was due until its ack, and until a consumer received it."""
 
     ack_ms: list[float] = field(default_factory=list)
     end_to_end_ms: list[float] = field(default_factory=list)
@@ -213,7 +213,7 @@ def paced(
 
 
 def first_ack_s(address: str, topic: str, began: float, deadline_s: float = 300.0) -> float:
-    """Seconds since `began` until a record is acknowledged; asks again every 5 ms."""
+    """Seconds since `began` until a record is acknowledged; tries every 5 ms."""
     request = raw.produce_request(topic, 0, raw.batch([b"ready?"]))
     answer = raw.ProduceAnswer(topic)
     while True:

@@ -6,9 +6,9 @@
             "samples": {"kafka": [{"MB/s": 120.5}], "odradek": [{"MB/s": 181.0}]},
             "unavailable": {}, "error": "", "measured": {"began": …, "load average": 0.3}, …}]}
 
-A run of some cases can be merged into what was measured before (`merged`), so that a machine that
-is quiet for a few minutes at a time is enough. Each case says when it was measured, and the load
-average at that moment.
+A run of some cases can be merged into earlier results (`merged`), so that a machine that is quiet
+for a few minutes at a time is enough. Each case has the time and the load average of its
+measurement.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class CaseResult:
     limit: str = ""
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)  # engine -> reason
-    skipped: str = ""  # why it did not run at all
-    error: str = ""  # what was wrong: a wrong answer, a server that died
-    wrong: bool = False  # it was a wrong answer, of ours
-    measured: dict[str, Any] = field(default_factory=dict)  # when, which commit, how quiet it was
+    skipped: str = ""  # why it did not run
+    error: str = ""  # a wrong answer, a server that died
+    wrong: bool = False  # our broker gave a wrong answer
+    measured: dict[str, Any] = field(default_factory=dict)  # time, commit, load average
 
     @classmethod
     def of(cls, case: Case) -> CaseResult:
