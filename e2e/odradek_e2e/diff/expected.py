@@ -1,7 +1,7 @@
-"""Differences that are meant. Each line says where, and why; the tool prints how often it was met.
+"""Expected differences, each with its reason. The tool prints how often each occurred.
 
-A line matches if the API's name, the field's path and both values fit; `...` fits anything. What
-matches no line is unexpected and makes the tool fail.
+A line matches if the API's name, the field's path and both values match; `...` matches anything. A
+difference that matches no line is unexpected and fails the run.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def odd_operation(request: Any) -> bool:
     return any(operation not in range(4) for operation in operations)
 
 
-# What only Apache Kafka advertises to clients. Any other API that only one of the two advertises,
+# APIs that only Apache Kafka advertises to clients. Any other API that only one engine advertises,
 # or in other versions, is a difference.
 NOT_OFFERED = frozenset((
     "sasl_handshake", "sasl_authenticate", "create_delegation_token", "renew_delegation_token",

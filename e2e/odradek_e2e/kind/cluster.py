@@ -13,22 +13,22 @@ from odradek_e2e.kind.places import NAME, NODES, ZONES, KindError, command, kube
 from odradek_e2e.kind.steps import Step, carry_out, say
 from odradek_testkit.kubernetes.programs import COREDNS, cache_dir, program
 
-# On two idle cores, each after the ones before it (they share Go's build cache).
+# Seconds on two idle cores, in this order (they share Go's build cache).
 BUILD_SECONDS = {
     "kube-apiserver": 360, "kube-controller-manager": 60, "kube-scheduler": 20, "kubelet": 55,
     "kubeadm": 40, "kube-proxy": 20, "kubectl": 20, "etcd": 90, "coredns": 120, "helm": 120,
     "local-path-provisioner": 100, "kind": 20, "pause": 2,
 }  # fmt: skip
 NODES_SECONDS = 300
-# There is one of each: on a machine that is busy, a controller that gives its Lease up for a moment
-# would only restart; and nothing in this etcd has to survive the machine.
+# Each runs once: without leader election a busy machine does not restart a controller that was late
+# to renew its Lease. And nothing in this etcd has to survive a crash of the machine.
 NO_LEASE = {"extraArgs": {"leader-elect": "false"}}
 PATIENT: dict[str, object] = {
     "controllerManager": NO_LEASE,
     "scheduler": NO_LEASE,
     "etcd": {"local": {"extraArgs": {"unsafe-no-fsync": "true"}}},
 }
-LOADED = "/kind/odradek-loaded"  # in a node: which archives it has
+LOADED = "/kind/odradek-loaded"  # a file in a node that lists its archives
 
 
 def up() -> ContainerEngine:
@@ -61,7 +61,7 @@ def steps(engine: ContainerEngine) -> list[Step]:
 
 
 def _build_order(name: str) -> int:
-    """What the others share the cache of comes first."""
+    """Programs whose build fills the cache for the others come first."""
     return list(BUILD_SECONDS).index(name)
 
 
@@ -79,7 +79,7 @@ def _start_engine() -> None:
 
 
 def _node_image_exists(engine: ContainerEngine) -> bool:
-    """Before the engine runs: as it was written down. Afterwards it is asked."""
+    """According to the engine; while it does not run, according to a file."""
     return node_image.exists(engine) if engines.running() else node_image.was_built()
 
 
@@ -90,7 +90,7 @@ def _created(engine: ContainerEngine) -> Step:
         return False
 
     def create() -> None:
-        if engines.node_containers(engine):  # of an attempt that was interrupted
+        if engines.node_containers(engine):  # left by an interrupted attempt
             _kind(engine, "delete", "cluster", f"--name={NAME}")
         path = run_dir() / "cluster.yaml"
         path.write_text(yaml.safe_dump(cluster_config(engine)))
@@ -138,7 +138,7 @@ def wait_for_nodes() -> None:
 
 
 def load(engine: ContainerEngine, archive: Path) -> list[str]:
-    """Imports an image archive into the workers that do not have it; which these were."""
+    """Imports an image archive into the workers that lack it; the names of those workers."""
     done = []
     for node in NODES[1:]:
         mark = archive.name.rpartition("-")[0]
@@ -154,7 +154,7 @@ def load(engine: ContainerEngine, archive: Path) -> list[str]:
 
 
 def loaded(engine: ContainerEngine, image: str, node: str = NODES[1]) -> str:
-    """The archive that was loaded last of an image and version, "operator-0.1.0"; empty: none."""
+    """The last loaded archive of an image and version ("operator-0.1.0"), or empty."""
     with contextlib.suppress(KindError):
         return engine.docker("exec", node, "cat", f"{LOADED}/{image}").strip()
     return ""
@@ -164,7 +164,7 @@ def tag(engine: ContainerEngine, name: str, other: str) -> None:
     """Another name for an image that the workers have."""
     for node in NODES[1:]:
         images = ("exec", node, "ctr", "-n", "k8s.io", "images")
-        # containerd knows it by a longer name, with the default registry before it.
+        # containerd prefixes the name with the default registry.
         full = [one for one in engine.docker(*images, "ls", "-q").split() if one.endswith(name)]
         if not full:
             raise KindError(f"{node} has no image {name}: load it first")
@@ -173,7 +173,7 @@ def tag(engine: ContainerEngine, name: str, other: str) -> None:
 
 
 def down() -> None:
-    """The cluster, its engine and what they changed; what was built stays in the cache."""
+    """Removes the cluster, its engine and what they changed; built files stay in the cache."""
     engine = engines.find()
     began = time.monotonic()
     with contextlib.suppress(KindError):
@@ -183,4 +183,4 @@ def down() -> None:
         engines.stop()
         for line in leftovers.put_back():
             say(line)
-    say(f"The cluster is gone ({time.monotonic() - began:.0f} s). What was built is kept.")
+    say(f"The cluster is removed ({time.monotonic() - began:.0f} s). The build cache is kept.")

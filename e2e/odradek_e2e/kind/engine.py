@@ -1,8 +1,9 @@
 """The container engine that the nodes run on.
 
-The user's own if it answers and reaches an image registry: then the cluster is stock kind. Else a
-private one from Debian's packages, on its own socket and in its own directories, so that no other
-engine of this machine is touched. ODRADEK_KIND=stock and ODRADEK_KIND=local leave no choice.
+The user's own engine, if it answers and reaches an image registry: then the cluster is stock kind.
+Otherwise a private one from Debian's packages, with its own socket and directories, so that no
+other engine on this machine is affected. ODRADEK_KIND=stock and ODRADEK_KIND=local force the
+choice.
 """
 
 import contextlib
@@ -67,7 +68,7 @@ def _registry_answers() -> bool:
 
 
 def _environment() -> dict[str, str]:
-    programs = run_dir() / "bin"  # kind calls `docker`: the one that fits the private engine
+    programs = run_dir() / "bin"  # kind calls `docker`: find the one of the private engine
     return {
         "DOCKER_HOST": f"unix://{run_dir() / 'docker.sock'}",
         "PATH": f"{programs}:{os.environ['PATH']}",
@@ -78,7 +79,7 @@ def _environment() -> dict[str, str]:
 
 
 def missing_packages() -> list[str]:
-    """Of Debian, for the private engine."""
+    """Debian's packages that the private engine needs and the machine lacks."""
     listed = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *PACKAGES],
         capture_output=True, text=True, check=False,
@@ -93,7 +94,7 @@ def install_packages() -> None:
             "No container engine with a registry answers, and a private one takes root and "
             "Debian's packages. As root: apt-get install -y " + " ".join(PACKAGES)
         )
-    # What the packages would start is not wanted: the private engine has its own socket.
+    # The services of these packages must not start: the private engine has its own socket.
     policy = Path("/usr/sbin/policy-rc.d")
     made = not policy.exists()
     if made:
@@ -110,7 +111,7 @@ def install_packages() -> None:
 
 
 def start() -> None:
-    """The private engine, unless it runs; it outlives this process."""
+    """Starts the private engine unless it runs; it outlives this process."""
     if running():
         return
     root = run_dir()
@@ -137,7 +138,7 @@ def start() -> None:
         time.sleep(0.2)
     engine = ContainerEngine(stock=False, environment=_environment())
     if NETWORK not in engine.docker("network", "ls", "--format={{.Name}}").split():
-        # Our own name for the bridge: what belongs to it is told from what others have.
+        # A name of our own for the bridge tells its rules from those of other engines.
         engine.docker("network", "create", f"--opt=com.docker.network.bridge.name={BRIDGE}",
                       "--opt=com.docker.network.bridge.enable_ip_masquerade=true",
                       NETWORK)  # fmt: skip
@@ -148,7 +149,7 @@ def _bounding_set() -> int:
 
 
 def missing_capabilities() -> list[str]:
-    """Of those without which no node can run."""
+    """The capabilities that a node needs and this machine lacks."""
     return [name for name, bit in NEEDED_CAPABILITIES.items() if not _bounding_set() >> bit & 1]
 
 

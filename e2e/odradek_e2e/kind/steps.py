@@ -1,6 +1,6 @@
-"""What is to be done for a cluster, in order: each step knows whether it is done and how long it
-takes on two idle cores, so that `make kind-up` says beforehand how long it will take, and goes on
-where it was interrupted."""
+"""The steps of `make kind-up`. Each knows whether it is done and how long it takes on two idle
+cores, so that the command can print an estimate and continue after an interruption.
+"""
 
 import sys
 import time

@@ -28,7 +28,7 @@ from kubernetes.dynamic.exceptions import GoneError, NotFoundError
 Document = dict[str, Any]
 
 FIELD_MANAGER = "odradek-testkit"
-WATCH_S = 5  # a watch is renewed so often, so that it notices that nobody wants it any more
+WATCH_S = 5  # a watch is renewed this often, and checks whether it should stop
 
 OURS = "odradek.dev/v1alpha1"
 API_VERSIONS = {
@@ -66,8 +66,8 @@ class ObjectClient:
     """Objects of any kind in API_VERSIONS; `namespace` is left empty for cluster-wide kinds."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        # The client keeps what it discovered in a file; one per client, or a cluster that was made
-        # anew on the same address would be taken for the old one.
+        # The client keeps its discovery in a file. By default that is one file per address, so a
+        # new cluster on the same address would be taken for the old one.
         self._cache = tempfile.TemporaryDirectory(prefix="odradek-discovery-")
         self._connection: ApiClient = new_client_from_config(str(kubeconfig))
         try:
@@ -132,7 +132,7 @@ class ObjectClient:
         force: bool = False,
         orphan: bool = False,
     ) -> None:
-        """Asks for the deletion and does not wait for it; an object that is gone is no error.
+        """Requests the deletion and does not wait for it; a missing object is no error.
 
         `force`: without a grace period. `orphan`: the objects that it owns stay.
         """
