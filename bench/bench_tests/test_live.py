@@ -15,7 +15,7 @@ from odradek_bench.verify import WrongAnswerError
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    """As `make bench` does, our broker runs on the image's interpreter, if there is one here."""
+    """Our broker runs on the image's interpreter if the machine has it, as with `make bench`."""
     monkeypatch.setattr(engines.Odradek, "python", engines.image_python())
     made = Bench(tmp_path, smoke=True, small=True)
     yield made

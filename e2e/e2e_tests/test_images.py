@@ -1,4 +1,4 @@
-"""The images, as far as they can be looked at without making one."""
+"""The images, as far as they can be checked without building one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_image_has_all_that_its_package_imports_and_nothing_else(image: Image
     distributions = importlib.metadata.packages_distributions()
     wanted = set()
     for module in imported(image):
-        # lightkube has two: lightkube-models comes along with it.
+        # lightkube has two packages: it requires lightkube-models.
         names = {_normal(one) for one in distributions[module]}
         wanted.add(min(names, key=len))
     assert wanted == set(image.requirements)
@@ -66,7 +66,7 @@ def skip_without_spark(image: Image) -> None:
 
 
 def imported(image: Image) -> set[str]:
-    """Top-level modules of others, also those that are imported late."""
+    """Imported third-party modules, also those imported inside functions."""
     found = set()
     for path in (path for package in image.packages for path in package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -83,7 +83,7 @@ def _normal(name: str) -> str:
 
 @pytest.mark.parametrize("image", IMAGES.values(), ids=list(IMAGES))
 def test_what_the_installed_packages_say_they_need_is_there(image: Image) -> None:
-    """The lock's comments against the packages' own metadata."""
+    """The comments of the lock agree with the metadata of the packages."""
     skip_without_spark(image)
     packages = {one.name: one.version for one in requirements_of(image.name)}
     for name, version in packages.items():

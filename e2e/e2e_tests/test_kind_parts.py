@@ -171,13 +171,13 @@ def test_apache_listens_where_its_file_says() -> None:
     settings = apache.read_properties(text)
     assert apache.listener_ports(settings) == [9092, 9094]
     assert settings[apache.CLUSTER_ID] == "x"
-    assert not apache.answers(1)  # nobody listens there
+    assert not apache.answers(1)  # no server listens there
 
 
 def test_apache_is_healthy_while_its_disk_is_formatted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Java of our own that formats slowly: the probes must not end it before it has begun."""
+    """With a fake Java that formats slowly: the liveness probe must not fail before the start."""
     fake = tmp_path / "java"
     fake.write_text('#!/bin/sh\necho "$@" >> $LINES\necho Kafka Server started\nsleep 0.5\n')
     fake.chmod(0o755)

@@ -11,7 +11,7 @@ from odradek_testkit.kubernetes.client import ObjectClient, RequestFailedError
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.waiting import wait_until
 
-# The certificate of the control plane is its own.
+# The control plane has a self-signed certificate.
 pytestmark = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 
 
@@ -38,7 +38,7 @@ def test_an_object_is_created_changed_found_and_deleted(
     assert objects.find("ConfigMap", namespace, "test=other") == []
     assert objects.uid("ConfigMap", "one", namespace) == found[0]["metadata"]["uid"]
     objects.delete("ConfigMap", "one", namespace)
-    objects.delete("ConfigMap", "one", namespace)  # already gone
+    objects.delete("ConfigMap", "one", namespace)  # it is deleted already
     assert objects.get_if_any("ConfigMap", "one", namespace) is None
     assert objects.uid("ConfigMap", "one", namespace) == ""
 

@@ -31,7 +31,7 @@ def names() -> Names:
 
 
 def test_requests_of_every_api_can_be_written() -> None:
-    """Generated values fit their types; what is written is read again."""
+    """Generated values fit their types: a request can be encoded and decoded."""
     rng = random.Random(5)
     round_ = Round(1, names())
     for module in MODULES:

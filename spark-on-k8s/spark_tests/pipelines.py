@@ -82,4 +82,6 @@ def _delivered(error: Any, _: Any) -> None:
 
 def headers(message: Message) -> Mapping[str, bytes]:
     """Of a consumed message: its values are bytes."""
-    return {name: value for name, value in message.headers() or () if isinstance(value, bytes)}
+    found = message.headers() or []
+    assert isinstance(found, list)
+    return {name: value for name, value in found if isinstance(value, bytes)}

@@ -1,4 +1,4 @@
-"""Engine `apache`: Apache Kafka in KRaft mode, run by the same operator with the same promises."""
+"""Engine `apache`: the same operator runs Apache Kafka in KRaft mode with the same guarantees."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from e2e_tests.kind.test_rolls import begin, controller_went_last, reasons, rest
 from odradek_e2e.kind.places import ZONES
 from odradek_testkit.kubernetes.client import RequestFailedError
 
-# With more, librdkafka itself may write records twice while leaders move: an answer "out of order"
-# in one partition makes it begin a new epoch in all of them (its issue 4953).
+# With more, librdkafka itself may duplicate records while leaders move: an out-of-order error in
+# one partition makes it start a new epoch in all of them (its issue 4953).
 ONE_AT_A_TIME = {"max.in.flight": 1}
 
 
@@ -90,7 +90,7 @@ def test_apache_with_dedicated_controllers(story: Story) -> None:
 
 
 def scraped(story: Story, pods: list[str], metric: str) -> float:
-    """The sum of a metric, read from the pods' ports as Prometheus does; -1: not all yet."""
+    """The sum of a metric over the pods; -1 while a pod does not answer."""
     total = 0.0
     for pod in pods:
         path = f"/api/v1/namespaces/{story.namespace}/pods/{pod}:9404/proxy/metrics"

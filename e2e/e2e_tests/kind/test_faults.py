@@ -23,7 +23,7 @@ def test_a_killed_broker_comes_back_with_its_data(story: Story) -> None:
 
 
 def test_a_lost_volume_is_filled_again(story: Story) -> None:
-    """The claim goes, and the pod: a broker without any data comes back and catches up."""
+    """Claim and pod are deleted: the broker comes back without data and catches up."""
     begin(story)
     with story.load("orders") as load:
         pod, claim = "main-zone-c-0", "data-0-main-zone-c-0"
@@ -39,7 +39,7 @@ def test_a_lost_volume_is_filled_again(story: Story) -> None:
 
 
 def test_a_drained_node_takes_one_broker_at_a_time(story: Story) -> None:
-    """Two nodes are drained at once; the budget lets one broker go, and the other one stays."""
+    """Two nodes are drained at once; the budget allows one eviction and refuses the other."""
     begin(story)
     first, second = (story.pods()[f"main-zone-{z}-0"]["spec"]["nodeName"] for z in "ab")
     with story.load("orders") as load, uncordoned(story, first, second):
@@ -59,7 +59,7 @@ def test_a_drained_node_takes_one_broker_at_a_time(story: Story) -> None:
 
 
 def test_a_cordoned_zone_is_reported_not_left(story: Story) -> None:
-    """A growth to six with zone c closed: its new broker waits there, and the status says so."""
+    """Growing to six with zone c cordoned: its new broker stays Pending, and the status says so."""
     begin(story)
     (node,) = [node for node, zone in story.zones().items() if zone == "zone-c"]
     with uncordoned(story, node):
@@ -89,7 +89,7 @@ def test_what_somebody_deletes_comes_back(story: Story) -> None:
         delete_until_it_is_back(story, "ConfigMap", config["metadata"]["name"])
         story.settle()
         assert story.uids() == before, "no broker was restarted for any of that"
-        # With its pods: the broker is gone for a while, and comes back as the same one.
+        # With its pods: the broker is unavailable for a while, and comes back with the same id.
         delete_until_it_is_back(story, "StatefulSet", "main-zone-b")
         uid = before["main-zone-b-0"]
         story.wait_until(lambda: story.uids().get("main-zone-b-0", uid) != uid, "a new pod")

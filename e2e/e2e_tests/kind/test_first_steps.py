@@ -1,4 +1,4 @@
-"""Install, apply, look, produce and consume: the first hour of a user."""
+"""Install, apply, inspect, produce and consume: the first hour of a user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_three_zones_and_clients_inside_and_outside(story: Story) -> None:
     placed = {name: story.zones()[pod["spec"]["nodeName"]] for name, pod in story.pods().items()}
     assert sorted(placed.values()) == list(ZONES)
     assert {one["rack"] for one in status["brokers"]} == set(ZONES)
-    # What the brokers say themselves, from inside: racks, and where replicas are.
+    # The brokers' own metadata, from inside: racks, and the placement of replicas.
     seen = run_inside(story, "describe", "orders")
     racks = {one["id"]: one["rack"] for one in seen["brokers"]}
     assert set(racks.values()) == set(ZONES)

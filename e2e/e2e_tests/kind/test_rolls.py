@@ -1,4 +1,4 @@
-"""Rolling restarts under acks=all load: nothing lost, no error seen, and the status says why."""
+"""Rolling restarts under acks=all load: no record lost, no error, and the status gives reasons."""
 
 from __future__ import annotations
 

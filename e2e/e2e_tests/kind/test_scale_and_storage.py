@@ -1,4 +1,4 @@
-"""More brokers and fewer, larger volumes, other replication factors, and the end of clusters."""
+"""Scaling brokers, volumes and replication factors; deleting clusters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_replication_factor_of_a_topic(story: Story) -> None:
 
 
 def test_storage_that_cannot_grow_is_said(story: Story) -> None:
-    """The provisioner of kind does not let volumes grow; the rest of the work goes on."""
+    """kind's provisioner does not support expansion; the rest of the reconciliation goes on."""
     begin(story)
     before = story.uids()
     story.change(storage={"size": "2Gi"})
@@ -52,9 +52,9 @@ def test_storage_that_cannot_grow_is_said(story: Story) -> None:
 
 
 def test_storage_that_may_grow(story: Story) -> None:
-    """With a class that allows it the claims ask for more, and no broker restarts.
+    """With a class that allows expansion the claims request more, and no broker restarts.
 
-    Nothing enlarges the volume itself here: local-path volumes are directories.
+    The volumes themselves do not grow here: local-path volumes are directories.
     """
     name = f"grows-{story.namespace}"
     story.objects.apply(

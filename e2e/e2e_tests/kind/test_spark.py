@@ -1,7 +1,7 @@
-"""A SparkPipeline on Kubernetes: driver and executor pods, killed in the middle, nothing twice.
+"""A SparkPipeline on Kubernetes: its driver is killed, and no record is lost or duplicated.
 
-The table is read back by a second pipeline, mode batch, which writes what it counted to a topic:
-only Spark knows which of a table's files count.
+The table is read back by a second pipeline, mode batch, which writes its counts to a topic: only
+Spark knows which files of a table are committed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from e2e_tests.kind.story import API_VERSION, CLUSTER, Story
 
 PER_SECOND = 20
-SPARK_S = 900.0  # to start a driver and an executor, where two cores carry all of it
+SPARK_S = 900.0  # a driver and an executor start slowly on two cores that run everything
 SMALL = {"memory": "512m", "coreRequest": "200m"}
 PODS = {"driver": SMALL, "executor": {**SMALL, "instances": 1}, "volumeClaim": "pipelines"}
 SCHEMA = "n BIGINT NOT NULL, page STRING"
@@ -30,11 +30,11 @@ MADE = (
 
 def test_a_driver_is_killed_and_the_table_has_every_record_once(story: Story) -> None:
     """
-    1. Records come all the time. The pipeline's driver and executor write them to a table.
+    1. Records are produced continuously. The pipeline's driver and executor write them to a table.
     2. The driver is killed (no grace); the operator starts another, from the checkpoint.
     3. Records end; lag 0; a batch pipeline counts the rows of the table: as many as were written.
-    4. A pipeline whose SQL is wrong fails once, and says which field it is.
-    5. With the pipelines all that they made is gone.
+    4. A pipeline with wrong SQL fails once, and its status names the field.
+    5. The pipelines are deleted, and with them everything that they created.
     """
     story.cluster(brokers=3)
     for topic in ("visits", "verdicts"):
@@ -115,7 +115,7 @@ def _check() -> dict[str, Any]:
 
 
 def _claim() -> dict[str, Any]:
-    """On one node, with all that use it: local volumes are nowhere else."""
+    """Local volumes exist on one node, so all pods that use the claim run there."""
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "pipelines"}, "spec": spec}  # fmt: skip
@@ -175,7 +175,7 @@ def _left(story: Story) -> list[str]:
 
 @contextmanager
 def _written(story: Story, topic: str) -> Iterator[list[int]]:
-    """Numbered records, all the time; at the end all of them are acknowledged."""
+    """Produces numbered records continuously; at the end all of them are acknowledged."""
     producer = Producer({"bootstrap.servers": story.bootstrap, "enable.idempotence": True})
     sent: list[int] = []
     failed: list[str] = []
