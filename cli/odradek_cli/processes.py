@@ -39,7 +39,6 @@ class ServerProcess:
     def __init__(self, log_path: Path, env: Mapping[str, str] | None = None) -> None:
         self.log_path = log_path
         self.env = dict(env or {})
-        self.wrapper: list[str] = []  # a command that runs the server's, such as prlimit
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -53,7 +52,7 @@ class ServerProcess:
         assert self.process is None, f"{self.name} is already running"
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [*self.wrapper, *command],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log if stdout is None else stdout,
                 stderr=log,

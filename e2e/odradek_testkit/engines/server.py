@@ -9,7 +9,9 @@ from __future__ import annotations
 import shutil
 import socket
 import struct
+import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,6 +29,7 @@ class Server(ServerProcess):
 
     directory: Path
     settings: dict[str, str]
+    wrapper: Sequence[str] = ()  # a command that runs the server's, such as prlimit
 
     @property
     def bootstrap(self) -> str:
@@ -39,6 +42,11 @@ class Server(ServerProcess):
     @property
     def port(self) -> int:
         return int(self.bootstrap.rpartition(":")[2])
+
+    def spawn(
+        self, command: Sequence[str], *, stdout: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        return super().spawn([*self.wrapper, *command], stdout=stdout)
 
     def start(self) -> None:
         raise NotImplementedError("each engine has its own command and its own sign of readiness")
