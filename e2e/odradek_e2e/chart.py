@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except ProgramsMissingError as missing:
-        print(f"The chart was not looked at: {missing}", file=sys.stderr)
+        print(f"The chart was not checked: {missing}", file=sys.stderr)
         return 1 if os.environ.get("ODRADEK_REQUIRE_TOOLS") else 0
     return 0
 

@@ -70,7 +70,7 @@ def run(left_s: float) -> int:
     except (KindError, ProgramsMissingError, subprocess.CalledProcessError) as error:
         cluster.down()
         return not_run(f"the cluster could not be had: {error}")
-    say(f"Of the stories these are run: {', '.join(STORIES)}. The others: make e2e")
+    say(f"Running these stories: {', '.join(STORIES)}. `make e2e` runs all of them.")
     deadline = time.time() + left_s - (time.monotonic() - began)
     deadline -= DOWN_SECONDS + LAST_STORY_SECONDS
     try:

@@ -35,9 +35,9 @@ def up() -> ContainerEngine:
     engine = engines.find()
     run_dir().mkdir(parents=True, exist_ok=True)
     if engine.stock:
-        say("The images of an image registry are used: stock kind.")
+        say("Using stock kind with images from a registry.")
     else:
-        say("No image registry is reached: the nodes are made of Debian's packages and Go modules.")
+        say("No image registry answers: building nodes from Debian's packages and Go modules.")
     carry_out(steps(engine))
     wait_for_nodes()
     return engine
