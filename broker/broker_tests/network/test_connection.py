@@ -69,7 +69,7 @@ class Bench:
             HELD: self._handler(HELD, "Held", serve=self._hold),
             METADATA: self._handler(METADATA, "Metadata", handle=self._await_gate),
         }
-        self.server = Server(broker, handlers, self.loop, self.loop.poller)  # type: ignore[attr-defined]
+        self.server = Server(broker, handlers, self.loop, self.loop.poller)
         self.address = self.server.bind(Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT"))
         self.server.start_accepting()
 

@@ -150,7 +150,7 @@ class Node:
             log_ends=None,
             transactions=None,
         )
-        self.server = Server(context, build_handlers(metrics), loop, loop.poller)  # type: ignore[attr-defined]
+        self.server = Server(context, build_handlers(metrics), loop, loop.poller)
         _, port = self.server.bind(Listener(LISTENER, "127.0.0.1", 0, "PLAINTEXT"))
         self.proxy.target_port = port
         self.server.start_accepting()
