@@ -22,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import odradek_bench
+import odradek_broker
 from odradek_testkit.engines import QUICK_JVM, RunningApacheKafka, RunningBroker, Server
 from odradek_testkit.ports import free_ports
 
@@ -84,7 +86,10 @@ class Odradek(RunningBroker):
         self.env["PYTHONDONTWRITEBYTECODE"] = ""  # as in our image: nothing is compiled at a start
         if self.python != sys.executable:
             library = os.path.dirname(os.__file__)  # the interpreter has its own standard library
-            ours = (path for path in sys.path if path and not path.startswith(library))
+            ours = [path for path in sys.path if path and not path.startswith(library)]
+            # The editable install is known to this environment's interpreter only.
+            packages = (odradek_broker, odradek_bench)
+            ours += [str(Path(package.__file__ or "").parents[1]) for package in packages]
             self.env["PYTHONPATH"] = ":".join(path for path in ours if not path.endswith(".zip"))
         return super().spawn([self.python, *command[1:]], stdout=stdout)
 
