@@ -1,13 +1,14 @@
-# Two commands start everything: `make run` shows a cluster at work, `make test` proves it.
-# Each target does its own set-up; the second time that takes no time.
+# Two commands to begin with: `make run` shows a cluster at work, `make test` proves that it works.
+# Each target sets up what it needs; the second time there is nothing left to do.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+.PHONY: helm-lint helm-golden
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
 .PHONY: abuse bench-loop compile blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
 
-# Compiling its modules anew is half of what a broker needs to start, and tests start hundreds.
+# Keep .pyc files: compiling modules is half of a broker's start, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
@@ -24,70 +25,76 @@ BOOTSTRAP ?=
 SEED ?= 1
 REQUESTS ?= 3000
 
+# The packages that users run; they may not import what only the extra `dev` has.
+PRODUCT := broker/odradek_protocol broker/odradek_broker operator/odradek_api operator/odradek_operator \
+	spark-on-k8s/odradek_spark cli/odradek_cli images/odradek_apache
+
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/.stamp ## three racks, six brokers, all of them restarted under load; with Spark after `make spark`
+run: .venv/.stamp ## run six brokers in three racks and restart them under load; with Spark after `make spark`
 	@$(BIN)/odradek local demo
 
 test: .venv/.spark tools compile ## run the quick test suite (minutes)
 	@$(BIN)/pytest -m "not long and not kind" -n $(JOBS) --dist worksteal
 
-test-long: .venv/.spark tools compile ## run the tests that take longer than the quick suite may
+test-long: .venv/.spark tools compile ## run the tests that are too slow for the quick suite
 	@$(BIN)/pytest -m "long and not kind"
 
-test-cluster: .venv/.stamp tools compile ## run all tests with 3 and 5 brokers, the long ones too
+test-cluster: .venv/.stamp tools compile ## run all tests with 3 and 5 brokers, including the long ones
 	@$(BIN)/pytest -s broker/broker_tests/cluster cli/cli_tests/test_cluster.py
 
-test-clients-apache: .venv/.stamp tools ## run the client tests against Apache Kafka instead of us
+test-clients-apache: .venv/.stamp tools ## run the client tests against Apache Kafka instead of our broker
 	@ODRADEK_TEST_ENGINE=apache $(BIN)/pytest broker/broker_tests/clients
 
-bench-operator: .venv/.stamp tools ## memory, CPU and time of the operator: make bench-operator TOPICS=1000
+bench-operator: .venv/.stamp tools ## measure memory, CPU and time of the operator: make bench-operator TOPICS=1000
 	@cd operator && ../$(BIN)/python -m operator_tests.kubernetes.footprint --topics $(TOPICS)
 
-blackbox: .venv/.stamp tools compile ## one suite for both engines: make blackbox ENGINE=embedded|apache|both, or BOOTSTRAP=host:port
+blackbox: .venv/.stamp tools compile ## run one client suite against both engines: ENGINE=embedded|apache|both, or BOOTSTRAP=host:port
 	@$(BIN)/python -m odradek_e2e.blackbox --engine "$(ENGINE)" --bootstrap "$(BOOTSTRAP)" -k "$(CASE)"
 
-protocol-diff: .venv/.stamp tools compile ## generated requests to both engines, answers compared: SEED=1 REQUESTS=3000
+protocol-diff: .venv/.stamp tools compile ## send generated requests to both engines and compare the answers: SEED=1 REQUESTS=3000
 	@$(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
 
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|disk|group|txn
 	@cd broker && ODRADEK_COMPILED=0 ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
-bench: .venv/.stamp tools compile ## compare with Apache Kafka, 25 min, docs/benchmarks.md: make bench CASE=name,name MERGE=1
+bench: .venv/.stamp tools compile ## compare our speed with Apache Kafka (25 min): make bench CASE=name,name MERGE=1
 	@$(BIN)/python -m odradek_bench --case "$(CASE)" $(if $(MERGE),--merge)
 
-bench-smoke: .venv/.stamp tools compile ## every benchmark once, small, one line each (a minute; no real numbers)
+bench-smoke: .venv/.stamp tools compile ## run every benchmark once with little data (a minute; the numbers mean nothing)
 	@$(BIN)/python -m odradek_bench --smoke --case "$(CASE)"
 
-bench-loop: .venv/.stamp compile ## the longest that thousands of partitions keep a broker's event loop (5 min)
+bench-loop: .venv/.stamp compile ## measure how long thousands of partitions block a broker's event loop (5 min)
 	@$(BIN)/python -m odradek_bench.loop_time --case "$(CASE)"
 
-abuse: .venv/.stamp tools compile ## hostile clients and full disks against both engines (20 min, root): docs/reliability.md, CASE=name
+abuse: .venv/.stamp tools compile ## run hostile clients and full disks against both engines (20 min, root): CASE=name
 	@$(BIN)/python -m odradek_bench.abuse --case "$(CASE)"
 
-profile: .venv/.stamp tools compile ## what our broker's time goes to (docs/profile.md): make profile CASE=raw-produce
+profile: .venv/.stamp tools compile ## profile our broker under a benchmark: make profile CASE=raw-produce
 	@$(BIN)/python -m odradek_bench.profile --case "$(or $(CASE),connections-100)"
 
 kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
 	@$(BIN)/python -m odradek_e2e.kind up
 
-kind-down: .venv/.stamp ## remove it, and all that it changed on this machine
+kind-down: .venv/.stamp ## remove that Kubernetes and everything it changed on this machine
 	@$(BIN)/python -m odradek_e2e.kind down
 
 images: .venv/.spark ## build the container images: docs/images.md
 	@$(BIN)/python -m odradek_images.build
 
-e2e: .venv/.spark kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
+e2e: .venv/.spark kind-up ## run the end-to-end stories on that Kubernetes: make e2e STORY=roll
 	@$(BIN)/python -m odradek_images.build | xargs \
 		$(BIN)/python -m odradek_e2e.kind load
 	@$(BIN)/pytest -m kind e2e/e2e_tests/kind -k "$(STORY)"
 
-check: .venv/.stamp ## lint, formatting, types and the layering of the packages
+check: .venv/.stamp ## check lint, formatting, types, layers, declared dependencies, CRDs and chart
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/deptry $(PRODUCT) --ignore DEP002
+	@$(BIN)/deptry . --ignore DEP002,DEP004
 	@$(BIN)/python -m odradek_api.crd --check
 	@$(MAKE) --no-print-directory helm-lint
 
@@ -95,27 +102,27 @@ helm-lint: .venv/.stamp ## lint the Helm chart with every set of values in chart
 	@diff -r crds charts/odradek/files/crds || { echo "run make gen"; exit 1; }
 	@$(BIN)/python -m odradek_e2e.chart lint
 
-helm-golden: .venv/.stamp ## write the golden files of the Helm chart again
+helm-golden: .venv/.stamp ## regenerate the golden files of the Helm chart
 	@$(BIN)/python -m odradek_e2e.chart golden
 
-format: .venv/.stamp ## format the code and mend what ruff can mend
+format: .venv/.stamp ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-gen: .venv/.stamp ## write generated files again (a test holds them equal to their sources)
+gen: .venv/.stamp ## regenerate generated files (tests compare them with their sources)
 	@$(BIN)/python -m odradek_protocol.messages.generate
 	@$(BIN)/ruff format -q broker/odradek_protocol/messages/kio_table.py
 	@$(BIN)/python -m odradek_api.crd
 	@cp crds/*.yaml charts/odradek/files/crds/
 
-lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
+lock: .venv/.stamp ## pin all dependencies with hashes (after a change in pyproject.toml)
 	@.ci/setup lock
 
-setup: .venv/.spark tools compile ## only the set-up: Python environment, Java, Maven, kcat, Kafka's jars, Spark
+setup: .venv/.spark tools compile ## set everything up: Python environment, Java, Maven, kcat, Kafka's jars, Spark
 
-spark: .venv/.spark ## only what pipelines need: pyspark and its Kafka connector (430 MB, once)
+spark: .venv/.spark ## install what pipelines need: pyspark and its Kafka connector (430 MB, once)
 
-test-spark: .venv/.spark tools ## run all tests of the pipelines, the long ones too
+test-spark: .venv/.spark tools ## run all tests of the pipelines, including the long ones
 	@$(BIN)/pytest spark-on-k8s/spark_tests cli/cli_tests/test_pipeline.py
 
 clean: ## remove the environment and all caches
@@ -132,9 +139,9 @@ clean: ## remove the environment and all caches
 	@.ci/setup spark
 	@touch $@
 
-# Brokers run what was compiled as long as no source changes after it.
-compile: .venv/.stamp ## the broker's hot path as C: half of the CPU per request (2 min, once per change)
+# Brokers run the compiled modules as long as the sources have not changed since.
+compile: .venv/.stamp ## compile the broker's hot path to C, which halves the CPU per request (2 min, once per change)
 	@$(BIN)/python broker/compile.py > /dev/null
 
-tools: .venv/.stamp
+tools: .venv/.stamp ## install kcat, Java, Maven and gcc, and fetch or build the tests' servers
 	@.ci/setup tools

@@ -1,5 +1,6 @@
-"""Tests import the broker's sources, which some of them patch; brokers that they start as processes
-run as users run them: compiled, if `make compile` was run. ODRADEK_COMPILED=0 or 1 holds for both.
+"""Tests import the broker's sources, because some of them patch modules. Brokers that they start
+as processes run as users run them: compiled, if `make compile` was run. ODRADEK_COMPILED=0 or 1
+applies to both.
 """
 
 import os
@@ -9,3 +10,5 @@ if "ODRADEK_COMPILED" not in os.environ:
     import odradek_broker  # noqa: F401  # looks at the variable once, here
 
     del os.environ["ODRADEK_COMPILED"]
+
+pytest_plugins = ["odradek_testkit.pytest_plugin"]

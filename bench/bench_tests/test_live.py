@@ -15,7 +15,7 @@ from odradek_bench.verify import WrongAnswerError
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    """As `make bench` does, our broker runs on the image's interpreter, if there is one here."""
+    """Our broker runs on the image's interpreter if the machine has it, as with `make bench`."""
     monkeypatch.setattr(engines.Odradek, "python", engines.image_python())
     made = Bench(tmp_path, smoke=True, small=True)
     yield made
@@ -60,6 +60,6 @@ def test_a_record_too_many_and_one_too_few_are_found(bench: Bench) -> None:
 
 def test_usage_is_that_of_the_server(bench: Bench) -> None:
     servers = bench.server(engines.ODRADEK)
-    assert tree(servers.pids[0])[0] == servers.only.pid
+    assert tree(servers.pids[0])[0].pid == servers.only.pid
     assert cpu_s(servers.pids) > 0
     assert 10e6 < rss_bytes(servers.pids) < 500e6

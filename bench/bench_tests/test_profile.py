@@ -1,4 +1,4 @@
-"""What is counted of the stacks that py-spy saw."""
+"""How py-spy's samples are counted."""
 
 from odradek_bench.profile import count, top
 

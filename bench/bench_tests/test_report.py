@@ -1,4 +1,4 @@
-"""The page and the plots from results that were made up, and the runner with cases that were."""
+"""The page and the plots from invented results, and the runner with invented cases."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A fast wrong answer fails: each kind of wrong answer is planted here and must be found."""
+"""Each kind of wrong answer is planted here and must be found."""
 
 import struct
 

@@ -1,12 +1,11 @@
 """`make bench`, `make bench CASE=name,name`, `make bench-smoke`; also `--list`.
 
 A run of all cases in full writes docs/benchmarks.md with its plots and bench/results/results.json.
-A run of some of them writes build/bench/ and prints the table, so that no half measurement is
-published, unless `--merge` (`make bench CASE=… MERGE=1`) says that the cases take the place of
-their older measurements in what is published.
+A run of some cases writes build/bench/ and prints the table. With `--merge` (`make bench CASE=…
+MERGE=1`) its results replace the published ones of the same cases.
 
-The exit code is 1 if a case failed; of a smoke run only if an answer was wrong, because a machine
-that is too busy for a JVM to start in time says nothing about us.
+The exit code is 1 if a case failed. A smoke run fails only if an answer was wrong: that a busy
+machine cannot start a JVM in time says nothing about our broker.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def measure(cases: list[Case], smoke: bool, seed: int, directory: Path | None) -
         print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
 
     try:
-        # A smoke run spares the cases that want a broker of their own the start of one.
+        # In a smoke run cases with a broker of their own use the shared one, to save its start.
         kinds = ("shared", "own") if smoke else ("shared",)
         if any(case.servers in kinds and case.engines == ENGINES for case in cases):
             bench.start_servers()

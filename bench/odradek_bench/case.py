@@ -24,11 +24,11 @@ from odradek_bench.engines import ENGINES, Servers
 from odradek_bench.usage import Meter
 
 Sample = dict[str, float]  # metric -> value
-# Servers rest while all of them together need less than this share of a core.
+# Servers are idle while all of them together use less than this share of a core.
 RESTING = 0.15
 SETTLE_WINDOW_S = 0.4
 SETTLE_MAX_S = 5.0
-LIMIT = "limit"  # the engine that is none: a plain loop over sockets and files
+LIMIT = "limit"  # no engine, but a plain loop over sockets and files
 
 
 class UnavailableError(Exception):
@@ -37,12 +37,16 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Metric:
+    """A number that a case reports, and which direction is better."""
+
     name: str
     better: Literal["more", "less"]
 
 
 @dataclass(frozen=True)
 class Case:
+    """One benchmark; `run` measures one engine once."""
+
     name: str
     title: str
     run: Callable[[Bench, str], Sample]
@@ -50,11 +54,11 @@ class Case:
     rounds: int = 5
     smoke_rounds: int = 1
     servers: Literal["shared", "cluster", "own"] = "shared"
-    limit: str = ""  # the physical limit (a case of limits.py) beside which the report puts it
+    limit: str = ""  # the case of limits.py that the report compares it with
     engines: tuple[str, ...] = ENGINES
-    budget_s: float = 90.0  # no further round begins after so long
-    warm_up: bool = True  # a small round first that does not count, where servers are shared
-    warm_rounds: int = 0  # and so many of full size: what a JVM has not compiled is no measure
+    budget_s: float = 90.0  # no further round begins after this
+    warm_up: bool = True  # shared servers first run a small round that does not count
+    warm_rounds: int = 0  # and this many of full size, until the JVM has compiled the hot path
 
 
 BULK = (Metric("MB/s", "more"), Metric("broker CPU s/GB", "less"), Metric("RSS MB", "less"))
@@ -65,8 +69,8 @@ class Bench:
     """One run: its size, its directory and the servers that cases share."""
 
     directory: Path
-    smoke: bool = False  # the whole run only shows that everything works
-    small: bool = False  # this round does: a smoke run's, or one that warms up
+    smoke: bool = False  # the run only shows that every case works
+    small: bool = False  # a round of a smoke run, or one that warms up
     seed: int = 1
     peaks: dict[bool, float] = field(default_factory=dict)  # latency.py: small? -> half of the peak
     _shared: dict[tuple[str, str], Servers] = field(default_factory=dict)
@@ -79,14 +83,14 @@ class Bench:
         return self.directory / f"{engine}-{next(self._numbers)}"
 
     def start_servers(self) -> None:
-        """Both engines' shared brokers at once: a JVM takes its time."""
+        """Both engines' shared brokers at the same time, because a JVM starts slowly."""
         with ThreadPoolExecutor(len(ENGINES)) as pool:
             list(pool.map(self.server, ENGINES))
 
     def server(self, engine: str) -> Servers:
-        """The engine's broker that lives from the first case that asks for it to `close`.
+        """The engine's shared broker, from its first use until `close`.
 
-        One that died in an earlier case is replaced: that case failed, this one may not.
+        A broker that died in an earlier case is replaced, so that only that case fails.
         """
         return self._get("shared", engine)
 
@@ -112,7 +116,7 @@ class Bench:
 
     @contextmanager
     def own(self, engine: str, settings: Mapping[str, str] | None = None) -> Iterator[Servers]:
-        """A broker for one round, to be stopped and killed; a smoke run spares the start."""
+        """A broker for one round, which may be killed; a smoke run uses the shared one."""
         if self.smoke:
             yield self.server(engine)
             return
@@ -130,10 +134,10 @@ class Bench:
         load.delete_topic(servers.bootstrap, name)
 
     def settle(self) -> None:
-        """Waits until the shared servers rest.
+        """Waits until the shared servers are idle.
 
-        What an engine still does about its last round (a JVM compiles, files are deleted) would
-        be charged to the one that comes next.
+        Work that an engine still does for its last round (a JVM compiles, files are deleted) would
+        otherwise be charged to the next engine.
         """
         pids = [pid for servers in self._shared.values() if servers.alive for pid in servers.pids]
         give_up = time.monotonic() + SETTLE_MAX_S
@@ -149,9 +153,9 @@ class Bench:
             self._shared.pop(key).stop()
 
 
-# What a round wrote is deleted before the next one begins, and not a minute later (the default)
-# in the middle of somebody's round. Also, memory that a virtual machine has never used comes
-# from its host page by page, at 2.5 CPU s/GB for whoever's turn it is: so the same is used again.
+# Files of a round are deleted before the next one begins, not a minute later (the default) in the
+# middle of another round. This also reuses memory: pages that a virtual machine has never touched
+# come from its host one by one, which costs 2.5 CPU s/GB.
 TIDY_SETTINGS = {"log.segment.delete.delay.ms": "500"}
 
 CLUSTER_SETTINGS = {
@@ -161,6 +165,6 @@ CLUSTER_SETTINGS = {
     "offsets.topic.replication.factor": "3",
 }
 
-# Compaction looks for work at once; a lost broker is noticed within two seconds.
+# The cleaner looks for work at once; a lost broker is fenced within two seconds.
 SMOKE_SETTINGS = {"log.cleaner.backoff.ms": "200"}
 SMOKE_CLUSTER = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}

@@ -1,7 +1,7 @@
-"""The two engines under the same roof: servers that start, stop, die, and say what they use.
+"""Both engines behind one interface: servers that start, stop, are killed, and are measured.
 
-Ours runs with its defaults, on the Python that its container image has: Debian's, if the machine
-has one of the same version (`--python` names another). Apache Kafka 4.3.1 runs with its own
+Ours runs with its defaults on the Python of its container image: Debian's, if the machine has the
+same version of it (`--python` names another). Apache Kafka 4.3.1 runs with its own
 defaults too: KRaft, broker and controller in one JVM, and the heap and collector flags of its
 kafka-server-start script (1 GB, G1). Both keep their data below one directory of the run, on the
 same disk, and listen on loopback only. Used by runner.py, which shares one warm server per engine
@@ -14,26 +14,18 @@ between most cases, and by cases that need a server or a cluster of their own.
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from odradek_testkit.engines import (
-    JVM_FLAGS,
-    RunningApacheKafka,
-    RunningBroker,
-    Server,
-    answers_api_versions,
-    java_command,
-    kafka_tool,
-)
+import odradek_bench
+import odradek_broker
+from odradek_testkit.engines import QUICK_JVM, RunningApacheKafka, RunningBroker, Server
+from odradek_testkit.ports import free_ports
 
 ODRADEK = "odradek"
 KAFKA = "kafka"
@@ -42,40 +34,27 @@ ENGINES = (KAFKA, ODRADEK)
 START_DEADLINE_S = 120.0
 CLUSTER_ID = "b2RyYWRlay1iZW5jaC0xMQ"
 
-# What bin/kafka-server-start.sh gives to the JVM when nobody sets KAFKA_HEAP_OPTS.
+# The JVM flags of bin/kafka-server-start.sh when KAFKA_HEAP_OPTS is not set.
 KAFKA_JVM = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )  # fmt: skip
-QUICK_JVM = ("-Xmx512m", *JVM_FLAGS[1:])
 
 
 class ApacheKafka(RunningApacheKafka):
-    """As the test harness runs it, but with the flags of production and a start to be timed."""
+    """Apache Kafka with the JVM flags of production, or quick ones for a smoke run."""
 
     cluster_id = CLUSTER_ID
-    quick = False  # a smoke run: a JVM that starts fast and then stays slow
 
-    def format(self) -> None:
-        """Writes the settings and makes the directory a log directory; no part of a start."""
-        properties = self.directory / "server.properties"
-        properties.write_text("".join(f"{n}={v}\n" for n, v in self.settings.items()))
-        if not (self.data_dir / "meta.properties").exists():
-            kafka_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id,
-                       "-c", str(properties))  # fmt: skip
+    def __init__(
+        self, overrides: Mapping[str, str] | None, *, directory: Path, quick: bool
+    ) -> None:
+        super().__init__(overrides, directory=directory)
+        self.jvm = QUICK_JVM if quick else KAFKA_JVM
 
     def start(self, deadline_s: float = START_DEADLINE_S) -> None:
-        self.format()
-        properties = str(self.directory / "server.properties")
-        process = self.spawn(
-            java_command("kafka.Kafka", properties, jvm=QUICK_JVM if self.quick else KAFKA_JVM)
-        )
-        give_up = time.monotonic() + deadline_s
-        while not answers_api_versions(self.bootstrap):
-            if process.poll() is not None or time.monotonic() > give_up:
-                raise self.give_up()
-            time.sleep(0.01)
+        super().start(deadline_s)
 
 
 # Debian's interpreter is built with profile-guided and link-time optimisation, many others
@@ -97,7 +76,7 @@ def image_python() -> str:
 
 
 class Odradek(RunningBroker):
-    """As the test harness runs it, on a chosen interpreter with this environment's packages."""
+    """Our broker on a chosen interpreter, with this environment's packages."""
 
     python = sys.executable  # set by __main__.py
     module = "odradek_broker.main"  # or one that measures it: watched_broker.py
@@ -107,8 +86,11 @@ class Odradek(RunningBroker):
     ) -> subprocess.Popen[bytes]:
         self.env["PYTHONDONTWRITEBYTECODE"] = ""  # as in our image: nothing is compiled at a start
         if self.python != sys.executable:
-            library = os.path.dirname(os.__file__)  # its own modules, it brings itself
-            ours = (path for path in sys.path if path and not path.startswith(library))
+            library = os.path.dirname(os.__file__)  # the interpreter has its own standard library
+            ours = [path for path in sys.path if path and not path.startswith(library)]
+            # The editable install is known to this environment's interpreter only.
+            packages = (odradek_broker, odradek_bench)
+            ours += [str(Path(package.__file__ or "").parents[1]) for package in packages]
             self.env["PYTHONPATH"] = ":".join(path for path in ours if not path.endswith(".zip"))
         return super().spawn([self.python, "-m", self.module, *command[3:]], stdout=stdout)
 
@@ -138,7 +120,7 @@ class Servers:
         return member
 
     def start(self) -> None:
-        """All at once, because the first of a cluster alone has no quorum."""
+        """All at once, because one broker of a cluster has no quorum."""
         with ThreadPoolExecutor(len(self.members)) as pool:
             list(pool.map(lambda member: member.start(), self.members))
 
@@ -147,7 +129,7 @@ class Servers:
             list(pool.map(lambda member: member.stop(), self.members))
 
     def log_files(self, topic: str) -> list[Path]:
-        """The segments of a topic that count: none that are being cleaned, swapped or deleted."""
+        """The live segments of a topic: none that are being cleaned, swapped or deleted."""
         found = [p for m in self.members for p in m.data_dir.glob(f"{topic}-*/*.log")]
         return sorted(path for path in found if path.exists())
 
@@ -158,9 +140,7 @@ def one(
     directory.mkdir(parents=True, exist_ok=True)
     if engine == ODRADEK:
         return Servers(engine, [Odradek(overrides, directory=directory)])
-    kafka = ApacheKafka(overrides, directory=directory)
-    kafka.quick = quick
-    return Servers(engine, [kafka])
+    return Servers(engine, [ApacheKafka(overrides, directory=directory, quick=quick)])
 
 
 def many(
@@ -185,10 +165,7 @@ def many(
                 f"PLAINTEXT://127.0.0.1:{clients[index]},"
                 f"CONTROLLER://127.0.0.1:{controllers[index]}"
             )
-            kafka = ApacheKafka(node, directory=own)
-            kafka.quick = quick
-            kafka.bootstrap = f"127.0.0.1:{clients[index]}"
-            members.append(kafka)
+            members.append(ApacheKafka(node, directory=own, quick=quick))
         else:
             voters = [f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(clients)]
             node["controller.quorum.voters"] = ",".join(voters)
@@ -198,24 +175,9 @@ def many(
     return Servers(engine, members)
 
 
-def free_ports(count: int) -> list[int]:
-    """Below the ports that the kernel gives to outgoing connections: a restart finds them free."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(range(20_000, 32_000))
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found
-
-
 @contextmanager
 def running(servers: Servers) -> Iterator[Servers]:
-    """Started at the beginning; stopped, and their directories removed, at the end."""
+    """Starts the servers; stops them and removes their directories at the end."""
     try:
         servers.start()
         yield servers

@@ -1,7 +1,7 @@
 """The load that users run: librdkafka as producer, consumer and admin client.
 
-Every function takes the address of a server, moves what it is told, and returns what it saw, for
-verify.py to judge. The same client with the same settings goes to both engines; nothing here knows
+Every function takes the address of a server, moves the given records, and returns what it saw,
+which verify.py checks. Both engines get the same client with the same settings; nothing here knows
 which engine it talks to. Loads over plain sockets are in raw_load.py.
 """
 
@@ -17,8 +17,8 @@ from odradek_bench.verify import StalledError, Tally, WrongAnswerError, tally
 
 ADMIN_TIMEOUT_S = 60.0
 CHUNK = 10_000  # records handed to librdkafka in one call
-QUEUED_MAX = 200_000  # records that librdkafka holds; more only costs memory
-STALL_S = 60.0  # no progress for so long ends a case
+QUEUED_MAX = 200_000  # the limit of librdkafka's queue; more only costs memory
+STALL_S = 60.0  # a case without progress for this long has failed
 
 
 # -- topics ----------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ def create_topic(
     new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
     admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[topic].result(ADMIN_TIMEOUT_S)
     wait_until_led(address, topic, partitions)
-    log_size(address, topic, partitions)  # a leader in the metadata may not know it yet itself
+    log_size(address, topic, partitions)  # a leader may be in the metadata before it has taken over
 
 
 def delete_topic(address: str, topic: str) -> None:
@@ -44,7 +44,7 @@ def delete_topic(address: str, topic: str) -> None:
 
 
 def wait_until_led(address: str, topic: str, partitions: int) -> None:
-    """Until every partition has a leader and all its replicas are in sync."""
+    """Waits until every partition has a leader and all its replicas are in sync."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
     give_up = time.monotonic() + STALL_S
     while True:
@@ -73,7 +73,7 @@ def produce(
             "log_level": 2,
         }
     )
-    unit = len(pool) * partitions  # after so many records payload and partition repeat together
+    unit = len(pool) * partitions  # after this many records payload and partition repeat together
     chunk = [
         {"value": pool[i % len(pool)], "partition": i % partitions}
         for i in range(max(1, CHUNK // unit) * unit)
@@ -100,7 +100,7 @@ def _drain(producer: Producer, queued_max: int) -> None:
 
 
 def consume(address: str, topic: str, partitions: int, count: int) -> list[Message]:
-    """The first `count` records of a topic, kept as they came, for a check off the clock."""
+    """The first `count` records of a topic, kept for a check outside of the measured time."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -159,7 +159,7 @@ def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int
 
 
 def read_back(address: str, topic: str, partitions: int, count: int) -> Tally:
-    """Counts and sums all records of a topic; one more than `count` would be found too."""
+    """Counts and sums all records of a topic; finds records beyond `count` too."""
     size = log_size(address, topic, partitions)
     if size != count:
         raise WrongAnswerError(f"{topic}: {count} records sent, the log holds {size}")

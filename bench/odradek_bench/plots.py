@@ -1,4 +1,4 @@
-"""The pictures of the report: all headline ratios, bulk rates beside their limits, latencies."""
+"""The plots of the report: all headline ratios, bulk rates with their limits, latencies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LATENCY_METRICS = ("ack p50 ms", "ack p99 ms", "end to end p50 ms", "end to end 
 
 
 def draw(results: Results, directory: Path) -> list[str]:
-    """Writes what there are numbers for; the names of the files."""
+    """Writes a plot for everything that was measured; the names of the files."""
     directory.mkdir(parents=True, exist_ok=True)
     drawn = []
     for name, plot in (("ratios", _ratios), ("bulk", _bulk), ("latency", _latency)):
@@ -31,7 +31,7 @@ def draw(results: Results, directory: Path) -> list[str]:
 
 
 def _ratios(results: Results) -> Any:
-    """Every case's headline as "how many times better", so that right of 1 is always good."""
+    """Every case's headline as "how many times better": right of 1 is always good."""
     rows = []
     for case in results.cases:
         ratio = case.ratio(case.headline)

@@ -1,9 +1,9 @@
-"""What our broker's time goes to while a case runs: `make profile CASE=connections-100`.
+"""Profiles our broker while a case runs: `make profile CASE=connections-100`.
 
-py-spy looks at the broker's stack 200 times a second, from outside, while the case's load runs
-again and again. Printed are the functions in which it was found itself (a system call counts for
-the Python function that made it), and those that were on the stack. Waiting for events is left
-out. Not a benchmark: Apache Kafka does not run, and no numbers are kept.
+py-spy samples the broker's stack 200 times a second, from outside, while the load of the case runs
+repeatedly. The output lists functions by own samples (a system call counts for the Python function
+that made it) and by samples on the stack. Waiting for events is left out. Not a benchmark: Apache
+Kafka does not run, and no numbers are kept.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def main() -> int:
 
 
 def record(name: str, seconds: int, directory: Path) -> list[str]:
-    """Lines of py-spy's raw format: frames from the outermost one, then how often it was seen."""
+    """Lines of py-spy's raw format: frames from the outermost one, then the number of samples."""
     case, bench = ALL[name], Bench(directory, small=True)
     servers = bench.cluster(ODRADEK) if case.servers == "cluster" else bench.server(ODRADEK)
     file = directory / "stacks"
     try:
-        case.run(bench, ODRADEK)  # not the first time: what is imported and opened then is
+        case.run(bench, ODRADEK)  # the first run imports modules and opens files; it is not sampled
         bench.small = False
         spy = subprocess.Popen(
             [Path(sys.executable).parent / "py-spy", "record", "--format=raw", f"--output={file}",
@@ -70,7 +70,7 @@ def record(name: str, seconds: int, directory: Path) -> list[str]:
 
 
 def count(stacks: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
-    """How often each function was found at work itself, and how often on the stack at all.
+    """The number of samples of each function at the top of the stack, and anywhere on it.
 
     "run (main.py:12);serve (produce.py:60) 7" -> {"serve (produce.py)": 7}, {… both: 7}
     """

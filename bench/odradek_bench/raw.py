@@ -1,8 +1,8 @@
-"""Requests as bytes, sent over plain sockets: the cheapest client there is.
+"""Requests as bytes, sent over plain sockets: the cheapest possible client.
 
 librdkafka and the Java client need more CPU than either broker, so on two cores they hide the
-difference. These requests are encoded once and sent again and again, which leaves the machine to
-the broker. Produce v7 and Fetch v11 are the newest versions without flexible fields; both engines
+difference. These requests are encoded once and sent repeatedly, which leaves the CPU to the
+broker. Produce v7 and Fetch v11 are the newest versions without flexible fields; both engines
 serve them. All numbers are big-endian, every message has its length before it:
 
     produce_request("t", 0, batch([b"a", b"b"]))   57 bytes of frame and header, then the batch
@@ -28,7 +28,7 @@ CLIENT_ID = b"bench"
 CORRELATION_ID = 7
 TIMEOUT_MS = 30_000
 SOCKET_TIMEOUT_S = 60.0
-FIRST_BUFFER_BYTES = 4096  # a thousand connections are to cost no thousand megabytes
+FIRST_BUFFER_BYTES = 4096  # small, because there may be a thousand connections
 BUFFER_BYTES = 1 << 20
 LOG_OVERHEAD = 12  # base offset and length of a batch
 CRC_FROM = 21  # the CRC32C of a batch covers everything from its attributes on
@@ -90,9 +90,9 @@ def fetch_request(
 
 
 class ProduceAnswer:
-    """Where the fields lie in the answer to a produce request of one partition (v7).
+    """The positions of the fields in the answer to a produce request of one partition (v7).
 
-    Counted from behind the frame's length, as Connection.receive returns an answer.
+    Counted after the frame's length, as Connection.receive returns an answer.
     """
 
     def __init__(self, topic: str) -> None:
@@ -108,6 +108,8 @@ class ProduceAnswer:
 
 
 class Fetched(NamedTuple):
+    """The answer of a fetch of one partition."""
+
     high_watermark: int
     records: memoryview
 
@@ -128,6 +130,8 @@ def fetched(answer: Bytes, topic: str) -> Fetched:
 
 
 class Batch(NamedTuple):
+    """One record batch in an answer."""
+
     base_offset: int
     last_offset: int
     size: int  # records
@@ -193,10 +197,10 @@ class Connection:
 
 
 def greeted(address: str) -> Connection:
-    """A connection whose ApiVersions was answered, as every real client begins.
+    """A connection whose ApiVersions was answered, which is how every real client begins.
 
-    Who opens a thousand connections without a word is faster than a broker accepts them, and then
-    waits a second for each that its backlog (50, Kafka's default) had no room for.
+    Without that wait a client opens a thousand connections faster than a broker accepts them, and
+    then waits a second for each one that did not fit into the backlog (50, Kafka's default).
     """
     connection = Connection(address)
     connection.ask(frame(API_VERSIONS, 0, b""))
@@ -218,7 +222,7 @@ def records(found: Batch) -> Iterator[tuple[bytes, bytes]]:
     for _ in range(found.size):
         length, at = _varint(view, at)
         end = at + length
-        _, at = _varint(view, at + 1)  # behind the attributes: timestamp delta, offset delta
+        _, at = _varint(view, at + 1)  # after the attributes: timestamp delta, offset delta
         _, at = _varint(view, at)
         key_length, at = _varint(view, at)
         key, at = bytes(view[at : at + max(0, key_length)]), at + max(0, key_length)

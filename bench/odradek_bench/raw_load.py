@@ -1,7 +1,7 @@
-"""Load over plain sockets, encoded once (raw.py): what the broker can do when the client is cheap.
+"""Load over plain sockets, encoded once (raw.py): the broker's limits with a cheap client.
 
-Bulk with requests in flight, many connections with one small request each, batches at fixed times
-for latencies. Answers are checked as they come: error codes, offsets, the CRC of fetched batches.
+Bulk with requests in flight, many connections with one small request each, and batches on a
+schedule for latencies. Every answer is checked: error codes, offsets, the CRC of fetched batches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek_bench import raw
 from odradek_bench.usage import Meter
 from odradek_bench.verify import StalledError, WrongAnswerError
 
-STALL_S = 60.0  # no progress for so long ends a case
+STALL_S = 60.0  # a case without progress for this long has failed
 PIPELINE = 5  # requests in flight of one raw producer, as the Java client's default
 FETCH_BYTES_MAX = 1 << 20  # of a raw fetch: the consumer's default max.partition.fetch.bytes
 
@@ -23,7 +23,7 @@ FETCH_BYTES_MAX = 1 << 20  # of a raw fetch: the consumer's default max.partitio
 def produce_pipelined(
     address: str, topic: str, records: bytes, requests: int, *, acks: int = 1, partition: int = 0
 ) -> int:
-    """The same batch again and again, five requests in flight; the sum of the base offsets."""
+    """Sends the same batch repeatedly, five requests in flight; the sum of the base offsets."""
     request = raw.produce_request(topic, partition, records, acks)
     answer, offsets, sent = raw.ProduceAnswer(topic), 0, 0
     with raw.Connection(address) as connection:
@@ -113,7 +113,7 @@ def _ask_all(
 
 
 class _Asker:
-    """One connection, with as little as possible: what the client needs, the broker lacks."""
+    """One connection with as little work as possible: client and broker share the cores."""
 
     __slots__ = (
         "_part", "answered", "connection", "offsets", "partition", "recv", "request", "send",
@@ -130,7 +130,7 @@ class _Asker:
         self._part = b""
 
     def joined(self, data: bytes, length: int) -> bytes:
-        """An answer that came in pieces; nothing as long as one is missing."""
+        """An answer that arrived in pieces; empty while a piece is missing."""
         if not data:
             raise WrongAnswerError("the broker closed a connection")
         data, self._part = self._part + data, b""
@@ -141,28 +141,47 @@ class _Asker:
 
 @dataclass
 class Latencies:
-    """Milliseconds from the moment a batch was due until its ack, and until a consumer had it."""
+    """Milliseconds from when a batch was due until its ack, and until a consumer received it."""
 
     ack_ms: list[float] = field(default_factory=list)
     end_to_end_ms: list[float] = field(default_factory=list)
 
 
-def paced(address: str, topic: str, records: bytes, per_batch: int, *, batches_per_s: float,
-          seconds: float, acks: int = 1, early_s: float = 0.0) -> Latencies:  # fmt: skip
-    """Sends a batch at fixed times, whether or not the broker keeps up, and reads it at the tail.
+@dataclass(frozen=True)
+class Schedule:
+    """When batches are due: `per_s` of them for `seconds`.
+
+    A process that sleeps until a batch is due wakes up late, by 0.1 ms on a virtual machine. With
+    `early_s` it wakes up that much earlier and spins for the rest.
+    """
+
+    per_s: float
+    seconds: float
+    early_s: float = 0.0
+
+    @property
+    def count(self) -> int:
+        return max(1, int(self.per_s * self.seconds))
+
+    def since_due_ms(self, began: float, index: int) -> float:
+        return (time.perf_counter() - began - index / self.per_s) * 1000
+
+
+def paced(
+    address: str, topic: str, records: bytes, per_batch: int, schedule: Schedule, *, acks: int = 1
+) -> Latencies:
+    """Sends batches on schedule, whether or not the broker keeps up, and reads them at the tail.
 
     Time counts from when a batch was due, not from when it was sent: a broker that stalls is
-    charged for every batch that it delayed (no coordinated omission). A process that sleeps until
-    a batch is due is late by itself, by 0.1 ms on a virtual machine; with `early_s` it wakes so
-    much before and waits for the moment without sleeping.
+    charged for every batch that it delayed (no coordinated omission).
     """
-    count = max(1, int(batches_per_s * seconds))
+    count, batches_per_s = schedule.count, schedule.per_s
     request = raw.produce_request(topic, 0, records, acks)
     answer, result = raw.ProduceAnswer(topic), Latencies()
     with raw.Connection(address) as producer, raw.Connection(address) as consumer:
         consumer.send(raw.fetch_request(topic, 0, 0, max_bytes=FETCH_BYTES_MAX))
         began, sent, acked, read = time.perf_counter() + 0.05, 0, 0, 0
-        give_up = began + seconds + STALL_S
+        give_up = began + schedule.seconds + STALL_S
         while read < count or acked < count:
             now = time.perf_counter()
             if sent < count and now >= began + sent / batches_per_s:
@@ -170,19 +189,19 @@ def paced(address: str, topic: str, records: bytes, per_batch: int, *, batches_p
                 sent += 1
                 continue
             wait_s = began + sent / batches_per_s - now if sent < count else 1.0
-            wait_s = max(0.0, wait_s - early_s)
+            wait_s = max(0.0, wait_s - schedule.early_s)
             ready, _, _ = select.select([producer.socket, consumer.socket], [], [], wait_s)
             if producer.socket in ready:
                 if answer.base_offset(producer.receive(), 0) != acked * per_batch:
                     raise WrongAnswerError(f"{topic}: batch {acked} was acknowledged elsewhere")
-                result.ack_ms.append(_since_due_ms(began, acked, batches_per_s))
+                result.ack_ms.append(schedule.since_due_ms(began, acked))
                 acked += 1
             if consumer.socket in ready:
                 records_read = raw.fetched(consumer.receive(), topic).records
                 for batch in raw.batches(records_read):
                     if batch.base_offset != read * per_batch or batch.size != per_batch:
                         raise WrongAnswerError(f"{topic}: read offset {batch.base_offset}")
-                    result.end_to_end_ms.append(_since_due_ms(began, read, batches_per_s))
+                    result.end_to_end_ms.append(schedule.since_due_ms(began, read))
                     read += 1
                 request_next = raw.fetch_request(
                     topic, 0, read * per_batch, max_bytes=FETCH_BYTES_MAX
@@ -193,12 +212,8 @@ def paced(address: str, topic: str, records: bytes, per_batch: int, *, batches_p
     return result
 
 
-def _since_due_ms(began: float, index: int, per_s: float) -> float:
-    return (time.perf_counter() - began - index / per_s) * 1000
-
-
 def first_ack_s(address: str, topic: str, began: float, deadline_s: float = 300.0) -> float:
-    """Seconds since `began` until a record is acknowledged; asks again every 5 ms."""
+    """Seconds since `began` until a record is acknowledged; tries every 5 ms."""
     request = raw.produce_request(topic, 0, raw.batch([b"ready?"]))
     answer = raw.ProduceAnswer(topic)
     while True:

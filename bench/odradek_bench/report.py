@@ -1,6 +1,7 @@
-"""The page docs/benchmarks.md, written from the results of one run: nothing in it is typed by hand.
+"""The page docs/benchmarks.md, generated from the results of a run.
 
-A ratio is ours / Apache Kafka's; in bold where we are better. What we lose stays in the table.
+A ratio is ours / Apache Kafka's, in bold where ours is better. Cases that we lose stay in the
+table.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from odradek_bench.stats import Ratio, Summary
 
 LIMIT = "limit"
 CPU = "broker CPU s/GB"
-QUIET_LOAD = 1.0  # processes that want to run, before ours do
+QUIET_LOAD = 1.0  # runnable processes before the benchmark starts
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What we want to reach; ratios ours / Apache Kafka's."""
+    """A goal, as a ratio ours / Apache Kafka's."""
 
     label: str
     case: str  # "one+another": their medians are added

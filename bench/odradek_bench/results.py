@@ -6,9 +6,9 @@
             "samples": {"kafka": [{"MB/s": 120.5}], "odradek": [{"MB/s": 181.0}]},
             "unavailable": {}, "error": "", "measured": {"began": …, "load average": 0.3}, …}]}
 
-A run of some cases can be merged into what was measured before (`merged`), so that a machine that
-is quiet for a few minutes at a time is enough. Each case says when it was measured, and the load
-average at that moment.
+A run of some cases can be merged into earlier results (`merged`), so that a machine that is quiet
+for a few minutes at a time is enough. Each case has the time and the load average of its
+measurement.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import psutil
 
 from odradek_bench.case import Case, Sample
 from odradek_bench.engines import Odradek
@@ -35,16 +36,18 @@ OURS, THEIRS = "odradek", "kafka"
 
 @dataclass
 class CaseResult:
+    """The samples of one case by engine, or why there are none."""
+
     name: str
     title: str
     metrics: list[dict[str, str]]
     limit: str = ""
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)  # engine -> reason
-    skipped: str = ""  # why it did not run at all
-    error: str = ""  # what was wrong: a wrong answer, a server that died
-    wrong: bool = False  # it was a wrong answer, of ours
-    measured: dict[str, Any] = field(default_factory=dict)  # when, which commit, how quiet it was
+    skipped: str = ""  # why it did not run
+    error: str = ""  # a wrong answer, a server that died
+    wrong: bool = False  # our broker gave a wrong answer
+    measured: dict[str, Any] = field(default_factory=dict)  # time, commit, load average
 
     @classmethod
     def of(cls, case: Case) -> CaseResult:
@@ -71,6 +74,8 @@ class CaseResult:
 
 @dataclass
 class Results:
+    """A whole run: machine, versions, cases."""
+
     seed: int
     smoke: bool
     machine: dict[str, Any] = field(default_factory=dict)
@@ -110,13 +115,12 @@ def new_results(seed: int, smoke: bool) -> Results:
 
 
 def machine() -> dict[str, Any]:
-    info = Path("/proc/cpuinfo").read_text()
+    info = Path("/proc/cpuinfo").read_text()  # psutil does not know the model
     models = [line.partition(":")[2].strip() for line in info.splitlines() if "model name" in line]
-    memory_kb = int(Path("/proc/meminfo").read_text().split("MemTotal:")[1].split()[0])
     return {
         "cpu": models[0] if models else platform.machine(),
         "cores": os.cpu_count(),
-        "memory GB": round(memory_kb / 1e6),
+        "memory GB": round(psutil.virtual_memory().total / (1024 * 1e6)),
         "kernel": platform.release(),
         "load average before": round(os.getloadavg()[0], 2),
     }

@@ -1,9 +1,10 @@
-"""Runs cases: rounds that alternate between the engines, within a time that is bounded.
+"""Runs cases in rounds that alternate between the engines, within a time limit.
 
-Round 1 asks Apache Kafka first, round 2 us, and so on, so that neither always profits from what the
-other left behind. A case that fails (a wrong answer, a server that died) is reported and the run
-goes on; the exit code says so at the end. A case that has used up its time runs no further round,
-and when the run's own time is over the remaining cases are left out, by name.
+Round 1 begins with Apache Kafka, round 2 with ours, and so on, so that neither always profits from
+what the other left behind (caches, deleted files). A case that fails (a wrong answer, a server that
+died) is reported and the run goes on; the exit code says so at the end. A case that has used up its
+time starts no further round; when the time of the run is over, the remaining cases are listed as
+skipped.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import psutil
 from confluent_kafka import KafkaException
 
 from odradek_bench.case import Bench, Case, Sample, UnavailableError
@@ -24,7 +26,7 @@ from odradek_cli.processes import StartFailedError
 
 FAILURES = (
     WrongAnswerError, StalledError, StartFailedError, KafkaException, OSError, AssertionError,
-    subprocess.SubprocessError,
+    subprocess.SubprocessError, psutil.Error,
 )  # fmt: skip
 
 
@@ -37,7 +39,7 @@ def run_cases(
     previous = ""
     for number, case in enumerate(cases, 1):
         if previous and case.servers != previous and not (bench.smoke and case.servers == "own"):
-            bench.close()  # the next cases bring servers of their own: free the cores
+            bench.close()  # the next cases use other servers: free the cores
         previous = case.servers
         result = CaseResult.of(case)
         result.measured = measured_now()
@@ -92,7 +94,7 @@ def brief(sample: Sample) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that mean something: 12345 -> 12,345; 123.4 -> 123; 1.234 -> 1.23."""
+    """Three significant digits: 12345 -> 12,345; 123.4 -> 123; 1.234 -> 1.23."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

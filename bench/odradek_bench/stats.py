@@ -17,6 +17,8 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Summary:
+    """Median and spread of the rounds of one metric."""
+
     median: float
     low: float
     high: float
@@ -30,6 +32,8 @@ class Summary:
 
 @dataclass(frozen=True)
 class Ratio:
+    """Ours to theirs, round by round: median and spread."""
+
     median: float
     low: float
     high: float

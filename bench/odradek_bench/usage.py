@@ -1,53 +1,36 @@
-"""CPU seconds and resident memory of process trees, read from /proc.
+"""CPU seconds and resident memory of process trees.
 
     before = cpu_s(pids); …load…; cpu_s(pids) - before      rss_bytes(pids)
 
-A tree is the server's process and all of its descendants: what a helper process burns counts too.
-CPU time comes in clock ticks of 10 ms, so short loads are not worth a number.
+A tree is the server's process and all of its descendants, so that helper processes count too. The
+kernel counts CPU time in ticks of 10 ms, so a short load has no meaningful number.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+import psutil
+
 MB = 1_000_000
 
 
-def tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[psutil.Process]:
     """The process and its descendants that live now."""
-    found = [pid]
-    for parent in found:
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
-                found += [int(child) for child in children.read_text().split()]
-            except OSError:
-                continue  # the thread ended between the listing and the reading
-    return found
-
-
-def _all(pids: Iterable[int]) -> list[int]:
-    return [member for pid in pids for member in tree(pid)]
+    server = psutil.Process(pid)
+    return [server, *server.children(recursive=True)]
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    ticks = 0
-    for pid in _all(pids):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / TICKS_PER_S
+    """User and system time of the processes so far."""
+    times = [process.cpu_times() for pid in pids for process in tree(pid)]
+    return float(sum(one.user + one.system for one in times))
 
 
 def rss_bytes(pids: Iterable[int]) -> int:
-    total = 0
-    for pid in _all(pids):
-        status = Path(f"/proc/{pid}/status").read_text()
-        total += int(status.split("VmRSS:")[1].split()[0]) * 1024
-    return total
+    return sum(process.memory_info().rss for pid in pids for process in tree(pid))
 
 
 @dataclass

@@ -27,6 +27,8 @@ class StalledError(Exception):
 
 @dataclass(frozen=True)
 class Tally:
+    """How many records, and the sum of their checksums: independent of their order."""
+
     count: int = 0
     checksum: int = 0
 

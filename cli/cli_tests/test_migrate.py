@@ -35,7 +35,7 @@ def name() -> str:
 
 
 @pytest.fixture
-def move(odradek: Odradek, broker: Server, destination: Server, name: str):
+def move(odradek: Odradek, broker: Server, destination: Server, name: str) -> Odradek:
     """move("--cut-over") runs the command for this test's topic."""
     sides = ("--from", broker.bootstrap, "--to", destination.bootstrap, "--topic", name)
     return lambda *args, code=0: odradek("migrate", *sides, *args, code=code)
@@ -60,6 +60,7 @@ def committed(server: Server, group: str) -> TopicPartition:
     admin = admin_of(server)
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     (place,) = asked[group].result(DEADLINE_S).topic_partitions
+    assert isinstance(place, TopicPartition)
     return place
 
 
@@ -82,7 +83,9 @@ def in_a_transaction(server: Server, topic: str, values: list[bytes], *, commits
 
 def all_records(server: Server, topic: str, count: int, partition: int = 0) -> list[Rec]:
     found = consume(server, topic, count, partition=partition, isolation_level="read_committed")
-    assert end_is_reached(server, topic, partition, found[-1].offset() if found else -1)
+    last = found[-1].offset() if found else -1
+    assert last is not None
+    assert end_is_reached(server, topic, partition, last)
     return [Rec.of(message) for message in found]
 
 
@@ -104,7 +107,9 @@ def end_is_reached(server: Server, topic: str, partition: int, last: int) -> boo
         consumer.close()
 
 
-def test_everything_arrives_and_groups_go_on(broker, destination, name, move):
+def test_everything_arrives_and_groups_go_on(
+    broker: Server, destination: Server, name: str, move: Odradek
+) -> None:
     """1. Source: deleted head, odd records, an aborted transaction, groups at several places.
     2. A run copies and verifies. 3. More is written. 4. The cut-over moves groups and settings."""
     create_topic(broker, name, 2, {"cleanup.policy": "compact", "max.message.bytes": "2000000"})
@@ -138,7 +143,9 @@ def test_everything_arrives_and_groups_go_on(broker, destination, name, move):
     assert "already cut over" in move("--cut-over").stdout
 
 
-def test_gaps_and_transactions(broker, destination, name, move):
+def test_gaps_and_transactions(
+    broker: Server, destination: Server, name: str, move: Odradek
+) -> None:
     """Offsets of source and destination differ; the group goes on at the same record."""
     create_topic(broker, name)
     produce(broker, name, [Rec(b"gone"), Rec(b"gone"), *ODD])
@@ -163,8 +170,13 @@ def test_gaps_and_transactions(broker, destination, name, move):
 
 
 def test_a_run_that_dies_between_records_and_commit(
-    broker, destination, name, move, odradek, monkeypatch
-):
+    broker: Server,
+    destination: Server,
+    name: str,
+    move: Odradek,
+    odradek: Odradek,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """1. Its third transaction's records are in the destination, its commit never comes.
     2. The next run aborts them and goes on: nothing is missing, nothing is there twice."""
     create_topic(broker, name, 2, {"max.message.bytes": "1000"})  # less than we write at once
@@ -192,7 +204,7 @@ def test_a_run_that_dies_between_records_and_commit(
         assert found == [r for r in values if r.partition == partition]
 
 
-def test_undated_records(broker, destination, name, move):
+def test_undated_records(broker: Server, destination: Server, name: str, move: Odradek) -> None:
     """librdkafka would date them now; they get the oldest date that it keeps."""
     create_topic(broker, name)
     with connect(broker) as connection:
@@ -203,7 +215,9 @@ def test_undated_records(broker, destination, name, move):
     assert found.timestamp()[1] == UNDATED_MS
 
 
-def test_refusals(broker, destination, name, move, odradek):
+def test_refusals(
+    broker: Server, destination: Server, name: str, move: Odradek, odradek: Odradek
+) -> None:
     same = odradek("migrate", "--from", broker.bootstrap, "--to", broker.bootstrap, code=1).stderr
     assert "the same cluster" in same
     assert "not in the source" in move(code=1).stderr
@@ -215,7 +229,9 @@ def test_refusals(broker, destination, name, move, odradek):
     assert "no state of a migration" in move(code=1).stderr
 
 
-def test_cut_over_waits_for_open_transactions(broker, destination, name, move):
+def test_cut_over_waits_for_open_transactions(
+    broker: Server, destination: Server, name: str, move: Odradek
+) -> None:
     create_topic(broker, name)
     produce(broker, name, [b"before"])
     producer = Producer(
@@ -232,7 +248,9 @@ def test_cut_over_waits_for_open_transactions(broker, destination, name, move):
     assert "verified: 2 records" in move("--cut-over").stdout
 
 
-def test_what_retention_takes_before_it_is_copied(broker, destination, name, move):
+def test_what_retention_takes_before_it_is_copied(
+    broker: Server, destination: Server, name: str, move: Odradek
+) -> None:
     create_topic(broker, name)
     produce(broker, name, [b"0", b"1"])
     move()
@@ -246,7 +264,9 @@ def test_what_retention_takes_before_it_is_copied(broker, destination, name, mov
     assert found == [b"0", b"1", b"4"]
 
 
-def test_differences_are_found(broker, destination, name, move):
+def test_differences_are_found(
+    broker: Server, destination: Server, name: str, move: Odradek
+) -> None:
     """Somebody else wrote into the destination meanwhile."""
     create_topic(broker, name)
     produce(broker, name, [b"one"])
@@ -255,7 +275,9 @@ def test_differences_are_found(broker, destination, name, move):
     assert "has 2 records, 1 were read" in move(code=1).stderr
 
 
-def test_compacted_topics_are_not_compacted_before_the_cut_over(broker, destination, name, move):
+def test_compacted_topics_are_not_compacted_before_the_cut_over(
+    broker: Server, destination: Server, name: str, move: Odradek
+) -> None:
     create_topic(broker, name, 1, {"cleanup.policy": "compact", "retention.ms": "1000"})
     move()
     held = own_configs(destination, name)

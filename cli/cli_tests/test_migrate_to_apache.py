@@ -164,17 +164,19 @@ def read_all(server: Server, count: int) -> dict[int, list[tuple[object, ...]]]:
     ended: set[int] = set()
     while len(ended) < PARTITIONS:
         for m in consumer.consume(5_000, timeout=5.0):
+            partition = m.partition()
+            assert partition is not None
             if m.error() is not None:
-                ended.add(m.partition())
+                ended.add(partition)
             else:
                 record = (m.key(), m.value(), m.timestamp()[1], str(m.headers()))
-                found[m.partition()].append(record)
+                found[partition].append(record)
     consumer.close()
     assert sum(map(len, found.values())) == count
     return found
 
 
-def next_record(server: Server) -> dict[int, bytes]:
+def next_record(server: Server) -> dict[int, bytes | None]:
     """What the group would read next in each partition."""
     consumer = Consumer(
         {"bootstrap.servers": server.bootstrap, "group.id": GROUP, "enable.auto.commit": False}

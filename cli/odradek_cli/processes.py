@@ -1,7 +1,7 @@
 """Servers as child processes: started, waited for, and ended by their own pid.
 
-Used by `odradek demo` and by the test harness. A server's output goes to one file, which is what
-an error shows when it does not come up.
+Used by `odradek demo` and by the test kit. A server's output goes to one file, which the error of
+a failed start contains.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 START_DEADLINE_S = 60.0  # ours needs well under one second; Apache Kafka 3 to 8
 STOP_DEADLINE_S = 20.0  # a clean shutdown flushes every log
@@ -37,7 +39,6 @@ class ServerProcess:
     def __init__(self, log_path: Path, env: Mapping[str, str] | None = None) -> None:
         self.log_path = log_path
         self.env = dict(env or {})
-        self.wrapper: list[str] = []  # a command that runs the server's, such as prlimit
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -51,7 +52,7 @@ class ServerProcess:
         assert self.process is None, f"{self.name} is already running"
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [*self.wrapper, *command],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log if stdout is None else stdout,
                 stderr=log,
@@ -93,13 +94,13 @@ class ServerProcess:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def rss_bytes(self) -> int:
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) * 1024
+        """Resident memory."""
+        return int(psutil.Process(self.pid).memory_info().rss)
 
     def cpu_seconds(self) -> float:
         """User and system time of the process so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        times = psutil.Process(self.pid).cpu_times()
+        return float(times.user + times.system)
 
 
 class BrokerProcess(ServerProcess):

@@ -13,7 +13,7 @@ pytest.register_assert_rewrite("broker_tests.clients")
 
 @dataclass(frozen=True)
 class Address:
-    """All that a test may know. (A test that reads files or stops the server is not shared.)"""
+    """Everything that a test may know; tests that read files or stop the server are not shared."""
 
     bootstrap: str
 

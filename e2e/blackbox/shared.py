@@ -1,8 +1,8 @@
-"""Takes tests over from broker_tests/clients: those that ask for nothing but an address.
+"""Reuses the tests of broker_tests/clients that need only an address.
 
     globals().update(shared(test_groups, leave_out={"test_x": "reads the server's files"}))
 
-A test that asks for `start_broker` (settings of its own) or `tmp_path` is left out by itself.
+A test that uses `start_broker` (settings of its own) or `tmp_path` is left out automatically.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ADDRESS = frozenset(("broker", "server", "topic"))  # this suite's own, in conft
 
 
 def shared(module: ModuleType, leave_out: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The module's tests and fixtures by name; `leave_out` says which not, and why."""
+    """The module's tests and fixtures by name; `leave_out` names excluded tests and the reason."""
     found: dict[str, Any] = {"pytestmark": getattr(module, "pytestmark", [])}
     left_out = dict(leave_out or {})
     for name, value in vars(module).items():

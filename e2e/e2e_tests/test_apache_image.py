@@ -17,7 +17,8 @@ from odradek_images import build
 from odradek_images.table import APACHE
 from odradek_operator.kafka.apache import apache_settings
 from odradek_operator.kubernetes.properties import properties_text
-from odradek_testkit.engines import JVM_FLAGS, answers_api_versions, free_port, kafka_jars
+from odradek_testkit.engines import JVM_FLAGS, answers_api_versions, kafka_jars
+from odradek_testkit.ports import free_port
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

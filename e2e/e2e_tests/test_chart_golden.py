@@ -1,4 +1,4 @@
-"""What the chart renders, word for word, and what it refuses to render."""
+"""What the chart renders, compared with golden files, and what it refuses to render."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
 
 
 def _unlike(values: dict[str, object], schema: dict[str, object], where: str) -> list[str]:
-    """Names in only one of them; objects that may hold anything are not looked into."""
+    """Names in only one of them; objects without a schema are not compared."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return []
-    own = {"global", "claims"}  # allowed, and nothing by default
+    own = {"global", "claims"}  # allowed, and empty by default
     unlike = [f"{where}{name}" for name in (values.keys() ^ properties.keys()) - own]
     for name, value in values.items():
         if isinstance(value, dict) and name in properties:
@@ -122,7 +122,7 @@ def _unlike(values: dict[str, object], schema: dict[str, object], where: str) ->
 
 
 def test_the_package_holds_what_the_templates_read(tmp_path: Path) -> None:
-    """A file that .helmignore keeps out is missed only by those who install the package."""
+    """A file that .helmignore excludes would be missing only in the package."""
     helm("package", str(CHART), f"--destination={tmp_path}")
     (package,) = tmp_path.glob("*.tgz")
     whole = helm("template", "odradek", str(package), "--kube-version=v1.34.3", "-n=kafka-system")

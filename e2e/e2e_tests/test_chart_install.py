@@ -1,6 +1,6 @@
-"""The chart on a real API server: everything is accepted, upgraded, and kept or removed as said.
+"""The chart on a real API server: installed, upgraded, and removed.
 
-Pods never run here; what they do together on nodes is for kind.
+Pods never run here; the stories on kind show what they do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odradek_e2e.release import Release, settle, state
 from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError
 from odradek_testkit.kubernetes.programs import program
 
-# Not of Kubernetes itself: its CRD belongs to the Prometheus operator and is not here.
+# Its CRD belongs to the Prometheus operator, which is not installed here.
 FOREIGN = "ServiceMonitor"
 
 
@@ -28,7 +28,7 @@ FOREIGN = "ServiceMonitor"
 def test_the_api_server_takes_every_object(
     kubernetes: ControlPlane, namespace: str, value_set: str
 ) -> None:
-    """Its schema is strict: a field that does not exist is an error."""
+    """The schema is strict: an unknown field is an error."""
     rendered = objects(render(*values_of(value_set), namespace=namespace))
     for other in {o["metadata"].get("namespace", namespace) for o in rendered} - {namespace}:
         # Roles in namespaces that the values name; another test may have made them.
@@ -92,10 +92,10 @@ def test_crds_are_upgraded_with_the_chart_and_outlive_it(
     kubernetes: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     """
-    1. A release brings the CRDs; a KafkaCluster is made.
-    2. An upgrade to a chart with a new field brings the field.
+    1. A release installs the CRDs; a KafkaCluster is created.
+    2. An upgrade to a chart with a new field adds the field.
     3. The release is removed: the CRDs and the KafkaCluster stay.
-    4. It is installed again: it finds its CRDs and takes them as its own.
+    4. It is installed again and adopts the CRDs.
     """
     with Release(kubernetes, namespace) as release:
         cluster = {
@@ -123,7 +123,7 @@ def test_an_interrupted_installation_is_no_obstacle(
 ) -> None:
     """
     1. helm installs and waits for pods, which never run here; it is killed.
-    2. An upgrade is refused: helm believes itself at work still.
+    2. An upgrade is refused: helm finds an operation in progress.
     3. `settle` installs nevertheless, and a second time upgrades.
     """
     where = (RELEASE, namespace, kubernetes.kubeconfig)
@@ -169,7 +169,7 @@ def _of_kind(kind: str, namespace: str) -> list[dict[str, Any]]:
 
 
 def _dry_run(kubernetes: ControlPlane, *given: dict[str, Any]) -> str:
-    """All that an apply does in the API server, admission included, except for the writing."""
+    """A server-side dry run: validation and admission without the write."""
     return kubernetes.kubectl(
         "apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(given)
     )

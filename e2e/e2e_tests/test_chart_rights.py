@@ -1,6 +1,6 @@
-"""The rights of the chart's service account: enough for all that the operator does, and no more.
+"""The rights of the chart's service account: enough for everything the operator does, and no more.
 
-Asked of the API server, and tried: the operator lives a cluster's life with nothing but them.
+Checked with the API server's access reviews, and by running an operator with only these rights.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from odradek_api.base import RESTART_ANNOTATION
 from odradek_e2e.chart import CHART, objects, render
 from odradek_e2e.release import Release
 from odradek_testkit.kubernetes import world as worlds
-from odradek_testkit.kubernetes.control_plane import ControlPlane, free_port
+from odradek_testkit.kubernetes.control_plane import ControlPlane
+from odradek_testkit.ports import free_port
 
 OURS, APPS, CORE, POLICY = "odradek.dev", "apps", "", "policy"
 NETWORK, LEASES = "networking.k8s.io", "coordination.k8s.io"
 
-# Where it watches. group/resource[/subresource]: verbs.
+# In the namespaces that it watches. group/resource[/subresource]: verbs.
 ALLOWED = {
     (OURS, "kafkaclusters"): "get list watch",
     (OURS, "topics"): "get list watch patch",
@@ -58,7 +59,7 @@ RESOURCES = [
     ("apiextensions.k8s.io", "customresourcedefinitions"), ("storage.k8s.io", "storageclasses"),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
 ]  # fmt: skip
-# Not needed in the life that is tried below, and why they are there all the same.
+# Not used by the run below, and why the chart grants them.
 UNUSED = {
     (OURS, "kafkaclusters", "list"), (OURS, "kafkaclusters", "watch"),  # the process watches
     (OURS, "topics", "list"), (OURS, "topics", "watch"), (OURS, "topics", "get"),
@@ -73,7 +74,7 @@ LEASE = {(LEASES, "leases"): "create"}
 def rights(
     kubernetes: ControlPlane, user: str, namespace: str, name: str = ""
 ) -> dict[tuple[str, str], str]:
-    """What a service account may do with all of RESOURCES in a namespace ("": in all of them)."""
+    """What a service account may do with RESOURCES in a namespace ("": in all namespaces)."""
     asked = [(group, resource, verb) for group, resource in RESOURCES for verb in VERBS]
     accounts = ["system:serviceaccounts", "system:authenticated"]
     reviews = []
@@ -168,11 +169,11 @@ def test_editors_of_a_namespace_edit_clusters_and_viewers_see_them(
         assert (OURS, "topics/status") not in editor or "patch" not in editor[OURS, "topics/status"]
 
 
-# -- tried ----------------------------------------------------------------------------------------
+# -- a run ----------------------------------------------------------------------------------------
 
 
 class Guarded(worlds.Wire):
-    """Notes what was done, and what was forbidden, also where the operator goes on without it."""
+    """Records what was done and what was forbidden, also where the operator ignores it."""
 
     # Of all operators of a test.
     used: set[tuple[str, str, str]] = set()  # noqa: RUF012
@@ -196,7 +197,7 @@ class Guarded(worlds.Wire):
 
 
 class LimitedWorld(worlds.World):
-    """Its operator has a service account's rights; the kubelet and the user have their own."""
+    """The operator has a service account's rights; kubelet and user have all rights."""
 
     account_kubeconfig: Path
 
@@ -216,8 +217,8 @@ def test_a_life_of_a_cluster_with_these_rights(
     2. A restart of all by annotation, with new settings: pods are evicted, the old file goes.
     3. Six brokers, then three again with their volumes deleted.
     4. The Services outside and the policy are taken away; a topic is deleted with its resource.
-    5. A second volume for each: the StatefulSets are made anew around their pods.
-    Nothing of that is forbidden, and no right is left over.
+    5. A second volume for each: the StatefulSets are recreated around their pods.
+    No request is forbidden, and no right is unused.
     """
     monkeypatch.setattr(worlds, "Wire", Guarded)
     monkeypatch.setattr(Guarded, "forbidden", [])
@@ -257,7 +258,7 @@ def test_a_life_of_a_cluster_with_these_rights(
 
 
 class Replica:
-    """The operator's process, started as the Deployment says, with the account's token."""
+    """The operator's process, started like the Deployment's container, with the account's token."""
 
     def __init__(self, args: list[str], kubeconfig: Path, log: Path) -> None:
         self.port, self.log = free_port(), log
@@ -306,7 +307,7 @@ def replicas(kubernetes: ControlPlane, namespace: str, tmp_path: Path) -> Iterat
 def test_two_replicas_as_the_deployment_starts_them(
     kubernetes: ControlPlane, namespace: str, replicas: list[Replica], helm_test: ModuleType
 ) -> None:
-    """One works and makes the brokers of a cluster; it is ended, and the other one takes over."""
+    """The active one creates the brokers of a cluster; it is ended, and the other takes over."""
 
     def leading() -> list[int]:
         answers = []

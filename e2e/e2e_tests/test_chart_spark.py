@@ -1,6 +1,6 @@
-"""The chart with Spark: native brings SparkApplication; rights are enough, and no more.
+"""The chart with Spark: mode native installs SparkApplication; its rights are enough, and no more.
 
-Asked of the API server, and tried: a pipeline lives its life with nothing but them.
+Checked with access reviews, and by running a pipeline with only these rights.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from e2e_tests.test_chart_rights import (
 )
 from odradek_e2e.release import Release
 from odradek_testkit.kubernetes.control_plane import ControlPlane
-from odradek_testkit.kubernetes.pipeline_world import Cluster
+from odradek_testkit.kubernetes.pipeline_world import PipelineWorld
 
 SPARK, RBAC = "sparkoperator.k8s.io", "rbac.authorization.k8s.io"
 DRIVERS = "get list watch create patch delete deletecollection"
-# Beside those of an operator without Spark.
+# In addition to those of an operator without Spark.
 PIPELINES = {
     (OURS, "sparkpipelines"): "list",
     (OURS, "sparkpipelines/status"): "patch",
@@ -66,10 +66,10 @@ def test_a_life_of_a_pipeline_with_these_rights(
     kubernetes: ControlPlane, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    1. The chart brings the CRD; a pipeline is submitted: account, role, services and pod are made.
-    2. Its driver fails and is made anew; the pipeline is changed, and its old job goes.
-    3. It ends, its time to live passes, and the application goes.
-    Nothing of that is forbidden.
+    1. The chart installs the CRD; a pipeline is submitted: account, role, services, pod.
+    2. Its driver fails and is recreated; the pipeline is changed, and its old job is deleted.
+    3. It ends, its time to live passes, and the application is deleted.
+    No request is forbidden.
     """
     caplog.set_level(logging.WARNING, "odradek_operator.kubernetes.spark_worker")
     with Release(kubernetes, namespace, "--set=spark.mode=native") as release:
@@ -78,7 +78,7 @@ def test_a_life_of_a_pipeline_with_these_rights(
         assert same(rights(kubernetes, release.account, "default"), NODES)
         kubeconfig = release.account_kubeconfig(tmp_path / "kubeconfig")
         limited = cast(ControlPlane, SimpleNamespace(kubeconfig=kubeconfig))
-        cluster = Cluster(kubernetes, namespace, operator=limited)
+        cluster = PipelineWorld(kubernetes, namespace, operator=limited)
         policy = {"type": "OnFailure", "retries": 1, "intervalSeconds": 1}
         claim = {"volumeClaim": "pipelines"}
         cluster.kafka()

@@ -1,4 +1,4 @@
-"""The images, as far as they can be looked at without making one."""
+"""The images, as far as they can be checked without building one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from odradek_images import archive, build, debian
 from odradek_images.requirements import LockError, needed, read_lock, requirements_of, sbom_text
-from odradek_images.table import ENVIRONMENT, IMAGES, PYTHON, USER_ID, Image
+from odradek_images.table import ENVIRONMENT, IMAGES, PYTHON, ROOT, USER_ID, Image
 
 LOCK = """\
 alpha==1.0 \\
@@ -54,7 +54,7 @@ def test_an_image_has_all_that_its_package_imports_and_nothing_else(image: Image
     distributions = importlib.metadata.packages_distributions()
     wanted = set()
     for module in imported(image):
-        # lightkube has two: lightkube-models comes along with it.
+        # lightkube has two packages: it requires lightkube-models.
         names = {_normal(one) for one in distributions[module]}
         wanted.add(min(names, key=len))
     assert wanted == set(image.requirements)
@@ -66,7 +66,7 @@ def skip_without_spark(image: Image) -> None:
 
 
 def imported(image: Image) -> set[str]:
-    """Top-level modules of others, also those that are imported late."""
+    """Imported third-party modules, also those imported inside functions."""
     found = set()
     for path in (path for package in image.packages for path in package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -83,7 +83,7 @@ def _normal(name: str) -> str:
 
 @pytest.mark.parametrize("image", IMAGES.values(), ids=list(IMAGES))
 def test_what_the_installed_packages_say_they_need_is_there(image: Image) -> None:
-    """The lock's comments against the packages' own metadata."""
+    """The comments of the lock agree with the metadata of the packages."""
     skip_without_spark(image)
     packages = {one.name: one.version for one in requirements_of(image.name)}
     for name, version in packages.items():
@@ -108,15 +108,15 @@ def test_the_dockerfile_makes_the_same_image(image: Image) -> None:
     (stage,) = re.findall(rf"^FROM run(?:-java)? AS {image.name}\n((?:.+\n)+)", text, re.M)
     assert f"ENTRYPOINT {json.dumps(image.entrypoint)}" in stage
     for package in image.packages:
-        where = package.relative_to(build.ROOT)
+        where = package.relative_to(ROOT)
         if image.compiler is not None:
-            assert f"python {image.compiler.relative_to(build.ROOT)}" in text
+            assert f"python {image.compiler.relative_to(ROOT)}" in text
             assert f"COPY {where} {where}" in text
             assert f"cp -r build/compiled-*/{package.name} /opt/odradek/{package.name}" in text
         else:
             assert f"COPY {where} /opt/odradek/{package.name}" in text
     for path in image.files:
-        assert f"COPY {path.relative_to(build.ROOT)} /opt/odradek/{image.package}/" in text
+        assert f"COPY {path.relative_to(ROOT)} /opt/odradek/{image.package}/" in text
     assert f"USER {USER_ID}:{USER_ID}" in text
     for name, value in ENVIRONMENT.items():
         assert name == "PATH" or f"{name}={value}" in text, name  # Docker sets the path itself

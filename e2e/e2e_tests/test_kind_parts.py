@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,8 +15,8 @@ from odradek_apache import main as apache
 from odradek_e2e import ci
 from odradek_e2e.chart import golden_file, objects, value_sets
 from odradek_e2e.kind import cluster, leftovers, node_image
-from odradek_e2e.kind.engine import Engine
-from odradek_e2e.kind.places import FILES, ZONES
+from odradek_e2e.kind.engine import ContainerEngine
+from odradek_e2e.kind.places import FILES, ZONES, KindError
 from odradek_e2e.kind.steps import Step, carry_out, minutes
 from odradek_operator.main import parse_arguments
 
@@ -78,17 +79,17 @@ def test_times_are_told_as_people_do() -> None:
 
 
 def test_three_workers_in_three_zones() -> None:
-    config = cluster.cluster_config(Engine(stock=True))
+    config = cluster.cluster_config(ContainerEngine(stock=True))
     nodes = config["nodes"]
     assert isinstance(nodes, list)
     labels = [node.get("labels", {}).get("topology.kubernetes.io/zone") for node in nodes]
     assert labels == [None, *ZONES]
     assert "dns" not in kubeadm_patch(config)
-    assert kubeadm_patch(cluster.cluster_config(Engine(stock=False)))["dns"]
+    assert kubeadm_patch(cluster.cluster_config(ContainerEngine(stock=False)))["dns"]
 
 
-def kubeadm_patch(config: dict[str, object]) -> dict[str, object]:
-    (patch,) = config["kubeadmConfigPatches"]  # type: ignore[misc]
+def kubeadm_patch(config: dict[str, Any]) -> dict[str, object]:
+    (patch,) = config["kubeadmConfigPatches"]
     found: dict[str, object] = yaml.safe_load(patch)
     assert found["kind"] == "ClusterConfiguration"
     return found
@@ -140,7 +141,7 @@ def test_a_cluster_that_cannot_be_had_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def up() -> None:
-        raise cluster.KindError("mount: permission denied")
+        raise KindError("mount: permission denied")
 
     downs: list[int] = []
     monkeypatch.setattr(ci, "obstacle", lambda: "")
@@ -170,13 +171,13 @@ def test_apache_listens_where_its_file_says() -> None:
     settings = apache.read_properties(text)
     assert apache.listener_ports(settings) == [9092, 9094]
     assert settings[apache.CLUSTER_ID] == "x"
-    assert not apache.answers(1)  # nobody listens there
+    assert not apache.answers(1)  # no server listens there
 
 
 def test_apache_is_healthy_while_its_disk_is_formatted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Java of our own that formats slowly: the probes must not end it before it has begun."""
+    """With a fake Java that formats slowly: the liveness probe must not fail before the start."""
     fake = tmp_path / "java"
     fake.write_text('#!/bin/sh\necho "$@" >> $LINES\necho Kafka Server started\nsleep 0.5\n')
     fake.chmod(0o755)

@@ -1,6 +1,7 @@
 """The protocol diff: its parts by themselves, and (long) a run against both engines."""
 
 import random
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -29,8 +30,8 @@ def names() -> Names:
     return known
 
 
-def test_requests_of_every_api_can_be_written():
-    """Generated values fit their types; what is written is read again."""
+def test_requests_of_every_api_can_be_written() -> None:
+    """Generated values fit their types: a request can be encoded and decoded."""
     rng = random.Random(5)
     round_ = Round(1, names())
     for module in handler_modules().values():
@@ -39,7 +40,7 @@ def test_requests_of_every_api_can_be_written():
         decode_request(api_key, version, encode_request(api_key, version, wanted))
 
 
-def test_the_same_seed_makes_the_same_requests():
+def test_the_same_seed_makes_the_same_requests() -> None:
     def some() -> list[str]:
         rng, round_ = random.Random(9), Round(1, names())
         return [repr(request(round_, key, 1, rng)) for key in (3, 10, 16)]
@@ -47,7 +48,7 @@ def test_the_same_seed_makes_the_same_requests():
     assert some() == some()
 
 
-def test_damage_depends_on_nothing_but_the_seed():
+def test_damage_depends_on_nothing_but_the_seed() -> None:
     frame = bytes(range(60))
     for damage in DAMAGES:
         once, again = (damage(frame, 20, random.Random(3)) for _ in range(2))
@@ -58,7 +59,7 @@ def answer(**fields: object) -> Outcome:
     return Outcome("answer", Struct(**fields))
 
 
-def test_ids_are_compared_by_name():
+def test_ids_are_compared_by_name() -> None:
     ours, apache = Names(), Names()
     mine, theirs = Struct(name="a", topic_id=OURS), Struct(name="a", topic_id=THEIRS)
     learn_from(mine, theirs, ours, apache, {})
@@ -68,37 +69,37 @@ def test_ids_are_compared_by_name():
     assert compare(answer(topic_id=THEIRS), answer(topic_id=UUID(int=3)), both)
 
 
-def test_times_are_ignored_and_order_does_not_matter():
+def test_times_are_ignored_and_order_does_not_matter() -> None:
     theirs = answer(throttle_time=5, topics=[Struct(name="a", e=1), Struct(name="b", e=2)])
     mine = answer(throttle_time=0, topics=[Struct(name="b", e=2), Struct(name="a", e=7)])
     found = compare(theirs, mine, (Names(), Names()))
     assert found == [Difference("topics[].e", 1, 7)]
 
 
-def test_another_outcome_is_a_difference():
+def test_another_outcome_is_a_difference() -> None:
     found = compare(Outcome("closed"), answer(error_code=0), (Names(), Names()))
     assert found == [Difference("", "closed", {"error_code": 0})]
 
 
-def test_every_expected_difference_has_a_reason():
+def test_every_expected_difference_has_a_reason() -> None:
     assert all(len(line.reason) > 10 for line in TABLE)
     assert reason_for("metadata", Difference("controller_id", 1, 2)) is None
 
 
-def test_an_api_that_only_one_engine_advertises_is_a_difference_unless_it_is_named():
+def test_an_api_that_only_one_engine_advertises_is_a_difference_unless_it_is_named() -> None:
     assert reason_for("advertised", Difference("versions of share_fetch", (1, 2), None))
     assert reason_for("advertised", Difference("versions of vote", None, (2, 2))) is None
     assert reason_for("advertised", Difference("versions of produce", (0, 13), None)) is None
     assert reason_for("advertised", Difference("versions of produce", (0, 13), (0, 12))) is None
 
 
-def test_the_names_of_apis_that_are_not_offered_exist():
+def test_the_names_of_apis_that_are_not_offered_exist() -> None:
     assert {name for name, *_ in APIS.values()} >= NOT_OFFERED
 
 
 @pytest.mark.java
 @pytest.mark.long
-def test_both_engines_answer_alike(tmp_path):
+def test_both_engines_answer_alike(tmp_path: Path) -> None:
     with both_engines(tmp_path) as (ours, apache):
         run = Run(ours, apache, seed=1)
         run.run(500, lambda _: None)

@@ -1,7 +1,7 @@
-"""The Helm chart under test: rendered, linted, held against its golden files.
+"""The Helm chart under test: rendered, linted, compared with its golden files.
 
     python -m odradek_e2e.chart lint     # helm lint, strictly, with every set of values
-    python -m odradek_e2e.chart golden   # writes the golden files again, after a wanted change
+    python -m odradek_e2e.chart golden   # regenerates the golden files, after an intended change
 
 A set of values is a file in charts/odradek/ci; `defaults` is the chart as it is.
 """
@@ -27,7 +27,7 @@ RELEASE, NAMESPACE = "odradek", "kafka-system"  # of what is rendered
 
 
 class HelmError(Exception):
-    """helm said no; the text is what it said."""
+    """helm failed; the text is its output."""
 
 
 def value_sets() -> list[str]:
@@ -39,7 +39,7 @@ def values_of(value_set: str) -> list[str]:
 
 
 def helm(*args: str, kubeconfig: Path | None = None) -> str:
-    """Its standard output. Nothing of the user's own set-up is read or written."""
+    """Its standard output. The user's own Helm configuration is neither read nor written."""
     with tempfile.TemporaryDirectory() as home:
         environment = {"PATH": os.environ["PATH"], "HOME": home}
         if kubeconfig is not None:
@@ -63,7 +63,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 def golden_text(value_set: str) -> str:
-    """Without the CRDs, which are held equal to crds/ by a test of their own."""
+    """Without the CRDs; another test compares those with crds/."""
     parts = render(*values_of(value_set)).split("\n---\n")
     kept = [part for part in parts if "\nkind: CustomResourceDefinition\n" not in part]
     return "\n---\n".join(kept).rstrip("\n") + "\n"
@@ -74,7 +74,7 @@ def golden_file(value_set: str) -> Path:
 
 
 def golden_difference(value_set: str) -> str:
-    """Empty if the chart renders what the golden file says."""
+    """The diff to the golden file; empty if the chart renders the same."""
     path = golden_file(value_set)
     before = path.read_text() if path.exists() else ""
     lines = difflib.unified_diff(
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except ProgramsMissingError as missing:
-        print(f"The chart was not looked at: {missing}", file=sys.stderr)
+        print(f"The chart was not checked: {missing}", file=sys.stderr)
         return 1 if os.environ.get("ODRADEK_REQUIRE_TOOLS") else 0
     return 0
 

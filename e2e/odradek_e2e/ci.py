@@ -1,8 +1,8 @@
 """The stories on kind as part of CI: `python -m odradek_e2e.ci SECONDS_LEFT`.
 
-They are run if the cluster can be had and the time is enough, by what this machine has built
-already. Whatever is not run is named with the reason; a machine without the privileges for
-containers is no failure. A story that fails is one.
+They run if this machine can run the cluster and enough time is left, given what it has built
+already. Skipped stories are printed with the reason. A machine without the privileges for
+containers is not a failure; a failed story is.
 """
 
 import os
@@ -19,23 +19,23 @@ from odradek_e2e.kind.steps import minutes, say
 from odradek_images.build import cache_dir as image_cache
 from odradek_testkit.kubernetes.programs import ProgramsMissingError
 
-SLOWER = 1.5  # than two idle cores: `make test` has just filled the memory with other things
+SLOWER = 1.5  # than on two idle cores: `make test` has just filled the page cache
 IMAGE_SECONDS = 60
 LOAD_SECONDS = 60
 STORIES_SECONDS = 600  # at the least
 DOWN_SECONDS = 60
-LAST_STORY_SECONDS = 420  # the longest one, if it begins in the last moment
+LAST_STORY_SECONDS = 420  # the longest one, if it begins at the last moment
 # The short ones; `make e2e` runs all.
 STORIES = (
     "test_helm_test", "test_three_zones", "test_kubectl", "test_what_cannot_be", "needs_no_restart",
     "killed_broker",
 )  # fmt: skip
-NEEDED = ("broker", "operator")  # images of these stories; those with Java are five times as large
+NEEDED = ("broker", "operator")  # images; those with Java are five times as large
 DEADLINE = "ODRADEK_E2E_DEADLINE"  # unix seconds; no story begins after it
 
 
 def expected_seconds() -> float:
-    """Until the first story can begin."""
+    """Seconds until the first story can begin."""
     steps = cluster.steps(engines.find())
     wait = sum(step.seconds for step in steps if not step.is_done())
     images = sum(not any(image_cache().glob(f"{name}-*.tar")) for name in NEEDED)
@@ -43,7 +43,7 @@ def expected_seconds() -> float:
 
 
 def obstacle() -> str:
-    """Why the cluster cannot be had here at all; empty if nothing is known against it."""
+    """Why this machine cannot run the cluster; empty if no reason is known."""
     engine = engines.find()
     if engine.stock:
         return ""
@@ -70,7 +70,7 @@ def run(left_s: float) -> int:
     except (KindError, ProgramsMissingError, subprocess.CalledProcessError) as error:
         cluster.down()
         return not_run(f"the cluster could not be had: {error}")
-    say(f"Of the stories these are run: {', '.join(STORIES)}. The others: make e2e")
+    say(f"Running these stories: {', '.join(STORIES)}. `make e2e` runs all of them.")
     deadline = time.time() + left_s - (time.monotonic() - began)
     deadline -= DOWN_SECONDS + LAST_STORY_SECONDS
     try:

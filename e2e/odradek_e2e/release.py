@@ -1,7 +1,7 @@
-"""A release of the chart on a cluster, for tests: installed, asked, and removed with its CRDs.
+"""A release of the chart on a cluster, for tests: installed, and removed with its CRDs.
 
 with Release(kubernetes, "kafka", "--set=replicas=3") as release:
-    release.account_kubeconfig(path)     # to be the operator, with its rights and no others
+    release.account_kubeconfig(path)     # for a client with exactly the operator's rights
 
 `settle` is for a release that outlives the tests, on kind.
 """
@@ -14,14 +14,14 @@ import yaml
 from odradek_e2e.chart import CHART, RELEASE, HelmError, helm
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 
-# Helm refuses every further operation on a release that it believes to be at work still.
+# Helm refuses every further operation on a release in one of these states.
 INTERRUPTED = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
 
 
 def settle(name: str, namespace: str, *options: str, kubeconfig: Path) -> str:
-    """Installed or upgraded, whatever was there before; what Helm says to the user.
+    """Installs or upgrades, whatever was there before; Helm's output for the user.
 
-    A release whose Helm was interrupted is removed first: CRDs, and so all KafkaClusters, stay.
+    A release whose Helm was interrupted is uninstalled first. CRDs, and so all KafkaClusters, stay.
     """
     where = f"--namespace={namespace}"
     if state(name, namespace, kubeconfig) in INTERRUPTED:
@@ -30,7 +30,7 @@ def settle(name: str, namespace: str, *options: str, kubeconfig: Path) -> str:
 
 
 def state(name: str, namespace: str, kubeconfig: Path) -> str:
-    """In Helm's words; empty if there is no such release."""
+    """Helm's status of the release; empty if there is none."""
     try:
         said = helm("status", name, f"--namespace={namespace}", "-o=json", kubeconfig=kubeconfig)
     except HelmError as error:
@@ -41,6 +41,8 @@ def state(name: str, namespace: str, kubeconfig: Path) -> str:
 
 
 class Release:
+    """The chart, installed in a namespace; removed with its CRDs at the end."""
+
     def __init__(
         self,
         kubernetes: ControlPlane,
@@ -63,13 +65,13 @@ class Release:
         managed = "-l=app.kubernetes.io/managed-by=Helm"
         kinds = kubectl("get", "crds", managed, "-o=name").split()
         if kinds:
-            # Of a kind that nobody has read yet, the API server has no cache; its finalizer then
-            # fails and comes back ever later, for minutes.
+            # The API server has no watch cache for a kind that was never read; deleting its CRD
+            # then fails and is retried with growing delays, for minutes.
             kubectl("get", ",".join(kind.partition("/")[2] for kind in kinds), "--all-namespaces")
             kubectl("delete", "crds", managed, "--timeout=150s")
 
     def install(self) -> str:
-        """What Helm says to the user."""
+        """Helm's output for the user."""
         said = self._helm("install", self.name, str(self._chart), *self._options)
         self._kubernetes.kubectl("wait", "--for=condition=Established", "crd", "--all")
         return said
@@ -85,7 +87,7 @@ class Release:
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
     def account_kubeconfig(self, path: Path) -> Path:
-        """Of the operator's service account, with a token as the kubelet would mount it."""
+        """A kubeconfig of the operator's service account, with a token like a mounted one."""
         token = self._kubernetes.kubectl("create", "token", self.name, f"-n={self.namespace}")
         config = yaml.safe_load(self._kubernetes.kubeconfig.read_text())
         config["users"][0]["user"] = {"token": token.strip()}

@@ -1,10 +1,10 @@
-"""Questions to single brokers over sockets of our own: what clients hide behind their retries.
+"""Single requests to a chosen broker, without the retries of a client.
 
     questions = Questions()
     questions.ask("127.0.0.1:9092", METADATA, 12, Struct(topics=None)).brokers
 
-The codec is the broker's own (wire/), which is held equal to kio's by tests of its own. One
-connection per broker is kept, because waiting tests ask fifty times a second.
+Requests are encoded by odradek_protocol, whose tests hold it equal to kio. One connection per
+broker is kept, because tests that wait poll fifty times a second.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ TIMEOUT_S = 2.0
 
 
 class Questions:
+    """Connections by address; one request at a time."""
+
     def __init__(self) -> None:
         self._connections: dict[str, socket.socket] = {}
 
     def ask(self, address: str, api_key: int, version: int, request: Struct) -> Struct:
-        """The answer; OSError when there is none in time."""
+        """The answer; OSError when the broker does not answer within TIMEOUT_S."""
         frame = request_header(api_key, version, 1, "cluster-tests")
         frame += encode_request(api_key, version, request)
         try:

@@ -1,4 +1,4 @@
-"""Judges a history: what a log must never do, whatever happened to the brokers.
+"""Checks a history for anomalies: what a log must never do, whatever happened to the brokers.
 
 The anomalies, with the names that Jepsen's Kafka workload gave them where it has one:
 
@@ -9,10 +9,10 @@ The anomalies, with the names that Jepsen's Kafka workload gave them where it ha
     inconsistent-offsets   two ids at one offset, or acknowledged at another offset than read
     reordered              the ids of one producer in one partition not in the order of sending
     nonmonotonic-poll      a reader got an offset that is not above the one before
-    phantom                a record that nobody sent, or in another partition than it was sent to
+    phantom                a record that no producer sent, or in another partition than sent to
 
-Writes without an answer ("info") may be there or not. Everything here is pure; the tests in
-test_checker.py plant each anomaly in a good history and expect it to be named.
+Writes without an answer ("info") may be in the log or not. Nothing here does I/O; test_checker.py
+plants each anomaly in a correct history and expects the checker to name it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from dataclasses import dataclass
 
 from odradek_testkit.history import FINAL, History, Read
 
-SHOWN_MAX = 20  # of thousands of anomalies with one cause, these say enough
+SHOWN_MAX = 20  # thousands of anomalies usually have one cause
 
 
 @dataclass(frozen=True)
 class Anomaly:
+    """One violation of what a log guarantees."""
+
     kind: str
     partition: int
     number: int  # the id of the record that it is about
@@ -55,7 +57,7 @@ def kinds(anomalies: Iterable[Anomaly]) -> set[str]:
 
 
 def report(anomalies: list[Anomaly]) -> str:
-    """What an assertion shows: how many of each kind, and the first of them."""
+    """The text of a failed assertion: how many anomalies of each kind, and the first of them."""
     counts: dict[str, int] = defaultdict(int)
     for anomaly in anomalies:
         counts[anomaly.kind] += 1
@@ -73,7 +75,7 @@ def _phantoms(history: History) -> Iterator[Anomaly]:
 
 
 def _lost_or_unseen(history: History) -> Iterator[Anomaly]:
-    """Of what somebody knows to be in the log: an ack or a read, whichever came first."""
+    """Records that an ack or a read has shown to be in the log, and that the final read lacks."""
     final = [read for read in history.reads if read.reader == FINAL]
     there = {(read.partition, read.number) for read in final}
     ends: dict[int, int] = defaultdict(lambda: -1)
@@ -100,7 +102,7 @@ def _inconsistent_offsets(history: History) -> Iterator[Anomaly]:
     final = {(r.partition, r.number, r.offset) for r in history.reads if r.reader == FINAL}
     there = {(partition, number) for partition, number, _ in final}
     for write in history.acked():
-        if write.offset < 0:  # the client was told that it is there, not where
+        if write.offset < 0:  # a retry was acknowledged as a duplicate, without its offset
             continue
         place = (write.partition, write.number)
         if place in there and (*place, write.offset) not in final:

@@ -1,7 +1,7 @@
-"""What several client tests need: produce a list, consume a list, wait for a condition.
+"""What several client tests need: create a topic, produce a list of records, consume a list.
 
-librdkafka (through confluent-kafka) is the workhorse here, because it is the quickest to start;
-the other clients have their own files and their own code, as their users write it.
+These helpers use librdkafka (through confluent-kafka), because it starts fastest. The tests of the
+other clients use those clients directly, as their users do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
@@ -23,12 +22,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from odradek_testkit import waiting
 from odradek_testkit.engines import Server
 
+DEADLINE_S = waiting.DEADLINE_S
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-DEADLINE_S = 30.0  # for anything that a healthy broker does in milliseconds
 
-# Consumers are assigned their partitions; librdkafka wants a group name all the same.
+# Consumers are assigned their partitions; librdkafka requires a group id nevertheless.
 CONSUMER_SETTINGS = {
     "group.id": "assigned",
     "enable.auto.commit": False,
@@ -40,23 +40,20 @@ CONSUMER_SETTINGS = {
 
 @dataclass
 class Rec:
-    """A record as the test means it; `headers` in order, names may repeat, values may be None."""
+    """A record as a test writes it; `headers` in order, names may repeat, values may be None."""
 
     value: bytes | None
     key: bytes | None = None
-    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+    headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
     timestamp_ms: int = 0
     partition: int = 0
 
     @classmethod
     def of(cls, message: Message) -> Rec:
-        return cls(
-            message.value(),
-            message.key(),
-            message.headers() or [],
-            message.timestamp()[1],
-            message.partition(),
-        )
+        headers, partition = message.headers() or [], message.partition()
+        assert isinstance(headers, list), "a consumed message has its headers in order"
+        assert partition is not None, "a consumed message has a partition"
+        return cls(message.value(), message.key(), headers, message.timestamp()[1], partition)
 
 
 def numbered(count: int, size: int = 20) -> list[bytes]:
@@ -65,7 +62,7 @@ def numbered(count: int, size: int = 20) -> list[bytes]:
 
 
 def admin_of(broker: Server) -> AdminClient:
-    """Keep it in a variable: its futures fail when it is collected."""
+    """Keep it in a variable: its futures fail when it is garbage-collected."""
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
@@ -135,7 +132,7 @@ def consume(
     offset: int = OFFSET_BEGINNING,
     **settings: Any,
 ) -> list[Message]:
-    """The next `count` messages of one partition; fails when they do not come."""
+    """The next `count` messages of one partition; AssertionError when they do not arrive."""
     with consumer_of(broker, **settings) as consumer:
         consumer.assign([TopicPartition(topic, partition, offset)])
         return take(consumer, count)
@@ -149,7 +146,7 @@ def take(consumer: Consumer, count: int) -> list[Message]:
             assert message.error() is None, message.error()
             messages.append(message)
         if time.monotonic() > give_up:
-            pytest.fail(f"{len(messages)} of {count} messages after {DEADLINE_S:.0f} s")
+            raise AssertionError(f"{len(messages)} of {count} messages after {DEADLINE_S:.0f} s")
     return messages
 
 
@@ -158,9 +155,4 @@ def dotted(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def wait_until(condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
-    """Asks again every 10 ms: for what a client can only learn by asking."""
-    give_up = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > give_up:
-            pytest.fail(f"did not come true within {deadline_s:.0f} s")
-        time.sleep(0.01)
+    waiting.wait_until(condition, deadline_s=deadline_s)

@@ -6,19 +6,16 @@
         cluster.kill(leader)                          # kill -9; also pause, resume, stop, start
         cluster.wait_until(lambda: cluster.leader("orders", 0) != leader)
 
-Each broker keeps its port when it comes back, as a pod keeps its name: ports come from below the
-range that the kernel gives to outgoing connections, so nobody else takes them meanwhile. The
-first three brokers vote about the metadata. Questions go to a broker that runs, one after
-another until one answers. At the end only processes that were started here are ended, by pid;
-a broker that died without being told to fails the test.
+Each broker keeps its port over restarts, as a pod keeps its name (ports.py). The first three
+brokers are the voters of the metadata quorum. Requests go to the running brokers, one after
+another, until one of them answers. At the end only processes that were started here are ended, by
+pid; a broker that died by itself fails the test.
 """
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +24,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -35,12 +31,14 @@ from odradek_protocol.ids import METADATA_TOPIC
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit.ask import DESCRIBE_QUORUM, METADATA, Questions
 from odradek_testkit.engines import OWN_DIRECTORY, RunningBroker
+from odradek_testkit.ports import free_ports
+from odradek_testkit.waiting import wait_until
 
 RACKS = ("a", "b", "c")
 VOTERS_MAX = 3
 CLUSTER_ID = "b2RyYWRlay1jbHVzdGVyMQ"
-PORTS = range(20_000, 32_000)
 DEADLINE_S = 60.0
+POLL_S = 0.02
 
 
 class Node(RunningBroker):
@@ -58,7 +56,7 @@ class Node(RunningBroker):
         return self.process is not None and not self.paused
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its memory, files and connections, and does nothing."""
+        """SIGSTOP: the process keeps its memory, files and connections, and does not run."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         self.paused = True
@@ -74,6 +72,8 @@ class Node(RunningBroker):
 
 
 class Cluster:
+    """Several brokers as processes; a context manager that starts and ends them."""
+
     def __init__(
         self,
         size: int = 3,
@@ -104,7 +104,7 @@ class Cluster:
         return ",".join(node.address for node in self.nodes.values())
 
     def start(self, node_ids: Iterable[int] = ()) -> None:
-        """All of them (or those named) at once, because the first alone has no quorum."""
+        """All brokers (or the named ones) at once, because one alone has no quorum."""
         nodes = [self.nodes[node_id] for node_id in node_ids or self.nodes]
         with ThreadPoolExecutor(len(nodes)) as pool:
             list(pool.map(lambda node: node.start(DEADLINE_S), nodes))
@@ -140,11 +140,11 @@ class Cluster:
         trace: TracebackType | None,
     ) -> None:
         died = self._end_all()
-        if kind is None:  # the test's own failure is the news otherwise
+        if kind is None:  # do not hide the test's own failure
             assert not died, died
 
     def _end_all(self) -> str:
-        """Kills what runs; the last words of brokers that had died by themselves."""
+        """Kills every running broker; returns the logs of brokers that had died by themselves."""
         died = ""
         self._questions.close()
         for node in self.nodes.values():
@@ -160,10 +160,10 @@ class Cluster:
             shutil.rmtree(self.directory, ignore_errors=True)
         return died
 
-    # -- questions ---------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def ask_any(self, api_key: int, version: int, request: Struct) -> Struct:
-        """The first answer of a running broker; asks for up to a few seconds."""
+        """The answer of any running broker; retries until the deadline."""
         give_up = time.monotonic() + DEADLINE_S
         error: Exception | None = None
         while time.monotonic() < give_up:
@@ -176,11 +176,11 @@ class Cluster:
         raise AssertionError(f"no broker answers: {error}")
 
     def ask(self, node_id: int, api_key: int, version: int, request: Struct) -> Struct:
-        """The answer of this broker."""
+        """The answer of one broker."""
         address = self.nodes[node_id].address
         try:
             return self._questions.ask(address, api_key, version, request)
-        except OSError:  # perhaps of a connection to the process before
+        except OSError:  # the kept connection may be to the previous process
             return self._questions.ask(address, api_key, version, request)
 
     def metadata(self, *topics: str) -> Struct:
@@ -197,7 +197,7 @@ class Cluster:
         return int(self.partitions(topic)[partition].leader_id)
 
     def leader_seen_by(self, node_id: int, topic: str, partition: int) -> int:
-        """The leader of a partition as this broker knows it."""
+        """The leader of a partition according to this broker's metadata."""
         request = Struct(
             topics=[Struct(topic_id=None, name=topic)], allow_auto_topic_creation=False
         )
@@ -206,7 +206,7 @@ class Cluster:
         return int(found[partition])
 
     def quorum(self, *, of: int | None = None) -> Struct:
-        """DescribeQuorum's answer about the metadata log, from any broker or a certain one."""
+        """DescribeQuorum of the metadata log, answered by any broker or by broker `of`."""
         topics = [Struct(topic_name=METADATA_TOPIC, partitions=[Struct(partition_index=0)])]
         request = Struct(topics=topics)
         if of is None:
@@ -261,31 +261,11 @@ class Cluster:
     def wait_until(
         self, condition: Callable[[], bool], what: str = "", deadline_s: float = DEADLINE_S
     ) -> float:
-        """Asks again every 20 ms; the seconds that it took."""
-        began = time.monotonic()
-        while not condition():
-            if time.monotonic() - began > deadline_s:
-                pytest.fail(f"{what or 'the condition'}: not within {deadline_s:.0f} s")
-            time.sleep(0.02)
-        return time.monotonic() - began
+        """Polls every 20 ms; the seconds that it took."""
+        return wait_until(condition, what, deadline_s, poll_s=POLL_S)
 
     def logs(self) -> dict[str, str]:
         return {node.name: node.log() for node in self.nodes.values()}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; the same ones are taken again by restarts."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found
 
 
 def is_error(error: KafkaException, name: str) -> bool:
@@ -293,5 +273,5 @@ def is_error(error: KafkaException, name: str) -> bool:
 
 
 def settled(answers: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The results of an admin call, all waited for; the first error is raised."""
+    """The results of an admin call, after waiting for all; raises the first error."""
     return {asked: answer.result(DEADLINE_S) for asked, answer in answers.items()}

@@ -1,9 +1,9 @@
-"""The story "a broker's disk fills up", for clusters of every kind: processes, pods.
+"""The test "a broker's disk fills up", for clusters of every kind: processes, pods.
 
     a_disk_fills_up(world, load, broker=1)
 
-Three replicas, min ISR 2, acks=all: one broker that runs out of room costs a failover, and no
-acknowledged write. The world fills the disk, makes room again and says what its status says.
+Three replicas, min ISR 2, acks=all: one broker that runs out of disk space costs a failover and no
+acknowledged write. The world fills the disk, frees it again, and reports the cluster's status.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ ACKS = 300  # while the disk is full: several seconds of writes
 
 
 class DiskWorld(Protocol):
+    """A cluster whose disks the test can fill."""
+
     def fill(self, broker: int) -> None:
         """Leave less than the reserve."""
 
@@ -31,8 +33,11 @@ class DiskWorld(Protocol):
 
 
 def a_disk_fills_up(world: DiskWorld, load: Load, broker: int, *, in_words: str = "") -> str:
-    """1. filled  2. the status names broker and directory  3. writes go on in every partition
-    4. room again  5. the status says so, and writes go on. What the status said."""
+    """Returns the message of DiskPressure.
+
+    1. The disk is filled. 2. DiskPressure names the broker and its directory. 3. Writes go on in
+    every partition. 4. Space is freed. 5. DiskPressure ends, and writes go on.
+    """
     load.wait_for_acks(ACKS)
     world.fill(broker)
 
@@ -45,6 +50,6 @@ def a_disk_fills_up(world: DiskWorld, load: Load, broker: int, *, in_words: str 
     load.wait_for_every_partition()
     load.wait_for_acks(ACKS)
     world.make_room(broker)
-    world.wait_until(lambda: not world.disk_pressure(), "DiskPressure is over")
+    world.wait_until(lambda: not world.disk_pressure(), "DiskPressure ended")
     load.wait_for_every_partition()
     return said

@@ -1,17 +1,17 @@
-"""What a workload did and saw, in a form that a checker can judge afterwards.
+"""What a workload wrote and read, recorded for the checker.
 
 Every record carries an id that is used once; ids grow in the order of sending. A write starts as
 "info" (it may or may not be in the log: a timeout, a dead client), and becomes "ok" when the
-broker acknowledged it with an offset. Nothing is ever "fail": a client cannot know that.
+broker acknowledged it with an offset. There is no state "fail": a client cannot know that.
 
     history = History()
     number = history.send(producer=0, partition=2)          # id 1, state "info"
     history.ack(number, offset=17)                          # state "ok"
     history.read("final", partition=2, offset=17, number=number)
 
-Reads are kept in the order in which each reader got them. The reader named FINAL reads every
-partition from its beginning to its end after all faults are healed. Written by load.py, judged by
-checker.py, saved as JSON lines when a test fails.
+Reads are kept in the order in which each reader received them. The reader named FINAL reads every
+partition from its beginning to its end after all faults have ended. load.py writes a history,
+checker.py checks it, and a failed test saves it as JSON lines.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ FINAL = "final"
 
 @dataclass(slots=True)
 class Write:
+    """A record that was sent, and what is known about it."""
+
     number: int
     producer: int
     partition: int
     sent_at_s: float
     state: Literal["info", "ok"] = "info"
-    offset: int = -1  # when "ok"; -1 when the client was not told (a retry that had been written)
+    offset: int = -1  # when "ok"; -1 when the answer had none (a retry that was already written)
     done_at_s: float = -1.0  # of the ack, or of the error that left it at "info"
     error: str = ""
 
 
 class Read(NamedTuple):
+    """A record that a reader received."""
+
     reader: str
     partition: int
     offset: int
@@ -48,12 +52,14 @@ class Read(NamedTuple):
 
 @dataclass
 class History:
+    """All writes and reads of a workload."""
+
     writes: dict[int, Write] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def send(self, producer: int, partition: int) -> int:
-        """A new id, noted before the record is handed to the client."""
+        """A new id, recorded before the record is handed to the client."""
         with self._lock:
             number = len(self.writes) + 1
             self.writes[number] = Write(number, producer, partition, time.monotonic())
@@ -64,7 +70,7 @@ class History:
         write.state, write.offset, write.done_at_s = "ok", offset, time.monotonic()
 
     def unknown(self, number: int, error: str) -> None:
-        """The client gave up on it; it may be in the log all the same."""
+        """The client gave up; the record may be in the log nevertheless."""
         write = self.writes[number]
         write.error, write.done_at_s = error, time.monotonic()
 

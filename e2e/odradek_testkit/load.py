@@ -1,9 +1,9 @@
-"""A workload in the background: unique ids to several partitions, every answer noted.
+"""A workload in the background: unique ids to several partitions, every answer recorded.
 
     with Load(cluster, "t", partitions=3) as load:
         cluster.kill(cluster.leader("t", 0))
         load.wait_for_acks(500)                 # five hundred more, after the fault
-    load.check()                                # reads everything, raises with what is wrong
+    load.check()                                # reads everything; raises if an anomaly is found
 
 The producers are librdkafka's with its defaults for retries, acks=all and idempotence. A value is
 the id in ten digits. The rate is limited, because two cores carry the brokers and the tests.
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -27,7 +29,6 @@ from confluent_kafka import (
 )
 
 from odradek_testkit.checker import Anomaly, check, report
-from odradek_testkit.cluster import DEADLINE_S, Cluster
 from odradek_testkit.history import FINAL, History
 
 PRODUCER_SETTINGS = {
@@ -37,12 +38,30 @@ PRODUCER_SETTINGS = {
     "log_level": 2,
 }
 IN_FLIGHT_MAX = 2_000  # records without an answer; sending waits beyond
+DEADLINE_S = 60.0
+
+
+class LoadTarget(Protocol):
+    """A cluster of any kind: processes (cluster.Cluster), a local runtime, pods."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def directory(self) -> Path:
+        """Where the history of a failed check is saved."""
+
+    def wait_until(
+        self, condition: Callable[[], bool], what: str = "", deadline_s: float = DEADLINE_S
+    ) -> float: ...
 
 
 class Load:
+    """Producers in threads; `check` reads everything back and compares."""
+
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: LoadTarget,
         topic: str,
         *,
         partitions: int = 3,
@@ -82,7 +101,7 @@ class Load:
         self.stop()
 
     def stop(self) -> None:
-        """No more sends; waits for the answers to those that were made."""
+        """Sends no more records, and waits for the answers to those that were sent."""
         self._stop.set()
         for thread in self._threads:
             thread.join(2 * DEADLINE_S)
@@ -132,13 +151,13 @@ class Load:
                     self.topic,
                     b"%010d" % number,
                     partition=partition,
-                    on_delivery=lambda e, m, number=number: answer(number, e, m),
+                    on_delivery=partial(answer, number),
                 )
                 sent += 1
             producer.poll(0.005)
         producer.flush(DEADLINE_S)
 
-    # -- the judgement -----------------------------------------------------------------------------
+    # -- the check ---------------------------------------------------------------------------------
 
     def read_everything(self) -> None:
         """Every partition from its beginning to its end, as the final reader."""
@@ -149,16 +168,16 @@ class Load:
         return check(self.history, idempotent=self.idempotent)
 
     def check(self) -> int:
-        """Fails with what is wrong; the number of acknowledged writes that were checked."""
+        """How many acknowledged writes were checked; AssertionError lists the anomalies."""
         found = self.anomalies()
         if found:
-            kept = Path(self.cluster.directory) / "history.jsonl"
+            kept = self.cluster.directory / "history.jsonl"
             self.history.save(kept)
             raise AssertionError(f"{report(found)}\nhistory: {kept}")
         return self.history.acked_count()
 
 
-def read_all(cluster: Cluster, topic: str, partitions: int, history: History) -> None:
+def read_all(cluster: LoadTarget, topic: str, partitions: int, history: History) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -177,12 +196,15 @@ def read_all(cluster: Cluster, topic: str, partitions: int, history: History) ->
             assert time.monotonic() < give_up, f"{topic}: only {sorted(ended)} read to their ends"
             for message in consumer.consume(5_000, timeout=0.5):
                 error = message.error()
+                partition, offset, value = message.partition(), message.offset(), message.value()
+                assert partition is not None, "every consumed message names its partition"
                 if error is None:
-                    number = int(message.value()[:10])
-                    history.read(FINAL, message.partition(), message.offset(), number)
+                    assert offset is not None, "a record has an offset"
+                    assert value is not None, "a record of a Load has a value"
+                    history.read(FINAL, partition, offset, int(value[:10]))
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ended.add(message.partition())
+                    ended.add(partition)
                 else:
-                    raise AssertionError(f"{topic}-{message.partition()}: {error}")
+                    raise AssertionError(f"{topic}-{partition}: {error}")
     finally:
         consumer.close()

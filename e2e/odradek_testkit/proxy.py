@@ -1,9 +1,9 @@
-"""A TCP proxy in front of a broker that knows who calls, and can keep some callers away.
+"""A TCP proxy in front of a broker that can delay or close the connections of some clients.
 
-Cluster tests put one before every node. The caller is known by the client id in its first
-request. `block` holds back what it sends and what it would be answered (a network that drops
-packets), `mute` only the answers, `cut` closes its connections (a network that says no), `heal`
-ends all of that. What was held back arrives then, late, as after TCP's retransmissions.
+Cluster tests put one in front of every node. A connection's client is known by the client id in
+its first request. `block` holds back requests and answers (a network that drops packets), `mute`
+only the answers, `cut` closes the connections (a network that resets them), and `heal` ends all
+three. Bytes that were held back arrive then, late, as after TCP's retransmissions.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-Says = Callable[[str], bool]  # by client id
+ClientFilter = Callable[[str], bool]  # by client id
 
 
-def nobody(_client_id: str) -> bool:
+def no_client(_client_id: str) -> bool:
     return False
 
 
 class Proxy:
+    """Listens on a port of its own and forwards to `target_port`."""
+
     def __init__(self, target_port: int = 0) -> None:
         self.target_port = target_port
         self.port = 0
-        self._blocked: Says = nobody
-        self._muted: Says = nobody
-        self._cut: Says = nobody
+        self._blocked: ClientFilter = no_client
+        self._muted: ClientFilter = no_client
+        self._cut: ClientFilter = no_client
         self._healed = asyncio.Event()
         self._links: dict[asyncio.Task[None], str] = {}
         self._sockets: set[socket.socket] = set()
@@ -40,23 +42,23 @@ class Proxy:
         self._accepting = asyncio.get_running_loop().create_task(self._accept(listening))
         return self.port
 
-    def block(self, who: Says) -> None:
+    def block(self, clients: ClientFilter) -> None:
         self._healed.clear()
-        self._blocked = who
+        self._blocked = clients
 
-    def mute(self, who: Says) -> None:
-        """What they ask arrives and is done; they never hear of it."""
+    def mute(self, clients: ClientFilter) -> None:
+        """Requests arrive and are handled; the answers are held back."""
         self._healed.clear()
-        self._muted = who
+        self._muted = clients
 
-    def cut(self, who: Says) -> None:
-        self._cut = who
+    def cut(self, clients: ClientFilter) -> None:
+        self._cut = clients
         for task, client_id in tuple(self._links.items()):
-            if who(client_id):
+            if clients(client_id):
                 task.cancel()
 
     def heal(self) -> None:
-        self._blocked = self._muted = self._cut = nobody
+        self._blocked = self._muted = self._cut = no_client
         self._healed.set()
 
     async def stop(self) -> None:
@@ -91,7 +93,7 @@ class Proxy:
         server = self._socket()
         copies: list[asyncio.Task[None]] = []
         try:
-            client_id, sent = await self._first_words(client)
+            client_id, sent = await self._first_request(client)
             if self._cut(client_id):
                 return
             await self._while_blocked(client_id)
@@ -112,8 +114,8 @@ class Proxy:
             self._close(client)
             self._close(server)
 
-    async def _first_words(self, client: socket.socket) -> tuple[str, bytes]:
-        """Who calls, and what it has sent so far: the start of a request header."""
+    async def _first_request(self, client: socket.socket) -> tuple[str, bytes]:
+        """The client id in the first request header, and all bytes received so far."""
         loop, data = asyncio.get_running_loop(), b""
         while True:
             if len(data) >= 14:
@@ -125,7 +127,7 @@ class Proxy:
                     return self._links[task], data
             more = await loop.sock_recv(client, 1 << 16)
             if not more:
-                raise OSError("gone before it said anything")
+                raise OSError("closed before the first request was complete")
             data += more
 
     async def _copy(

@@ -1,7 +1,7 @@
-"""A connection that sends what it is told: for bad input, and for what clients hide (long polls).
+"""A connection that sends arbitrary bytes: for bad input, and for what clients hide (long polls).
 
 Requests are written by hand in old, non-flexible versions, so that these tests depend on no codec
-of ours and on no client. A frame is int32 size, then the header v1 (api key, version, correlation
+and on no client. A frame is int32 size, then the header v1 (api key, version, correlation
 id, nullable client id), then the body.
 """
 

@@ -1,8 +1,8 @@
 """A file system of a few megabytes for tests that fill it: a tmpfs, which root may mount.
 
 with SmallDisk(tmp_path / "data", megabytes=40) as disk:
-    disk.fill()            # all of it, by a file of somebody else
-    disk.make_room()       # that file is gone
+    disk.fill()            # with a file that no broker knows
+    disk.make_room()       # removes that file
     disk.resize(200)       # while brokers run on it
 """
 
@@ -14,16 +14,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import pytest
-
 MEGABYTE = 1024 * 1024
 
 
+class MountRefusedError(Exception):
+    """This user may not mount a tmpfs; pytest_plugin.py skips the test."""
+
+
 class SmallDisk:
+    """A tmpfs mounted at `path`; a context manager that unmounts it."""
+
     def __init__(self, path: Path, megabytes: int) -> None:
         self.path = path
         self._megabytes = megabytes
-        self._ballast = path / "ballast-of-somebody-else"
+        self._ballast = path / "ballast"
 
     def __enter__(self) -> Self:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -35,7 +39,7 @@ class SmallDisk:
             check=False,
         )
         if done.returncode != 0:
-            pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
+            raise MountRefusedError(f"cannot mount a tmpfs: {done.stderr.strip()}")
         return self
 
     def __exit__(
@@ -44,7 +48,7 @@ class SmallDisk:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Lazily: a broker that the test ends after this may still hold files.
+        # Lazily: a broker that is ended after this may still hold files open.
         subprocess.run(["umount", "-l", str(self.path)], check=True)
 
     def free_bytes(self) -> int:
@@ -56,7 +60,7 @@ class SmallDisk:
             while (more := self.free_bytes() - leave_bytes) > 0:
                 try:
                     ballast.write(bytes(min(more, MEGABYTE)))
-                except OSError:  # somebody else was faster
+                except OSError:  # the broker filled the rest first
                     return
 
     def make_room(self) -> None:

@@ -1,11 +1,11 @@
-"""How much work something is, counted instead of timed: a loaded machine counts the same.
+"""The cost of a computation, counted in steps instead of seconds, which depend on the load.
 
     with Steps() as small: decide(5_000)
     with Steps() as large: decide(10_000)
     grows_linearly(small, large)              # twice as many partitions, about twice the steps
 
-A step is a line of Python that is executed, comprehensions and generators included. Work inside
-of one call to C (`x in a_list`) is one step. Compiled modules have no lines: tests import sources.
+A step is an executed line of Python, comprehensions and generators included. Work inside
+one call to C (`x in a_list`) is one step. Compiled modules have no lines: tests import sources.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-TOLERANCE = 1.15  # for what does not depend on the size; a square would give 2.0
+TOLERANCE = 1.15  # for constant costs; quadratic growth would give 2.0
 
 
 class Steps:

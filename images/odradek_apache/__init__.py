@@ -1,1 +1,1 @@
-"""What the image of engine `apache` runs beside Apache Kafka itself."""
+"""The program that runs Apache Kafka in the image of engine `apache`."""

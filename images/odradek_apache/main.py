@@ -6,11 +6,11 @@ The file is Kafka's own, with two lines that Kafka does not know: `odradek.clust
 `odradek.storage.format`, which say how the disk of this node is formatted at its first start.
 
     /healthz   200 as long as the JVM runs
-    /readyz    200 once the broker said that it has started and answers clients
-    /metrics   Kafka's numbers for Prometheus, and whether it is up and ready
+    /readyz    200 once the broker has logged its start and answers clients
+    /metrics   Kafka's metrics for Prometheus, and whether it is up and ready
 
-The numbers come from the JMX exporter, an agent in Kafka's JVM that only this process reaches: so
-there is one port, and it answers before Kafka does. Only the standard library is used.
+The metrics come from the JMX exporter, an agent in Kafka's JVM that only this process reaches: so
+the pod has one port, which answers before Kafka does. Only the standard library is used.
 """
 
 import argparse
@@ -34,8 +34,8 @@ JARS = HOME / "jars"
 LOGGING = HOME / "odradek_apache" / "log4j2.json"
 METRICS_RULES = HOME / "odradek_apache" / "apache-metrics.yaml"
 METRICS_AGENT = "jmx_prometheus_javaagent-*.jar"
-METRICS_PORTS = range(9405, 9500)  # inside of the pod; the first that no listener has
-METRICS_SECONDS = 30.0  # the first answer takes seconds on a busy machine
+METRICS_PORTS = range(9405, 9500)  # inside the pod; the first port that no listener has
+METRICS_SECONDS = 30.0  # on a busy machine the first answer takes seconds
 CLUSTER_ID, FORMAT = "odradek.cluster.id", "odradek.storage.format"
 HEAP = "KAFKA_HEAP_OPTS"
 HEAP_DEFAULT = "-Xms256m -Xmx512m"
@@ -56,7 +56,7 @@ def java(*words: str) -> list[str]:
 
 
 class Kafka:
-    """The JVM that formats the disk, then the one that serves; their output goes on to ours."""
+    """The JVM that formats the disk, then the one that serves; their output is passed on."""
 
     def __init__(self, config: Path, admin_port: int) -> None:
         self._config = config
@@ -69,13 +69,13 @@ class Kafka:
         self._stopping = False
 
     def run(self) -> int:
-        """Until it ends; its exit code."""
+        """Runs until it ends; its exit code."""
         code = self._run("kafka.tools.StorageTool", "format", "--ignore-formatted",
                          "-t", self._settings[CLUSTER_ID], "-c", str(self._config),
                          *self._settings[FORMAT].split())  # fmt: skip
         if code == 0 and not self._stopping:
             code = self._run(*self._agent(), "kafka.Kafka", str(self._config))
-        return 0 if code == 128 + signal.SIGTERM else code  # a JVM that was asked to end says 143
+        return 0 if code == 128 + signal.SIGTERM else code  # a JVM exits with 143 after SIGTERM
 
     def _agent(self) -> list[str]:
         at = f"127.0.0.1:{self._metrics_port}:{METRICS_RULES}"
@@ -99,7 +99,7 @@ class Kafka:
 
     @property
     def runs(self) -> bool:
-        """Also while the disk is formatted, which may take long and is no reason to kill it."""
+        """Also while the disk is formatted, which may take long."""
         return self._process is None or self._process.poll() is None
 
     @property
@@ -107,9 +107,9 @@ class Kafka:
         return self._started.is_set() and self.runs and answers(self._port)
 
     def metrics(self) -> str | None:
-        """What the agent says, and what it cannot know; only that while Kafka does not run.
+        """The agent's metrics and our own; only our own while Kafka does not run.
 
-        None if the agent is there and does not answer: half of the numbers would be a lie.
+        None if the agent runs and does not answer: half of the metrics would be misleading.
         """
         said = scrape(self._metrics_port)
         if said is None:
@@ -119,7 +119,7 @@ class Kafka:
         return said
 
     def terminate(self, *_: object) -> None:
-        """Controlled shutdown: the leaders go elsewhere first."""
+        """Controlled shutdown: the leaders move to other brokers first."""
         self._stopping = True
         self._started.clear()
         if self._process is not None:
@@ -178,14 +178,14 @@ def serve(kafka: Kafka, port: int) -> None:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Probes are not worth a line each."""
+            """Probes are not logged."""
 
     server = ThreadingHTTPServer(("", port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
 def listener_ports(settings: dict[str, str]) -> list[int]:
-    """The first is where clients inside of Kubernetes come."""
+    """The first listener, which is the one for clients inside Kubernetes."""
     return [int(one.rpartition(":")[2]) for one in settings["listeners"].split(",")]
 
 

@@ -1,4 +1,4 @@
-"""An image as `docker load`, `ctr images import` and `kind load image-archive` take it.
+"""Writes images in the format of `docker load`, `ctr images import` and `kind load image-archive`.
 
     write_archive(path, [Built("odradek/broker:1", [layer_a, layer_b], {"User": "10001"})])
 
@@ -30,12 +30,16 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True)
 class Layer:
+    """A tar of files."""
+
     path: Path
     digest: str  # sha256 of the tar, in hex
 
 
 @dataclass(frozen=True)
 class Built:
+    """An image as an archive needs it."""
+
     tag: str
     layers: Sequence[Layer]
     config: dict[str, Any] = field(default_factory=dict)  # Entrypoint, User, Env …
@@ -48,9 +52,9 @@ def write_layer(
     when: int | None = None,
     wanted: Callable[[str], bool] = lambda _: True,
 ) -> Layer:
-    """The tree below `source` as a layer below `prefix`, all of it root's.
+    """The tree below `source` as a layer below `prefix`, owned by root.
 
-    No device, no socket, and no set-uid bit: nobody in these images becomes somebody else.
+    Devices, sockets and set-uid bits are left out: no program in these images changes its user.
     `when`: the time of every file; None: its own, which the .pyc files of Debian rely on.
     """
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as tar:

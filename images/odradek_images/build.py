@@ -1,12 +1,13 @@
 """Builds our images: `make images`, or `python -m odradek_images.build [broker] [operator]`.
 
-Where a container engine runs and its registry answers, with the Dockerfile beside this file.
-Elsewhere the same images from Debian's packages and wheels, without an engine. `--with docker` and
-`--with debian` leave no choice. Either way the result is an archive that `kind load image-archive`,
-`docker load` and `ctr images import` take; its path is the last line for each image.
+With images/Dockerfile where a container engine runs and reaches a registry; otherwise the same
+images are assembled from Debian's packages and wheels, without an engine. `--with docker` and
+`--with debian` force the choice. Either way the result is an archive that `kind load
+image-archive`, `docker load` and `ctr images import` take; its path is the last line for each
+image.
 
-What was made is kept in `$XDG_CACHE_HOME/odradek/images`, by a hash of what went into it, and not
-made again; `--fresh` makes all of it again, for Debian's security updates.
+Images are kept in `$XDG_CACHE_HOME/odradek/images` by a hash of their inputs and reused; `--fresh`
+rebuilds them, for Debian's security updates.
 """
 
 import argparse
@@ -45,14 +46,14 @@ from odradek_images.table import (
 )
 
 DOCKERFILE = ROOT / "images" / "Dockerfile"
-RECIPE = "2"  # a change in how images are assembled makes them anew
+RECIPE = "2"  # increase it to rebuild images after a change of this file
 SOURCE_SUFFIXES = (".py", ".json", ".sha256")
 KEPT = 3  # archives of each image in the cache
 MB = 1_000_000
 
 
 class BuildError(Exception):
-    pass
+    """An image cannot be built; the text says why."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -153,7 +154,7 @@ def assemble(image: Image, *, fresh: bool = False) -> Path:
 
 
 def forget_older(image: Image) -> None:
-    """A day of changes makes gigabytes of images; the newest few may still be in use."""
+    """Deletes old archives: a day of changes makes gigabytes. The newest few may be in use."""
     made = cache_dir().glob(f"{image.name}-*.tar")
     for old in sorted(made, key=lambda path: path.stat().st_mtime)[:-KEPT]:
         old.unlink()
@@ -170,7 +171,7 @@ def user_layer(image: Image, target: Path) -> archive.Layer:
 
 
 def config(image: Image) -> dict[str, object]:
-    """As the Dockerfile says it."""
+    """The configuration that the Dockerfile sets."""
     return {
         "User": f"{USER_ID}:{USER_ID}",
         "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()],
@@ -186,7 +187,7 @@ def config(image: Image) -> dict[str, object]:
 
 
 def content_key(image: Image, packages: Sequence[Locked]) -> str:
-    """A hash of all that goes into an image except for Debian's packages."""
+    """A hash of an image's inputs except for Debian's packages."""
     digest = hashlib.sha256(f"{RECIPE}\n{base_key(image.base)}\n{config(image)}\n".encode())
     digest.update(requirements_text(packages).encode())
     digest.update(f"{image.from_source}{image.left_out}{image.user_name}".encode())
@@ -215,7 +216,7 @@ def sources(image: Image) -> dict[str, Path]:
 
 @cache
 def extensions(image: Image) -> dict[str, Path]:
-    """Modules that were compiled to C, as `sources`; they go before the sources of their names."""
+    """Modules that were compiled to C, as in `sources`; Python prefers them to the sources."""
     if image.compiler is None:
         return {}
     if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):
@@ -239,7 +240,7 @@ def base_tree(base: str) -> Path:
 
 
 def base_layer(base: str, *, fresh: bool = False) -> archive.Layer:
-    """One layer for all images of a base: whoever has one of them has most of the others."""
+    """One layer for all images of a base, so that they share most of their bytes."""
     tree = base_tree(base)
     layer = tree.with_suffix(".tar")
     if fresh:
@@ -285,7 +286,7 @@ def install(
 
 
 def compile_all(target: Path) -> None:
-    """Valid whatever time a file has: in the archive all times are 0."""
+    """Compiles with hashes instead of times: in the archive all file times are 0."""
     if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):
         say(f"not compiled: that takes Python {PYTHON}; the images start a second later")
         return
@@ -298,7 +299,7 @@ def compile_all(target: Path) -> None:
 
 
 def check_start(image: Image, staging: Path) -> None:
-    """Its program runs in the new root, as its user, and explains itself; nothing is written."""
+    """Runs the program's `--help` in the new root as its user; nothing is written."""
     root = base_tree(image.base)
     environment = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     inside = ["chroot", f"--userspec={USER_ID}:{USER_ID}", str(root), "/usr/bin/env", "-i",

@@ -1,7 +1,7 @@
 """A small Debian with Python, from Debian's packages: the base of images without a registry.
 
-Made by debootstrap (root is needed) from the mirror that this machine uses, then everything goes
-that a container has no use for: documentation, locales, package lists, and the mirror's address.
+Made by debootstrap (root is needed) from the mirror that this machine uses, then everything is
+removed that a container does not need: documentation, locales, package lists, the mirror's address.
 """
 
 import os
@@ -58,7 +58,7 @@ def apt_sources() -> list[str]:
 
 
 def make_base(target: Path, include: Iterable[str]) -> None:
-    """Into `target`, which appears only when it is whole."""
+    """Creates `target`, which appears only when it is complete."""
     if os.geteuid() != 0:
         raise DebianError("debootstrap needs root; with a registry `docker build` does not")
     if shutil.which("debootstrap") is None:
@@ -68,7 +68,7 @@ def make_base(target: Path, include: Iterable[str]) -> None:
     log = target.with_name(f"{target.name}.log")
     command = ["debootstrap", "--variant=minbase", f"--include={','.join(include)}", SUITE,
                str(partial), mirror(apt_sources())]  # fmt: skip
-    # It mounts /proc and /sys: seen by it alone, and gone with it, also if it is interrupted.
+    # It mounts /proc and /sys in a mount namespace of its own, so that they vanish with it.
     alone = ["unshare", "--mount", "nice"]
     with open(log, "wb") as out:
         done = subprocess.run([*alone, *command], stdout=out, stderr=out, check=False)
@@ -91,7 +91,7 @@ def prune(root: Path) -> None:
 
 
 def installed(root: Path) -> dict[str, str]:
-    """Debian package → version, as dpkg wrote it down."""
+    """Debian package → version, from dpkg's database."""
     status = root / "var" / "lib" / "dpkg" / "status"
     found = {}
     for block in status.read_text().split("\n\n") if status.exists() else ():

@@ -1,11 +1,11 @@
-"""What an image needs of requirements.lock: its own requirements and all that these need.
+"""The part of requirements.lock that an image needs: its requirements and their dependencies.
 
     python -m odradek_images.requirements broker          # for pip or uv, with hashes
     python -m odradek_images.requirements broker --sbom   # the same as a CycloneDX list
     python -m odradek_images.requirements compiler        # for the Dockerfile's compiling stage
 
-The lock says after each package who asked for it ("# via aiohttp"); read the other way round
-that is what each package needs. Only the standard library is used: the Dockerfile runs this too.
+The lock names after each package the ones that require it ("# via aiohttp"); reversed, that is what
+each package needs. Only the standard library is used: the Dockerfile runs this too.
 """
 
 import json
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from odradek_images.table import IMAGES, LOCK
 
-# Codecs that kafka-python takes if it finds them; the lock has them for our tests of it only.
+# Codecs that kafka-python uses if they are installed; the lock has them only for our tests.
 TESTS_ONLY = frozenset({"lz4", "python-snappy", "zstandard"})
 
 
-# What makes C of a package of ours, and the packages whose types that has to know.
+# The compiler of our packages to C, and the packages whose types it has to know.
 COMPILER = "compiler"
 COMPILER_NEEDS = ("mypy", "setuptools")
 
@@ -31,6 +31,8 @@ class LockError(Exception):
 
 @dataclass(frozen=True)
 class Locked:
+    """One package of the lock file."""
+
     name: str
     version: str
     text: str  # "kio==0.6.5 \\\n    --hash=sha256:… \\\n …"
@@ -53,7 +55,7 @@ def read_lock(text: str) -> dict[str, Locked]:
 
 
 def needed(lock: Mapping[str, Locked], roots: Iterable[str]) -> list[Locked]:
-    """The roots and what they need, in the order of the alphabet."""
+    """The roots and their dependencies, in alphabetical order."""
     chosen: set[str] = set()
     waiting = list(roots)
     while waiting:

@@ -41,6 +41,8 @@ def version() -> str:
 
 @dataclass(frozen=True)
 class Image:
+    """What an image contains and runs."""
+
     name: str
     source: Path  # of the package
     module: str  # that runs

@@ -81,4 +81,7 @@ def _delivered(error: Any, _: Any) -> None:
 
 
 def headers(message: Message) -> Mapping[str, bytes]:
-    return dict(message.headers() or ())
+    """Of a consumed message: its values are bytes."""
+    found = message.headers() or []
+    assert isinstance(found, list)
+    return {name: value for name, value in found if isinstance(value, bytes)}

@@ -163,7 +163,7 @@ def test_a_rolling_restart_does_not_disturb_a_query(tmp_path: Path, spark: Any) 
             eventually(rolled, "the roll did not end")
             stop.set()
             produced.join()
-            count = produced.count  # type: ignore[attr-defined]
+            count = produced.count
             table = tmp_path / "table"
 
             def read() -> list[int]:

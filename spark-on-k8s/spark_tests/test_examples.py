@@ -94,13 +94,13 @@ def test_log_collection(spark: Any, own: Pipelines) -> None:
     (logs / "readme.txt").write_text("not a log\n")
     run(spark, own, "log-collection")
     found = own.records("log-lines")
-    values = [json.loads(m.value()) for m in found]
+    values = [json.loads(m.value() or b"") for m in found]
     assert {v["file"] for v in values} == {f"app-{n}.log" for n in range(4)}
     assert Counter(v["message"] for v in values if v["file"] != "app-3.log") == Counter(
         f"request {n}" for n in range(lines)
     )
     assert {v["severity"] for v in values} == {3, 4, 6, 7}
-    assert all(m.key().startswith(b"host-") for m in found)
+    assert all((m.key() or b"").startswith(b"host-") for m in found)
     dead = own.records("log-lines-dead")
     assert [m.value() for m in dead] == [b"Traceback (most recent call last):"] * len(dead)
     assert {headers(m)["odradek.file"].rpartition(b"/")[2] for m in dead} >= {b"app-0.log"}

@@ -56,7 +56,7 @@ def test_a_directory_with_other_files_is_no_checkpoint() -> None:
 
 def test_a_table_is_written_with_one_checkpoint() -> None:
     files = Memory()
-    table = {"table": {"path": "/out"}}
+    table: dict[str, Any] = {"table": {"path": "/out"}}
     guard(files, job(**table))
     guard(files, job(**table))
     with pytest.raises(SpecError, match=r"spec\.sink\.table\.path: /out was written with another"):

@@ -1,8 +1,7 @@
 """`make abuse`, `make abuse CASE=silent-prefixes`: abuse both engines, print a table.
 
-What was measured takes the place of older measurements in bench/results/abuse.json and in the table
-of docs/reliability.md (between its two marks); `--dry-run` only prints. Needs root, to mount small
-file systems.
+The results replace older ones in bench/results/abuse.json and in the table of docs/reliability.md
+(between its two marks); `--dry-run` only prints. Needs root, to mount small file systems.
 """
 
 from __future__ import annotations
@@ -33,6 +32,8 @@ NAMES = {ODRADEK: "Odradek"}
 
 @dataclass
 class Outcome:
+    """What the victim measured before, during and after one scenario."""
+
     scenario: str
     engine: str
     before: Period
@@ -77,7 +78,7 @@ def run(scenario: Scenario, engine: str, directory: Path) -> Outcome:
         world.start()
         try:
             time.sleep(QUIET_SECONDS)
-            victim.end_period()  # a client and a JVM that warm up
+            victim.end_period()  # client and JVM warm up
             time.sleep(QUIET_SECONDS)
             before, rss_before = victim.end_period(), world.rss_max
             with scenario.abuse(world):
@@ -135,7 +136,7 @@ def _ms(milliseconds: float) -> str:
 
 
 def publish(outcomes: list[Outcome]) -> None:
-    """These, and what is known of the other scenarios."""
+    """These outcomes, and the saved ones of the other scenarios."""
     found = {(outcome.scenario, outcome.engine): outcome for outcome in outcomes}
     for older in map(_loaded, json.loads(RESULTS.read_text()) if RESULTS.exists() else []):
         found.setdefault((older.scenario, older.engine), older)

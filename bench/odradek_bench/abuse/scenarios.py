@@ -1,4 +1,4 @@
-"""What is done to the brokers. The abuse of a scenario is a context manager: it begins, and ends.
+"""The scenarios. The abuse of each is a context manager.
 
 `SCENARIOS` is what `make abuse` runs and docs/reliability.md shows, in this order.
 """
@@ -30,6 +30,8 @@ DRIP_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Scenario:
+    """One kind of abuse, and the servers that it needs."""
+
     name: str
     title: str
     abuse: Callable[[World], AbstractContextManager[None]]
@@ -56,7 +58,7 @@ def few_descriptors(engine: str, directory: Path) -> Iterator[Servers]:
 
 @contextmanager
 def one_small_disk(engine: str, directory: Path) -> Iterator[Servers]:
-    """Three brokers; the first has little room."""
+    """Three brokers; the first has a small disk."""
     servers = many(engine, directory, 3)
     with SmallDisk(servers.members[0].data_dir, SMALL_DISK_MB), running(servers):
         yield servers
@@ -64,7 +66,7 @@ def one_small_disk(engine: str, directory: Path) -> Iterator[Servers]:
 
 @contextmanager
 def one_small_directory(engine: str, directory: Path) -> Iterator[Servers]:
-    """Three brokers with two directories each; the second one of the first broker is small."""
+    """Three brokers with two directories each; the first broker's second directory is small."""
     servers = many(engine, directory, 3)
     for member in servers.members:
         second = _second(member.data_dir)
@@ -83,8 +85,8 @@ def _second(data_dir: Path) -> Path:
 
 @contextmanager
 def silent_prefixes(world: World) -> Iterator[None]:
-    """Connections that announce a request and send nothing of it: whatever a budget leaves over
-    after the large ones, smaller ones may still claim."""
+    """Connections that announce a request and send nothing of it, in decreasing sizes: smaller
+    ones may claim what a memory budget has left after the large ones."""
     with _connections(world, 12 * len(SILENT_MB)) as sockets:
         for at, sock in enumerate(sockets):
             sock.sendall((SILENT_MB[at // 12] * MB).to_bytes(4, "big"))
@@ -99,7 +101,7 @@ def dripping_senders(world: World) -> Iterator[None]:
     announced = (50 * MB).to_bytes(4, "big") + body + bytes(8 * MB - len(body))
 
     def send(sock: socket.socket) -> None:
-        with suppress(OSError):  # the broker may have had enough of it
+        with suppress(OSError):  # the broker may have closed the connection
             sock.sendall(announced)
             while not over.wait(DRIP_SECONDS):
                 sock.sendall(b"\0")
@@ -176,7 +178,7 @@ def large_create_topics(world: World) -> Iterator[None]:
 
 @contextmanager
 def _connections(world: World, count: int) -> Iterator[list[socket.socket]]:
-    """To the only, or the first, broker; as many of `count` as it takes in."""
+    """Up to `count` connections to the first broker; as many as it accepts."""
     host, _, port = world.servers.members[0].bootstrap.rpartition(":")
     with ExitStack() as stack:
         sockets = []
@@ -194,7 +196,7 @@ def _connections(world: World, count: int) -> Iterator[list[socket.socket]]:
 
 @contextmanager
 def disk_fills_up(world: World) -> Iterator[None]:
-    """A producer fills the small disk of the first broker; later the disk gets room again."""
+    """A producer fills the small disk of the first broker; later the disk is enlarged."""
     filler = world.admin()
     for future in filler.create_topics([NewTopic("filler", 3, 3)]).values():
         future.result(30)
@@ -222,7 +224,7 @@ def disk_fills_up(world: World) -> Iterator[None]:
 
 @contextmanager
 def directory_fills_up(world: World) -> Iterator[None]:
-    """Something else takes all the room of one of two directories; later it is gone."""
+    """Another program fills one of two directories; later its file is removed."""
     disk = SmallDisk(_second(world.servers.members[0].data_dir), SMALL_DISK_MB)
     disk.fill()
     yield

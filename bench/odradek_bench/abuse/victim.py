@@ -1,10 +1,9 @@
-"""The client that must not notice: writes records and measures how long each acknowledgement takes.
+"""The victim: writes records and measures how long each acknowledgement takes.
 
     python -m odradek_bench.abuse.victim BOOTSTRAP TOPIC PARTITIONS
 
 Partitions are written in turn, RATE_PER_S records a second, acks=all. Each line on stdin ends a
-period: one line of JSON with what the period brought is the answer (see `Period`). The end of
-stdin ends the process.
+period, which is answered by one line of JSON (see `Period`). The end of stdin ends the process.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from odradek_bench.stats import quantile
 
 RATE_PER_S = 100
-# Longer than any period: whatever is late is late in its own record, not an error of this client.
+# Longer than any period: a late record counts as late and not as an error of this client.
 DELIVERY_TIMEOUT_MS = 120_000
 
 
@@ -41,6 +40,8 @@ class Period:
 
 
 class Victim:
+    """A well-behaved client whose latencies show what the abuse costs it."""
+
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._topic = topic
         self._partitions = partitions
@@ -156,7 +157,7 @@ def main() -> None:
     threading.Thread(target=victim.run, daemon=True).start()
     for _ in sys.stdin:
         print(json.dumps(asdict(victim.end_period())), flush=True)
-    os._exit(0)  # records that nobody acknowledges any more are no reason to wait
+    os._exit(0)  # do not wait for records that are not acknowledged any more
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Brokers under abuse: one or three of an engine, the victim's topic, and a supervisor.
 
-A broker that ends by itself is started again after RESTART_SECONDS, as a StatefulSet would; how
-often, and with which exit code, is part of the outcome.
+A broker that ends by itself is restarted after RESTART_SECONDS, as by a StatefulSet; how often, and
+with which exit code, is part of the outcome.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import suppress
 
+import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -26,6 +27,8 @@ TOPICS_PER_REQUEST = 5  # an ordinary request, as a script sends them
 
 
 class World:
+    """The servers of a scenario: restarted when they end, their memory sampled."""
+
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
         self.bootstrap = servers.bootstrap  # while all of them run
@@ -45,7 +48,7 @@ class World:
     def _watch(self) -> None:
         starting: dict[Server, threading.Thread] = {}
         while not self._over.wait(SAMPLE_SECONDS):
-            with suppress(OSError, IndexError):  # a process that ends while it is looked at
+            with suppress(psutil.Error):  # a process ended in between
                 self.rss_max = max(self.rss_max, rss_bytes(self.servers.pids))
             for member in self.servers.members:
                 restarting = member in starting and starting[member].is_alive()

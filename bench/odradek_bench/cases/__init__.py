@@ -1,6 +1,6 @@
 """All cases by name, in the order in which they run: one broker first, clusters last.
 
-A run whose time is over leaves out the last ones: what starts further JVMs comes late.
+A run whose time is over skips the last ones, so cases that start further JVMs come late.
 """
 
 from __future__ import annotations

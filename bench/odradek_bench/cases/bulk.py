@@ -17,7 +17,7 @@ from odradek_bench.engines import Servers
 from odradek_bench.usage import Meter
 
 RAW_BATCH_RECORDS = 64
-RAW_READS = 3  # of the same records: 1.2 GB are a second, which CPU time in ticks of 10 ms needs
+RAW_READS = 3  # reads of the same records: 1.2 GB take a second, enough for ticks of 10 ms
 
 
 def produce(bench: Bench, engine: str, *, size: int, acks: str, partitions: int) -> Sample:
@@ -80,7 +80,7 @@ def raw_consume(bench: Bench, engine: str) -> Sample:
 def fill(
     bench: Bench, servers: Servers, topic: str, size_bytes: int, partition: int = 0
 ) -> tuple[Meter, int, list[bytes]]:
-    """Writes about so many bytes in batches of 64 records; the meter, the batches, their values."""
+    """Writes about that many bytes in batches of 64; the meter, the batches, their values."""
     pool = verify.payloads(bench.seed, 1024, RAW_BATCH_RECORDS)
     records = raw.batch(pool)
     requests = max(1, size_bytes // len(records))
@@ -96,7 +96,7 @@ def push_out_of_page_cache(servers: Servers, topic: str) -> None:
     for path in servers.log_files(topic):
         fd = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(fd)  # a dirty page stays
+            os.fsync(fd)  # dirty pages are not dropped
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)

@@ -6,7 +6,7 @@ with -9, and the longest time without an acknowledgement counts, with the defaul
 (session timeout 9 s). Every acknowledged record must be there afterwards.
 
 `brokers-1/2/3`: the same bulk load without replication over 1, 2 and 3 brokers of a cluster: one
-of our brokers uses one core, more cores are used by more brokers.
+of our brokers uses one core, so more brokers use more cores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a broker costs that has nothing to do: CPU and memory with 1,000 open connections.
+"""The cost of an idle broker: CPU and memory with 1,000 open connections.
 
 Each connection has asked for ApiVersions once, as every client does, and then stays silent.
 """
@@ -22,8 +22,10 @@ def idle(bench: Bench, engine: str) -> Sample:
     with ExitStack() as stack:
         opened = [stack.enter_context(raw.greeted(servers.bootstrap)) for _ in range(connections)]
         with Meter(servers.pids) as meter:
-            time.sleep(0.5 if bench.small else 5.0)  # the measured quiet, not a wait for something
-        for connection in opened:  # and all of them are still served
+            time.sleep(
+                0.5 if bench.small else 5.0
+            )  # the measured idle time, not a wait for something
+        for connection in opened:  # every connection is still served
             connection.ask(question)
         rss_mb = rss_bytes(servers.pids) / MB
     return {"CPU % of a core": meter.cpu_s / meter.wall_s * 100, "RSS MB": rss_mb}

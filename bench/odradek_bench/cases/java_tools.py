@@ -19,7 +19,7 @@ from odradek_testkit.engines import java_command
 TOOL_JVM = ("-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 TOOL_DEADLINE_S = 120.0
 SIZE = 1024
-MIB = 1 << 20  # the tools say MB and mean this
+MIB = 1 << 20  # what the tools call MB
 
 
 def run_tool(main_class: str, *args: str) -> str:

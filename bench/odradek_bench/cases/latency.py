@@ -27,8 +27,8 @@ METRICS = (
     Metric("RSS MB", "less"),
 )
 PEAK_BATCH_RECORDS = 16
-# How long before a batch is due the client wakes and waits without sleeping: a tenth to a fifth of
-# a core at 1,000 batches/s. At half of the peak it would be a whole core, which the brokers need.
+# The client wakes up this long before a batch is due and spins: 10 to 20 % of a core at 1,000
+# batches/s. At half of the peak it would be a whole core, which the brokers need.
 EARLY_S = 150e-6
 
 
@@ -37,7 +37,7 @@ def at_1000(bench: Bench, engine: str) -> Sample:
 
 
 def at_half_peak(bench: Bench, engine: str) -> Sample:
-    if bench.small not in bench.peaks:  # once per run, or the rounds would not be comparable
+    if bench.small not in bench.peaks:  # once per run, so that the rounds are comparable
         bench.peaks[bench.small] = min(_peak(bench, each) for each in ENGINES) / 2
     rate = bench.peaks[bench.small]
     sample = _paced(bench, engine, per_batch=PEAK_BATCH_RECORDS, batches_per_s=rate)
@@ -63,11 +63,8 @@ def _paced(
     pool = verify.payloads(bench.seed, 1024, per_batch)
     with bench.topic(servers) as topic:
         with Meter(servers.pids) as meter:
-            seen = raw_load.paced(
-                servers.bootstrap, topic, raw.batch(pool), per_batch,
-                batches_per_s=batches_per_s, seconds=0.5 if bench.small else 5.0,
-                early_s=early_s,
-            )  # fmt: skip
+            schedule = raw_load.Schedule(batches_per_s, 0.5 if bench.small else 5.0, early_s)
+            seen = raw_load.paced(servers.bootstrap, topic, raw.batch(pool), per_batch, schedule)
         rss_mb = rss_bytes(servers.pids) / MB
         batches = len(seen.ack_ms)
         found = load.read_back(servers.bootstrap, topic, 1, batches * per_batch)

@@ -1,8 +1,8 @@
-"""What the machine itself gives: plain loops that move the same bytes and know no protocol.
+"""The limits of the machine: plain loops that move the same bytes without a protocol.
 
 `limit-write`: one process sends 1 MB pieces over loopback, another writes them to a file.
 `limit-read`: one process sends a file with sendfile, another receives it. No broker can do more
-with one connection; the report puts these numbers beside Apache Kafka's and ours.
+with one connection; the report compares both engines with these numbers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Spark reads a topic: the same batch job against both engines, in one session.
 
 The job reads every record and reduces it to a count and a checksum, so that what is measured is
-Spark's connector and the broker; Spark itself takes most of the processor time, and that bounds
-it. Needs pyspark (`make spark`); the session is started once, and reads each engine's first topic
-once more before it is measured: else the engine that comes first would pay for compiling it all.
+Spark's connector and the broker; Spark itself takes most of the CPU time, which limits the
+throughput. Needs pyspark (`make spark`); the session is started once, and reads each engine's first
+topic once before it is measured, so that the first engine does not pay for the JVM's compilation.
 """
 
 from __future__ import annotations

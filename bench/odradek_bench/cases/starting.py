@@ -1,9 +1,9 @@
 """Starts: exec to first acknowledged record, after a clean stop, a kill, with 10,000 partitions.
 
 A topic exists before the clock starts; the clock runs from the exec of the server until a produce
-request to that topic is acknowledged (asked every 5 ms). Formatting Apache Kafka's directory is no
-part of it. After `kill -9` the log must hold exactly what was acknowledged before, and after that
-start a clean read of all of it must have the right checksum.
+request to that topic is acknowledged (tried every 5 ms). Formatting Apache Kafka's directory is not
+measured. After `kill -9` the log must hold exactly what was acknowledged before, and after that
+start all records are read and must have the right checksum.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def recovery(bench: Bench, engine: str) -> Sample:
             ends[partition] = requests * RAW_BATCH_RECORDS
         servers.only.kill()
         seconds = _start_s(servers, address, topic)
-        ends[0] += 1  # the record that asked whether it is ready
+        ends[0] += 1  # the record that tested readiness
         read = 0
         for partition, end in ends.items():  # checks each batch's CRC and offsets
             read += raw_load.fetch_all(address, topic, end, partition=partition)

@@ -1,9 +1,9 @@
 """Work on old data: compaction, and a reader far behind while others write.
 
-Compaction: a topic is filled with each key many times, then told to compact; the clock stops when
+Compaction: each key is written many times, then the topic is set to compact; the clock stops when
 the segments on disk are as small as they can get. Only the newest value of each key may be left.
 Both engines look for work every 200 ms instead of every 15 s, so that the cleaning is measured and
-not the waiting for it.
+not the wait for it.
 
 Catch-up: old segments, out of the page cache, are read as fast as they come, while a producer
 writes 500 records per second to another topic; the read rate and the writer's p99 count.
@@ -75,7 +75,7 @@ def _bytes_on_disk(servers: Servers) -> int:
         try:
             total += path.stat().st_size
         except FileNotFoundError:
-            continue  # deleted between the listing and the look
+            continue  # deleted between the listing and the stat
     return total
 
 
@@ -98,7 +98,7 @@ def _wait_until_compact(servers: Servers) -> None:
 
 
 def _check_newest(address: str, keys: list[bytes], rounds: int) -> None:
-    """Reads what is left: every key is there, and its last value is the newest one."""
+    """Reads the compacted topic: every key is there, and its last value is the newest one."""
     newest: dict[bytes, int] = {}
     offset = 0
     with raw.Connection(address) as connection:
@@ -148,11 +148,11 @@ def _live_pool() -> list[bytes]:
 
 
 def _write_live(address: str, topic: str, seconds: float, sender: Connection) -> None:
-    """In a process of its own: what the reader burns must not delay the writer's clock."""
+    """In a process of its own: the reader's CPU time must not delay the writer."""
     sender.send("begin")
     try:
         seen = raw_load.paced(
-            address, topic, raw.batch(_live_pool()), 1, batches_per_s=500.0, seconds=seconds
+            address, topic, raw.batch(_live_pool()), 1, raw_load.Schedule(500.0, seconds)
         )
         sender.send(seen.ack_ms)
     except (OSError, StalledError, WrongAnswerError) as error:

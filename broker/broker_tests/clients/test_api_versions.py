@@ -13,7 +13,8 @@ import pytest
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit import raw_requests as raw
 from odradek_testkit.ask import Questions
-from odradek_testkit.engines import RunningBroker, Server, free_port, on_apache
+from odradek_testkit.engines import RunningBroker, Server, on_apache
+from odradek_testkit.ports import free_port
 
 # API key: lowest and highest version.
 APACHE = {

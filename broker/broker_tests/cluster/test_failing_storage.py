@@ -14,8 +14,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from odradek_testkit.cluster import Cluster, Node, free_ports
+from odradek_testkit.cluster import Cluster, Node
 from odradek_testkit.load import Load
+from odradek_testkit.ports import free_ports
 from odradek_testkit.small_disk import SmallDisk
 
 # Detection, fencing and elections take a second or two; a lag of 30 s would be the bug. The rest

@@ -11,8 +11,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_tests.cluster.conftest import StartCluster
 from odradek_cli.processes import StartFailedError
-from odradek_testkit.cluster import CLUSTER_ID, RACKS, Cluster, Node, free_ports
+from odradek_testkit.cluster import CLUSTER_ID, RACKS, Cluster, Node
 from odradek_testkit.load import Load
+from odradek_testkit.ports import free_ports
 
 
 def test_three_brokers_form_a_cluster(cluster: Cluster, topic: str) -> None:

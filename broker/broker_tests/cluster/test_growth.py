@@ -12,7 +12,8 @@ from kafka.admin import KafkaAdminClient
 
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit.ask import DESCRIBE_QUORUM, Questions
-from odradek_testkit.cluster import METADATA_TOPIC, Node, free_ports
+from odradek_testkit.cluster import METADATA_TOPIC, Node
+from odradek_testkit.ports import free_ports
 
 DEADLINE_S = 40.0
 

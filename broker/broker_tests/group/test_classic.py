@@ -134,7 +134,7 @@ def test_failover_keeps_generation_members_and_offsets() -> None:
     bench.sync("a", a, 1, {a: b"all"})
     bench.commit("a", 5, member_id=a, generation=1)
     old = bench.fail_over()
-    assert bench.group.generation == old.groups[GROUP].generation == 1
+    assert bench.group.generation == old.groups[GROUP].generation == 1  # type: ignore[attr-defined]
     bench.beat("a", a, 1)
     assert bench.last("a") is ErrorCode.none
     assert bench.offset() == 5

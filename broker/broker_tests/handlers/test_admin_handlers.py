@@ -203,7 +203,7 @@ def test_log_dirs(version):
 def test_a_failed_metadata_log_is_said_per_item():
     async def story(client: AdminClient):
         await client.controller.create_topics(create(new_topic("a")))
-        client.controller._log.failure = LogDirError("/data")
+        client.controller._log.failure = LogDirError("/data")  # type: ignore[attr-defined]
         resource = Struct(
             resource_type=2,
             resource_name="a",

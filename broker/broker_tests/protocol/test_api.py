@@ -1,6 +1,7 @@
 """The kio adapter: every API and version, both directions, held equal to kio's bytes."""
 
 import random
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -39,7 +40,7 @@ def test_equals_kio_in_every_version(api_key: int, kind: str, decode: Any, encod
 
 
 def test_the_table_is_that_of_the_installed_kio() -> None:
-    table = generate.Path(generate.__file__).with_name("kio_table.py")
+    table = Path(generate.__file__).with_name("kio_table.py")
     assert table.read_text() == generate.render(), "run make gen"
     api_keys = table.with_name("api_keys.py")
     assert api_keys.read_text() == generate.render_api_keys(), "run make gen"

@@ -236,10 +236,10 @@ class TestSnapshots:
             assert quorum.state.log.snapshot is None
             await quorum.append([setting("a")])
             for _ in range(3):
-                quorum._clock.advance(1001)
+                quorum._clock.advance(1001)  # type: ignore[attr-defined]
                 quorum._driver.on_timer()
                 await asyncio.sleep(0)
-                assert quorum.state.log.snapshot.id.offset == HEAD + 1
+                assert quorum.state.log.snapshot.id.offset == HEAD + 1  # type: ignore[attr-defined]
             assert syncs.count == 4  # the vote, two flushes, one snapshot
 
         run(story)

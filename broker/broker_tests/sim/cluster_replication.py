@@ -222,7 +222,7 @@ class SimReplication:
             )
             self._node.partitions.step(partition, event)
             end = min(log.written_offset, position.fetch_offset + FETCH_RECORDS_MAX)
-            entries = tuple(log.entries[position.fetch_offset : end])
+            entries = tuple(log.entries[position.fetch_offset : end])  # type: ignore[attr-defined]
         answer = follower_state.FetchAnswered(
             position,
             high_watermark=log.high_watermark,

@@ -155,7 +155,7 @@ def test_a_new_instance_aborts_and_comes_again() -> None:
     new = coordinator.init()
     assert new.producer_id == old.producer_id
     assert new.producer_epoch > old.producer_epoch + 1
-    for request in (coordinator.add, lambda *who: coordinator.end(*who, True)):
+    for request in (coordinator.add, lambda *of: coordinator.end(*of, commit=True)):
         with pytest.raises(KafkaError) as caught:
             request(old.producer_id, old.producer_epoch)
         assert caught.value.code is ErrorCode.producer_fenced

@@ -1,6 +1,6 @@
-"""The cluster of `make kind-up`, the operator on it by Helm, and a namespace for each story.
+"""The cluster of `make kind-up`, the operator installed by Helm, and a namespace for each story.
 
-A story that fails leaves build/e2e/<its name>/: events, descriptions, logs, the resources.
+A story that fails leaves build/e2e/<its name>/: events, descriptions, logs, objects.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException
+from urllib3.exceptions import HTTPError
 
 from e2e_tests.kind.evidence import collect
-from e2e_tests.kind.story import KubectlError, Story, kubectl
+from e2e_tests.kind.story import Story
 from odradek_e2e import release
 from odradek_e2e.chart import ROOT
 from odradek_e2e.ci import DEADLINE
@@ -23,6 +26,8 @@ from odradek_e2e.kind import cluster as kind
 from odradek_e2e.kind import engine as engines
 from odradek_e2e.kind.places import kubeconfig
 from odradek_images.table import IMAGES
+from odradek_testkit.kubernetes.client import Document, ObjectClient
+from odradek_testkit.waiting import wait_until
 
 SYSTEM = "odradek-system"
 RELEASE = "odradek"
@@ -35,7 +40,9 @@ ORDER = (
     "test_scale_and_storage",
     "test_spark",
 )
-RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+NAMESPACE_END_S = 300.0
+failed_stories = pytest.StashKey[bool]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,57 +56,72 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def in_time() -> None:
-    """CI has a limit; a story that would begin too late says so."""
+    """Skips a story that would begin after the time limit of CI."""
     if time.time() > float(os.environ.get(DEADLINE) or "inf"):
         pytest.skip("no time is left for it in this run; make e2e runs it")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        item.failed = True  # type: ignore[attr-defined]
+        item.stash[failed_stories] = True
     return report
 
 
 @pytest.fixture(scope="session")
-def cluster() -> str:
-    """The kind cluster answers; `make e2e` has made it."""
+def objects() -> Iterator[ObjectClient]:
+    """A client of the kind cluster, which `make e2e` has started."""
     try:
-        return kubectl("version", "-o", "json", timeout_s=60)
-    except (KubectlError, OSError) as error:
-        pytest.fail(f"no kind cluster answers (make kind-up makes one): {error}")
+        client = ObjectClient(kubeconfig())
+    except (ConfigException, ApiException, HTTPError, OSError) as error:
+        pytest.fail(f"no kind cluster answers (make kind-up starts one): {error}")
+    with client:
+        yield client
 
 
 @pytest.fixture(scope="session")
-def operator(cluster: str) -> str:
+def operator(objects: ObjectClient) -> str:
     """The namespace of the operator: two replicas that watch all namespaces."""
-    if not kubectl("get", "namespace", SYSTEM, "--ignore-not-found"):
-        kubectl("create", "namespace", SYSTEM)
-    kubectl("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
+    objects.apply(namespace(SYSTEM))
     release.settle(RELEASE, SYSTEM, "--set=watch.scope=Cluster", "--set=spark.mode=native",
                    f"--set-string=podAnnotations.image={image_key()}",
                    "--wait", "--timeout=5m", kubeconfig=kubeconfig())  # fmt: skip
     return SYSTEM
 
 
+def namespace(name: str) -> Document:
+    """A namespace that accepts only pods of the restricted profile."""
+    metadata = {"name": name, "labels": RESTRICTED}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
 def image_key() -> str:
-    """Another image under the same tag is another rollout."""
+    """Changes with the image, so that another image under the same tag is rolled out."""
     image = IMAGES["operator"]
     return kind.loaded(engines.find(), f"{image.name}-{image.tag()}")
 
 
 @pytest.fixture
-def story(operator: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
-    """A namespace that takes only pods of the restricted profile; it ends with the story."""
+def story(
+    objects: ObjectClient, operator: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Story]:
+    """A namespace that is deleted at the end of the story."""
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())
     name = name[:40].strip("-")
-    kubectl("create", "namespace", name)
-    kubectl("label", "namespace", name, RESTRICTED)
-    yield Story(name, tmp_path)
-    if getattr(request.node, "failed", False):
-        folder = collect(name, operator, ROOT / "build" / "e2e" / name)
+    objects.apply(namespace(name))
+    yield Story(objects, name, tmp_path)
+    if request.node.stash.get(failed_stories, False):
+        folder = collect(objects, name, operator, ROOT / "build" / "e2e" / name)
         shutil.copytree(tmp_path, folder, dirs_exist_ok=True)
-        print(f"\nwhat was found in {name}: {folder.relative_to(ROOT)}")
-    # A namespace always ends, whatever the story did to it.
-    kubectl("delete", "namespace", name, "--timeout=240s", timeout_s=300)
+        print(f"\nlogs and objects of {name}: {folder.relative_to(ROOT)}")
+    # The deletion of a namespace completes, whatever the story did in it.
+    objects.delete("Namespace", name)
+    wait_until(
+        lambda: objects.get_if_any("Namespace", name) is None,
+        f"namespace {name} is deleted",
+        NAMESPACE_END_S,
+        poll_s=1.0,
+    )

@@ -1,12 +1,12 @@
-"""What is kept of a story that failed, in one folder: a person should need nothing else."""
+"""What is kept of a failed story, in one folder: all that a person needs to find the cause."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 from e2e_tests.kind.story import KubectlError, kubectl
+from odradek_testkit.kubernetes.client import ObjectClient
 
 VIEWS = {
     "objects.txt": ("get", "kafkaclusters,topics,statefulsets,pods,pvc,services,pdb", "-o", "wide"),
@@ -16,31 +16,27 @@ VIEWS = {
 }
 
 
-def collect(namespace: str, operator: str, folder: Path) -> Path:
+def collect(objects: ObjectClient, namespace: str, operator: str, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, words in VIEWS.items():
-        (folder / name).write_text(_said(f"--namespace={namespace}", *words))
-    (folder / "nodes.txt").write_text(_said("describe", "nodes"))
+        (folder / name).write_text(_output(f"--namespace={namespace}", *words))
+    (folder / "nodes.txt").write_text(_output("describe", "nodes"))
     for place, prefix in ((namespace, ""), (operator, "operator-")):
-        _logs(place, folder, prefix)
+        _logs(objects, place, folder, prefix)
     return folder
 
 
-def _logs(namespace: str, folder: Path, prefix: str) -> None:
-    try:
-        listed = json.loads(_said(f"--namespace={namespace}", "get", "pods", "-o", "json"))
-    except ValueError:
-        return
-    for pod in listed["items"]:
+def _logs(objects: ObjectClient, namespace: str, folder: Path, prefix: str) -> None:
+    for pod in objects.find("Pod", namespace):
         name = pod["metadata"]["name"]
         for suffix, more in (("", ()), (".previous", ("--previous",))):
-            said = _said(f"--namespace={namespace}", "logs", name, *more)
-            if not (more and "not found" in said):
-                (folder / f"{prefix}{name}{suffix}.log").write_text(said)
+            log = _output(f"--namespace={namespace}", "logs", name, *more)
+            if not (more and "not found" in log):
+                (folder / f"{prefix}{name}{suffix}.log").write_text(log)
 
 
-def _said(*words: str) -> str:
+def _output(*words: str) -> str:
     try:
         return kubectl(*words)
     except KubectlError as error:

@@ -67,17 +67,17 @@ print(json.dumps({"describe": describe, "roundtrip": roundtrip, "count": count}[
 
 
 def run_inside(story: Story, *words: str) -> dict[str, Any]:
-    """Runs a command of the program in a pod; what it printed, as JSON."""
+    """Runs a command of PROGRAM in a pod; the JSON that it printed."""
     _provide_client(story)
     name = f"client-{words[0]}-{int(time.time() * 1000) % 1_000_000}"
     server = f"{CLUSTER}-bootstrap.{story.namespace}.svc:9092"
     story.apply(_pod(name, ["python3", "-c", PROGRAM, server, *words]))
     done = ("Succeeded", "Failed")
-    story.wait_until(lambda: story.get("pod", name)["status"].get("phase") in done, name)
-    said = story.kubectl("logs", name)
-    assert story.get("pod", name)["status"]["phase"] == "Succeeded", said
-    found: dict[str, Any] = json.loads(said.splitlines()[-1])
-    story.kubectl("delete", "pod", name, "--wait=false")
+    story.wait_until(lambda: story.get("Pod", name)["status"].get("phase") in done, name)
+    log = story.kubectl("logs", name)
+    assert story.get("Pod", name)["status"]["phase"] == "Succeeded", log
+    found: dict[str, Any] = json.loads(log.splitlines()[-1])
+    story.delete("Pod", name)
     return found
 
 

@@ -1,4 +1,4 @@
-"""A namespace on the kind cluster, with what a story does there and waits for.
+"""A namespace on the kind cluster: what a story does there, and what it waits for.
 
     story.cluster(brokers=3)
     story.topic("orders", partitions=6, replicationFactor=3)
@@ -6,9 +6,11 @@
     with story.load("orders") as load:          # acks=all, from outside, over node ports
         story.annotate("odradek.dev/restart", "1")
         story.settle()
-    story.judge(load)                           # nothing lost, nothing twice, no error seen
+    story.judge(load)                           # nothing lost, nothing duplicated, no error seen
 
-Kubernetes is asked through kubectl, as a person would.
+Objects are read and written with the official Python client (odradek_testkit.kubernetes.client),
+which shares no code with the operator. kubectl is used where a story is about what a person types:
+the columns of `kubectl get`, exec, logs, drain.
 """
 
 from __future__ import annotations
@@ -17,19 +19,18 @@ import json
 import logging
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from odradek_e2e.kind.places import kubeconfig
+from odradek_testkit.kubernetes.client import Document, ObjectClient
 from odradek_testkit.kubernetes.programs import program
 from odradek_testkit.load import Load
+from odradek_testkit.waiting import wait_until
 
 PATIENCE_S = 420.0  # two cores carry four nodes, the brokers and the clients
 POLL_S = 1.0
@@ -38,7 +39,7 @@ API_VERSION = "odradek.dev/v1alpha1"
 
 
 class KubectlError(Exception):
-    pass
+    """kubectl failed; the text is its command and its standard error."""
 
 
 def kubectl(*words: str, stdin: str | None = None, timeout_s: float = 300.0) -> str:
@@ -52,33 +53,64 @@ def kubectl(*words: str, stdin: str | None = None, timeout_s: float = 300.0) -> 
 
 
 class Story:
-    def __init__(self, namespace: str, directory: Path) -> None:
+    """One namespace with one KafkaCluster, `main`."""
+
+    def __init__(self, objects: ObjectClient, namespace: str, directory: Path) -> None:
+        self.objects = objects
         self.namespace = namespace
-        self.directory = directory  # of the load: what the producer said; its history if it is bad
+        self.directory = directory  # for the producer's log, and the history if a check fails
 
-    # -- kubectl -----------------------------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
-    def kubectl(self, *words: str, stdin: str | None = None) -> str:
-        return kubectl(f"--namespace={self.namespace}", *words, stdin=stdin)
+    def kubectl(self, *words: str) -> str:
+        """What a person types; its standard output."""
+        return kubectl(f"--namespace={self.namespace}", *words)
 
-    def apply(self, *objects: dict[str, Any]) -> None:
-        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
+    def apply(self, *documents: Document) -> None:
+        for document in documents:
+            self.objects.apply(document, self.namespace)
 
-    def get(self, kind: str, name: str = CLUSTER) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
-        return found
+    def get(self, kind: str, name: str = CLUSTER) -> Document:
+        return self.objects.get(kind, name, self.namespace)
 
-    def find(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
-        words = ["get", kind, "-o", "json", *([f"--selector={selector}"] if selector else [])]
-        found: list[dict[str, Any]] = json.loads(self.kubectl(*words))["items"]
-        return found
+    def find(self, kind: str, selector: str = "") -> list[Document]:
+        return self.objects.find(kind, self.namespace, selector)
 
-    def patch(self, kind: str, name: str, change: dict[str, Any]) -> None:
-        self.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps(change))
+    def patch(self, kind: str, name: str, change: Document) -> None:
+        self.objects.patch(kind, name, change, self.namespace)
+
+    def uid(self, kind: str, name: str) -> str:
+        """Empty if there is no such object, or if it is being deleted."""
+        return self.objects.uid(kind, name, self.namespace)
+
+    def delete(self, kind: str, name: str, *, force: bool = False, orphan: bool = False) -> None:
+        """Does not wait. `force`: no grace period. `orphan`: its pods stay."""
+        self.objects.delete(kind, name, self.namespace, force=force, orphan=orphan)
+
+    def delete_and_wait(self, kind: str, name: str) -> None:
+        """Until this object is gone; another one of its name may exist by then."""
+        old = self.get(kind, name)["metadata"]["uid"]
+        self.delete(kind, name)
+
+        def gone() -> bool:
+            found = self.objects.get_if_any(kind, name, self.namespace)
+            return found is None or found["metadata"]["uid"] != old
+
+        self.wait_until(gone, f"{kind} {name} is deleted")
 
     def events(self, reason: str = "") -> list[str]:
-        found = self.find("events")
+        found = self.find("Event")
         return [one["message"] for one in found if reason in ("", one["reason"])]
+
+    def zones(self) -> dict[str, str]:
+        """Node → zone."""
+        label = "topology.kubernetes.io/zone"
+        nodes = [node["metadata"] for node in self.objects.find("Node")]
+        return {node["name"]: node["labels"].get(label, "") for node in nodes}
+
+    def cordon(self, node: str, *, on: bool = True) -> None:
+        """No new pods on the node; `on=False` ends it."""
+        self.objects.patch("Node", node, {"spec": {"unschedulable": on or None}})
 
     # -- our kinds ---------------------------------------------------------------------------------
 
@@ -108,13 +140,14 @@ class Story:
         )
 
     def change(self, **spec: Any) -> None:
-        self.patch("kafkacluster", CLUSTER, {"spec": spec})
+        self.patch("KafkaCluster", CLUSTER, {"spec": spec})
 
     def annotate(self, name: str, value: str) -> None:
-        self.kubectl("annotate", "--overwrite", "kafkacluster", CLUSTER, f"{name}={value}")
+        change = {"metadata": {"annotations": {name: value}}}
+        self.patch("KafkaCluster", CLUSTER, change)
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.get("kafkacluster").get("status") or {}
+        found: dict[str, Any] = self.get("KafkaCluster").get("status") or {}
         return found
 
     # -- waiting -----------------------------------------------------------------------------------
@@ -122,35 +155,30 @@ class Story:
     def wait_until(
         self, condition: Callable[[], bool], what: str = "", deadline_s: float = PATIENCE_S
     ) -> float:
-        """Asks again every second; the seconds that it took. Load calls it too."""
-        began = time.monotonic()
-        deadline_s = max(deadline_s, PATIENCE_S)
-        while not condition():
-            if time.monotonic() - began > deadline_s:
-                pytest.fail(f"{what or 'the condition'}: not within {deadline_s:.0f} s")
-            time.sleep(POLL_S)
-        return time.monotonic() - began
+        """Polls every second; the seconds that it took. Load calls it too."""
+        return wait_until(condition, what, max(deadline_s, PATIENCE_S), poll_s=POLL_S)
 
     def settle(self) -> dict[str, Any]:
-        """Until nothing is left to do: the cluster, and every Topic. The cluster's status."""
+        """Waits until cluster and Topics are Ready and nothing is in progress; the status."""
         last: dict[str, Any] = {}
 
         def done() -> bool:
             nonlocal last
-            last = self.get("kafkacluster")
-            return settled(last) and all(settled(one) for one in self.find("topics"))
+            last = self.get("KafkaCluster")
+            return settled(last) and all(settled(one) for one in self.find("Topic"))
 
         try:
             self.wait_until(done, "the cluster is settled")
-        except pytest.fail.Exception:
-            pytest.fail(f"not settled: {json.dumps(last.get('status'), indent=1)}")
+        except AssertionError as error:
+            status = json.dumps(last.get("status"), indent=1)
+            raise AssertionError(f"not settled: {status}") from error
         found: dict[str, Any] = last["status"]
         return found
 
     # -- brokers -----------------------------------------------------------------------------------
 
     def pods(self) -> dict[str, dict[str, Any]]:
-        found = self.find("pods", f"odradek.dev/cluster={CLUSTER}")
+        found = self.find("Pod", f"odradek.dev/cluster={CLUSTER}")
         return {one["metadata"]["name"]: one for one in found}
 
     def uids(self) -> dict[str, str]:
@@ -159,7 +187,7 @@ class Story:
     @property
     def bootstrap(self) -> str:
         """For clients outside: the node and node port of every broker."""
-        services = {one["metadata"]["name"]: one for one in self.find("services")}
+        services = {one["metadata"]["name"]: one for one in self.find("Service")}
         found = []
         for name, pod in self.pods().items():
             service = services.get(f"{name}-external")
@@ -169,7 +197,7 @@ class Story:
         return ",".join(found)
 
     def partitions(self, topic: str) -> list[dict[str, list[int]]]:
-        """As a client outside is told: replicas and in-sync replicas of each."""
+        """Replicas and in-sync replicas of each partition, as an outside client sees them."""
         found = self._metadata().topics[topic].partitions.values()
         return [{"replicas": list(p.replicas), "isr": list(p.isrs)} for p in found]
 
@@ -183,15 +211,16 @@ class Story:
 
     @contextmanager
     def load(self, topic: str, partitions: int = 6, **settings: Any) -> Iterator[Load]:
-        """`settings` of the producer. What it says about its epochs is in producer.log."""
-        world: Any = self
+        """`settings` are the producer's. Its log of producer epochs goes to producer.log."""
         noted = logging.FileHandler(self.directory / "producer.log", delay=True)
         noted.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logger = logging.Logger(self.namespace, logging.DEBUG)
         logger.addHandler(noted)
-        told = {"debug": "eos", "log_level": 7, "logger": logger, **settings}
+        settings = {"debug": "eos", "log_level": 7, "logger": logger, **settings}
         try:
-            with Load(world, topic, partitions=partitions, per_second=100, settings=told) as load:
+            with Load(
+                self, topic, partitions=partitions, per_second=100, settings=settings
+            ) as load:
                 yield load
                 load.wait_for_acks(50)
         finally:
@@ -201,25 +230,21 @@ class Story:
         checked = load.check()
         assert [write.error for write in load.history.errors()] == []
         took = sorted(w.done_at_s - w.sent_at_s for w in load.history.acked())
-        said = f"{checked} acknowledged, 0 lost, 0 twice, 0 errors, "
-        return said + f"p50 {took[len(took) // 2] * 1e3:.0f} ms, max {took[-1] * 1e3:.0f} ms"
+        counts = f"{checked} acknowledged, 0 lost, 0 duplicated, 0 errors, "
+        return counts + f"p50 {took[len(took) // 2] * 1e3:.0f} ms, max {took[-1] * 1e3:.0f} ms"
 
     @contextmanager
-    def watched(self) -> Iterator[list[dict[str, Any]]]:
-        """Every state of `status.rolling` meanwhile, with the controller of that moment."""
-        words = [str(program("kubectl")), f"--kubeconfig={kubeconfig()}", "get", "kafkacluster",
-                 CLUSTER, f"--namespace={self.namespace}", "--watch", "-o",
-                 "jsonpath={.status.controller}={.status.rolling}{'\\n'}"]  # fmt: skip
-        seen: list[dict[str, Any]] = []
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    def watched(self) -> Iterator[list[Document]]:
+        """Every state of `status.rolling` meanwhile, with the active controller at that moment."""
+        seen: list[Document] = []
+        stop = threading.Event()
 
         def read() -> None:
-            assert process.stdout is not None
-            for line in process.stdout:
-                controller, _, rolling = line.decode().strip().partition("=")
-                if rolling:
-                    # Left out while nobody is known to be it.
-                    state = {**json.loads(rolling), "controller": int(controller or -1)}
+            for found in self.objects.watch("KafkaCluster", CLUSTER, self.namespace, stop):
+                status = found.get("status") or {}
+                if rolling := status.get("rolling"):
+                    # The field is absent while no controller is known.
+                    state = {**rolling, "controller": int(status.get("controller", -1))}
                     if not seen or seen[-1] != state:
                         seen.append(state)
 
@@ -228,11 +253,8 @@ class Story:
         try:
             yield seen
         finally:
-            process.terminate()
-            process.wait()
-            reader.join(10)
-            assert process.stdout is not None
-            process.stdout.close()
+            stop.set()
+            reader.join(60)
 
 
 def settled(found: dict[str, Any]) -> bool:
@@ -246,10 +268,3 @@ def settled(found: dict[str, Any]) -> bool:
         and conditions.get("Degraded", "False") == "False"
         and not status.get("rolling")
     )
-
-
-def zones() -> dict[str, str]:
-    """Node → zone."""
-    found = json.loads(kubectl("get", "nodes", "-o", "json"))["items"]
-    label = "topology.kubernetes.io/zone"
-    return {n["metadata"]["name"]: n["metadata"]["labels"].get(label, "") for n in found}

@@ -1,9 +1,9 @@
-"""A broker's disk fills up, on Kubernetes: status and events, writes that go on, the way back.
+"""A broker's disk fills up, on Kubernetes: status and events, writes that go on, recovery.
 
-The provisioner of kind gives directories of the node's own disk, which nobody wants to fill. So
-the log directory of every broker is a tmpfs of its own here (an emptyDir of kind Memory, mounted
-over the directory on the volume): it is as small as asked for, and survives its container. A file
-in it takes the room. The same story runs on processes (operator_tests/local/test_disk.py).
+The provisioner of kind uses directories on the node's disk, which must not be filled. So the log
+directory of every broker is a tmpfs here (an emptyDir of kind Memory, mounted over the directory on
+the volume): it is small and survives its container. A file in it takes the space. The same story
+runs on processes (operator_tests/local/test_disk.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes wrong in real clusters: pods and nodes that go, objects that somebody deletes."""
+"""What goes wrong in real clusters: lost pods and nodes, objects that somebody deletes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from e2e_tests.kind.story import CLUSTER, KubectlError, Story, kubectl, zones
+from e2e_tests.kind.story import CLUSTER, KubectlError, Story, kubectl
 from e2e_tests.kind.test_rolls import begin
 
 
@@ -17,53 +17,53 @@ def test_a_killed_broker_comes_back_with_its_data(story: Story) -> None:
     begin(story)
     with story.load("orders") as load:
         for name in ("main-zone-a-0", "main-zone-b-0"):
-            uid = story.uids()[name]
-            story.kubectl("delete", "pod", name, "--grace-period=0", "--force")
-            story.wait_until(lambda u=uid, n=name: story.uids().get(n, u) != u, "a new pod")
+            delete_until_it_is_back(story, "Pod", name, force=True)
             story.settle()
     print(story.judge(load))
 
 
 def test_a_lost_volume_is_filled_again(story: Story) -> None:
-    """The claim goes, and the pod: a broker without any data comes back and catches up."""
+    """Claim and pod are deleted: the broker comes back without data and catches up."""
     begin(story)
     with story.load("orders") as load:
         pod, claim = "main-zone-c-0", "data-0-main-zone-c-0"
-        before = story.get("pvc", claim)["metadata"]["uid"]
+        before = story.uid("PersistentVolumeClaim", claim)
         load.wait_for_acks(200)
-        story.kubectl("delete", "pvc", claim, "--wait=false")
-        story.kubectl("delete", "pod", pod)
-        story.wait_until(lambda: uid_of(story, "pvc", claim) not in ("", before), "a new claim")
+        story.delete("PersistentVolumeClaim", claim)
+        story.delete_and_wait("Pod", pod)
+        story.wait_until(
+            lambda: story.uid("PersistentVolumeClaim", claim) not in ("", before), "a new claim"
+        )
         story.settle()
     print(story.judge(load))
 
 
 def test_a_drained_node_takes_one_broker_at_a_time(story: Story) -> None:
-    """Two nodes are drained at once; the budget lets one broker go, and the other one stays."""
+    """Two nodes are drained at once; the budget allows one eviction and refuses the other."""
     begin(story)
     first, second = (story.pods()[f"main-zone-{z}-0"]["spec"]["nodeName"] for z in "ab")
-    with story.load("orders") as load, uncordoned(first, second):
+    with story.load("orders") as load, uncordoned(story, first, second):
         drain(first, story.namespace)
         story.wait_until(lambda: not ready(story, "main-zone-a-0"), "the broker is away")
         with pytest.raises(KubectlError, match=r"disruption budget|timed out|timeout"):
             drain(second, story.namespace, seconds=20)
         assert ready(story, "main-zone-b-0")
-        # Its zone has no other node: that is said, and nothing is crammed elsewhere.
+        # Its zone has no other node: the status says so, and the broker is not placed elsewhere.
         story.wait_until(lambda: said(story, "zone-a", "broker 0"), "the status says which")
         assert story.pods()["main-zone-a-0"]["spec"].get("nodeName") is None
         load.wait_for_acks(200)
-        kubectl("uncordon", first)
-        kubectl("uncordon", second)
+        story.cordon(first, on=False)
+        story.cordon(second, on=False)
         story.settle()
     print(story.judge(load))
 
 
 def test_a_cordoned_zone_is_reported_not_left(story: Story) -> None:
-    """A growth to six with zone c closed: its new broker waits there, and the status says so."""
+    """Growing to six with zone c cordoned: its new broker stays Pending, and the status says so."""
     begin(story)
-    (node,) = [node for node, zone in zones().items() if zone == "zone-c"]
-    with uncordoned(node):
-        kubectl("cordon", node)
+    (node,) = [node for node, zone in story.zones().items() if zone == "zone-c"]
+    with uncordoned(story, node):
+        story.cordon(node)
         story.change(brokers=6)
         story.wait_until(lambda: story.status().get("readyBrokers") == 5, "five of six")
         waiting = story.pods()["main-zone-c-1"]
@@ -71,7 +71,7 @@ def test_a_cordoned_zone_is_reported_not_left(story: Story) -> None:
         ready = next(c for c in story.status()["conditions"] if c["type"] == "Ready")
         assert ready["status"] == "False"
         assert "5" in ready["message"], ready
-        kubectl("uncordon", node)
+        story.cordon(node, on=False)
         story.settle()
     assert {p["spec"]["nodeName"] for n, p in story.pods().items() if "zone-c" in n} == {node}
 
@@ -81,16 +81,16 @@ def test_what_somebody_deletes_comes_back(story: Story) -> None:
     begin(story)
     before = story.uids()
     with story.load("orders") as load:
-        delete_until_it_is_back(story, "statefulset", "main-zone-a", "--cascade=orphan")
-        for kind, name in (("service", "main-bootstrap"), ("service", "main-brokers"),
-                           ("pdb", "main-brokers")):  # fmt: skip
+        delete_until_it_is_back(story, "StatefulSet", "main-zone-a", orphan=True)
+        for kind, name in (("Service", "main-bootstrap"), ("Service", "main-brokers"),
+                           ("PodDisruptionBudget", "main-brokers")):  # fmt: skip
             delete_until_it_is_back(story, kind, name)
-        (config,) = story.find("configmaps", f"odradek.dev/cluster={CLUSTER}")
-        delete_until_it_is_back(story, "configmap", config["metadata"]["name"])
+        (config,) = story.find("ConfigMap", f"odradek.dev/cluster={CLUSTER}")
+        delete_until_it_is_back(story, "ConfigMap", config["metadata"]["name"])
         story.settle()
         assert story.uids() == before, "no broker was restarted for any of that"
-        # With its pods: the broker is gone for a while, and comes back as the same one.
-        delete_until_it_is_back(story, "statefulset", "main-zone-b")
+        # With its pods: the broker is unavailable for a while, and comes back with the same id.
+        delete_until_it_is_back(story, "StatefulSet", "main-zone-b")
         uid = before["main-zone-b-0"]
         story.wait_until(lambda: story.uids().get("main-zone-b-0", uid) != uid, "a new pod")
         status = story.settle()
@@ -98,17 +98,13 @@ def test_what_somebody_deletes_comes_back(story: Story) -> None:
     print(story.judge(load))
 
 
-def delete_until_it_is_back(story: Story, kind: str, name: str, *how: str) -> None:
-    """Without kubectl's own waiting: it can miss that what it sees is a new one, and goes on."""
-    old = uid_of(story, kind, name)
-    story.kubectl("delete", kind, name, "--wait=false", *how)
-    story.wait_until(lambda: uid_of(story, kind, name) not in ("", old), f"{kind} {name} is back")
-
-
-def uid_of(story: Story, kind: str, name: str) -> str:
-    found = story.kubectl("get", kind, name, "--ignore-not-found", "-o", "json")
-    metadata = json.loads(found)["metadata"] if found.strip() else {}
-    return "" if metadata.get("deletionTimestamp") else str(metadata.get("uid", ""))
+def delete_until_it_is_back(
+    story: Story, kind: str, name: str, *, force: bool = False, orphan: bool = False
+) -> None:
+    """Deletes an object and waits until another one has its name."""
+    old = story.uid(kind, name)
+    story.delete(kind, name, force=force, orphan=orphan)
+    story.wait_until(lambda: story.uid(kind, name) not in ("", old), f"{kind} {name} is back")
 
 
 def ready(story: Story, name: str) -> bool:
@@ -123,15 +119,15 @@ def said(story: Story, *words: str) -> bool:
 
 
 def drain(node: str, namespace: str, seconds: int = 120) -> None:
-    """Of the story's own pods: the cluster's own parts stay where they are."""
+    """Evicts only the pods of the story's cluster; the parts of Kubernetes stay."""
     kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data",
             f"--pod-selector=odradek.dev/cluster={CLUSTER}", f"--timeout={seconds}s")  # fmt: skip
 
 
 @contextmanager
-def uncordoned(*nodes: str) -> Iterator[None]:
+def uncordoned(story: Story, *nodes: str) -> Iterator[None]:
     try:
         yield
     finally:
         for node in nodes:
-            kubectl("uncordon", node)
+            story.cordon(node, on=False)

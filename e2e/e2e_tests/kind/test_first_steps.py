@@ -1,23 +1,23 @@
-"""Install, apply, look, produce and consume: the first hour of a user."""
+"""Install, apply, inspect, produce and consume: the first hour of a user."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
 from e2e_tests.kind.inside import run_inside
-from e2e_tests.kind.story import KubectlError, Story, kubectl, zones
+from e2e_tests.kind.story import Story
 from odradek_e2e.chart import helm
 from odradek_e2e.kind.places import ZONES, kubeconfig
+from odradek_testkit.kubernetes.client import ObjectClient, RequestFailedError
 
 
-def test_helm_test_says_that_one_of_two_replicas_works(operator: str) -> None:
+def test_helm_test_says_that_one_of_two_replicas_works(
+    objects: ObjectClient, operator: str
+) -> None:
     said = helm("test", "odradek", f"--namespace={operator}", "--timeout=3m",
                 kubeconfig=kubeconfig())  # fmt: skip
     assert "Phase:          Succeeded" in said, said
-    pods = json.loads(kubectl("get", "pods", f"--namespace={operator}", "-o", "json",
-                              "--selector=app.kubernetes.io/component!=test"))["items"]  # fmt: skip
+    pods = objects.find("Pod", operator, "app.kubernetes.io/component!=test")
     nodes = {pod["spec"]["nodeName"] for pod in pods}
     assert len(pods) == len(nodes) == 2, "two replicas on two nodes"
 
@@ -26,10 +26,10 @@ def test_three_zones_and_clients_inside_and_outside(story: Story) -> None:
     story.cluster()
     story.topic("orders", partitions=6, replicationFactor=3)
     status = story.settle()
-    placed = {name: zones()[pod["spec"]["nodeName"]] for name, pod in story.pods().items()}
+    placed = {name: story.zones()[pod["spec"]["nodeName"]] for name, pod in story.pods().items()}
     assert sorted(placed.values()) == list(ZONES)
     assert {one["rack"] for one in status["brokers"]} == set(ZONES)
-    # What the brokers say themselves, from inside: racks, and where replicas are.
+    # The brokers' own metadata, from inside: racks, and the placement of replicas.
     seen = run_inside(story, "describe", "orders")
     racks = {one["id"]: one["rack"] for one in seen["brokers"]}
     assert set(racks.values()) == set(ZONES)
@@ -68,5 +68,5 @@ def test_kubectl_as_a_person(story: Story) -> None:
 def test_what_cannot_be_is_refused_in_a_sentence(story: Story) -> None:
     story.cluster(brokers=1)
     story.settle()
-    with pytest.raises(KubectlError, match="must not exceed the number of"):
+    with pytest.raises(RequestFailedError, match="must not exceed the number of"):
         story.change(replication={"factor": 3})

@@ -1,28 +1,28 @@
-"""Rolling restarts under acks=all load: nothing lost, no error seen, and the status says why."""
+"""Rolling restarts under acks=all load: no record lost, no error, and the status gives reasons."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
-from e2e_tests.kind.story import PATIENCE_S, Story, kubectl
+from e2e_tests.kind.story import Story
 from odradek_e2e.kind import cluster
 from odradek_e2e.kind import engine as engines
 from odradek_images.table import IMAGES, version
+from odradek_testkit.kubernetes.client import Document
 
 NEXT = "next"  # a second tag of the broker's image
 
 
-def roll(story: Story, trigger: Callable[[], None]) -> list[dict[str, object]]:
-    """Until every pod is another one and the cluster is settled; what the status said meanwhile."""
+def roll(story: Story, trigger: Callable[[], None]) -> list[Document]:
+    """Waits until every pod is replaced and the cluster is settled; the states of the roll."""
     before = story.uids()
     with story.watched() as seen:
         trigger()
         story.wait_until(lambda: renewed(before, story.uids()), "every broker is restarted")
         status = story.settle()
     assert status["preferredLeadersPercent"] == 100
-    apart = len(status.get("controllers", ()))
-    assert status["readyBrokers"] == status["brokerCount"] == len(before) - apart
+    dedicated = len(status.get("controllers", ()))
+    assert status["readyBrokers"] == status["brokerCount"] == len(before) - dedicated
     return seen
 
 
@@ -30,20 +30,20 @@ def renewed(before: dict[str, str], now: dict[str, str]) -> bool:
     return before.keys() == now.keys() and not before.items() & now.items()
 
 
-def restarted(seen: list[dict[str, object]]) -> list[int]:
+def restarted(seen: list[Document]) -> list[int]:
     """The brokers in the order in which they were restarted, each once."""
     order: list[int] = []
     for state in seen:
         if state["state"] == "Restarting":
-            order += [b for b in state["brokers"] if b not in order]  # type: ignore[attr-defined]
+            order += [b for b in state["brokers"] if b not in order]
     return order
 
 
-def controller_went_last(seen: list[dict[str, object]]) -> bool:
-    """Whoever was the active controller when the last broker was chosen; it may have moved."""
+def controller_went_last(seen: list[Document]) -> bool:
+    """The broker restarted last was the active controller when it was chosen (it may move)."""
     last = restarted(seen)[-1]
     chosen = next(s for s in seen if s["state"] == "Restarting" and s["brokers"] == [last])
-    return chosen["controller"] == last
+    return bool(chosen["controller"] == last)
 
 
 def begin(story: Story, **spec: object) -> None:
@@ -75,7 +75,7 @@ def test_a_roll_by_annotation_by_setting_and_by_image(story: Story) -> None:
     assert images == {f"{name}:{NEXT}"}
 
 
-def reasons(states: list[dict[str, object]]) -> str:
+def reasons(states: list[Document]) -> str:
     return "; ".join(dict.fromkeys(str(state["reason"]) for state in states))
 
 
@@ -90,25 +90,27 @@ def test_a_setting_that_needs_no_restart(story: Story) -> None:
 
 
 def test_the_operator_is_killed_in_the_middle_of_a_roll(story: Story, operator: str) -> None:
-    """The one that works is killed when the first broker is away; the other one goes on."""
+    """The active replica is killed while the first broker restarts; the other one goes on."""
     begin(story)
     before = story.uids()
     with story.load("orders") as load:
-        holder = leader(operator)
+        holder = leader(story, operator)
         story.annotate("odradek.dev/restart", "1")
         story.wait_until(lambda: story.uids() != before, "the first broker is restarted")
-        kubectl("delete", "pod", holder, f"--namespace={operator}", "--grace-period=0", "--force")
+        story.objects.delete("Pod", holder, operator, force=True)
         story.wait_until(lambda: renewed(before, story.uids()), "every broker is restarted")
         story.settle()
     print(story.judge(load))
-    assert leader(operator) != holder
-    # Whole again: two replicas are ready.
-    kubectl("rollout", "status", "deployment/odradek", f"--namespace={operator}",
-            f"--timeout={PATIENCE_S:.0f}s")  # fmt: skip
+    assert leader(story, operator) != holder
+    story.wait_until(lambda: ready_replicas(story, operator) == 2, "both replicas are ready again")
 
 
-def leader(operator: str) -> str:
-    """The pod whose name is on the Lease."""
-    lease = json.loads(kubectl("get", "lease", "odradek-operator", f"--namespace={operator}",
-                               "-o", "json"))  # fmt: skip
+def ready_replicas(story: Story, operator: str) -> int:
+    status = story.objects.get("Deployment", "odradek", operator)["status"]
+    return int(status.get("readyReplicas", 0))
+
+
+def leader(story: Story, operator: str) -> str:
+    """The pod that holds the operator's Lease."""
+    lease = story.objects.get("Lease", "odradek-operator", operator)
     return str(lease["spec"]["holderIdentity"]).rpartition("-")[0]

@@ -1,7 +1,7 @@
-"""A SparkPipeline on Kubernetes: driver and executor pods, killed in the middle, nothing twice.
+"""A SparkPipeline on Kubernetes: its driver is killed, and no record is lost or duplicated.
 
-The table is read back by a second pipeline, mode batch, which writes what it counted to a topic:
-only Spark knows which of a table's files count.
+The table is read back by a second pipeline, mode batch, which writes its counts to a topic: only
+Spark knows which files of a table are committed.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from e2e_tests.kind.story import API_VERSION, CLUSTER, Story
 
 PER_SECOND = 20
-SPARK_S = 900.0  # to start a driver and an executor, where two cores carry all of it
+SPARK_S = 900.0  # a driver and an executor start slowly on two cores that run everything
 SMALL = {"memory": "512m", "coreRequest": "200m"}
 PODS = {"driver": SMALL, "executor": {**SMALL, "instances": 1}, "volumeClaim": "pipelines"}
 SCHEMA = "n BIGINT NOT NULL, page STRING"
+MADE = (
+    "Pod", "Service", "ServiceAccount", "Role", "RoleBinding", "ConfigMap", "SparkApplication",
+)  # fmt: skip
 
 
 def test_a_driver_is_killed_and_the_table_has_every_record_once(story: Story) -> None:
     """
-    1. Records come all the time. The pipeline's driver and executor write them to a table.
+    1. Records are produced continuously. The pipeline's driver and executor write them to a table.
     2. The driver is killed (no grace); the operator starts another, from the checkpoint.
     3. Records end; lag 0; a batch pipeline counts the rows of the table: as many as were written.
-    4. A pipeline whose SQL is wrong fails once, and says which field it is.
-    5. With the pipelines all that they made is gone.
+    4. A pipeline with wrong SQL fails once, and its status names the field.
+    5. The pipelines are deleted, and with them everything that they created.
     """
     story.cluster(brokers=3)
     for topic in ("visits", "verdicts"):
@@ -48,7 +51,7 @@ def test_a_driver_is_killed_and_the_table_has_every_record_once(story: Story) ->
             "readOnlyRootFilesystem"
         ]
         first = pods["driver"]["metadata"]["uid"]
-        story.kubectl("delete", "pod", "table-driver", "--grace-period=0", "--force")
+        story.delete("Pod", "table-driver", force=True)
         _wait(story, lambda: _uid(story) not in ("", first), "another driver")
         _wait(story, lambda: _status(story, "table").get("restarts") == 1, "it is counted")
         _wait(story, lambda: _again(story, first), "a batch of the new driver")
@@ -68,7 +71,8 @@ def test_a_driver_is_killed_and_the_table_has_every_record_once(story: Story) ->
     assert ready["message"].startswith("spec.steps[0].sql: "), ready
     assert _status(story, "wrong").get("restarts", 0) == 0, "trying again would not help"
 
-    story.kubectl("delete", "sparkpipelines", "--all")
+    for pipeline in ("table", "check", "wrong"):
+        story.delete_and_wait("SparkPipeline", pipeline)
     _wait(story, lambda: not _left(story), "nothing is left")
     print(f"\n{n} records, the driver killed: {verdict}")
 
@@ -111,7 +115,7 @@ def _check() -> dict[str, Any]:
 
 
 def _claim() -> dict[str, Any]:
-    """On one node, with all that use it: local volumes are nowhere else."""
+    """Local volumes exist on one node, so all pods that use the claim run there."""
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "pipelines"}, "spec": spec}  # fmt: skip
@@ -125,12 +129,12 @@ def _wait(story: Story, condition: Any, what: str) -> None:
 
 
 def _status(story: Story, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = story.get("sparkpipeline", name).get("status") or {}
+    found: dict[str, Any] = story.get("SparkPipeline", name).get("status") or {}
     return found
 
 
 def _pods(story: Story) -> dict[str, dict[str, Any]]:
-    found = story.find("pods", "odradek.dev/pipeline=table")
+    found = story.find("Pod", "odradek.dev/pipeline=table")
     return {one["metadata"]["labels"]["spark-role"]: one for one in found}
 
 
@@ -140,7 +144,7 @@ def _uid(story: Story) -> str:
 
 
 def _progress(story: Story) -> dict[str, Any]:
-    """What the driver of the moment says itself."""
+    """The progress that the current driver writes to its pod's annotation."""
     driver = _pods(story).get("driver") or {"metadata": {}}
     text = (driver["metadata"].get("annotations") or {}).get("odradek.dev/progress", "{}")
     found: dict[str, Any] = json.loads(text)
@@ -149,18 +153,18 @@ def _progress(story: Story) -> dict[str, Any]:
 
 def _again(story: Story, first: str) -> bool:
     queries = _progress(story).get("queries", {})
-    return _uid(story) != first and queries.get("main", {}).get("rows", 0) > 0
+    rows: int = queries.get("main", {}).get("rows", 0)
+    return _uid(story) != first and rows > 0
 
 
 def _all_read(story: Story, since: str) -> bool:
-    """After that instant the driver looked at the topic's end, and was there."""
+    """Whether the driver has reached the end of the topic since that instant."""
     main = _progress(story).get("queries", {}).get("main", {})
-    return main.get("checkpoint", "") > since and main["lag"] == {"visits": 0}
+    return bool(main.get("checkpoint", "") > since and main["lag"] == {"visits": 0})
 
 
 def _left(story: Story) -> list[str]:
-    kinds = "pods,services,serviceaccounts,roles,rolebindings,configmaps,sparkapplications"
-    found = json.loads(story.kubectl("get", kinds, "-o", "json"))["items"]
+    found = [one for kind in MADE for one in story.find(kind)]
     labels = [(one["metadata"]["name"], one["metadata"].get("labels") or {}) for one in found]
     ours = ("odradek.dev/pipeline", "sparkoperator.k8s.io/app-name", "spark-role")
     return [name for name, given in labels if any(label in given for label in ours)]
@@ -171,7 +175,7 @@ def _left(story: Story) -> list[str]:
 
 @contextmanager
 def _written(story: Story, topic: str) -> Iterator[list[int]]:
-    """Numbered records, all the time; at the end all of them are acknowledged."""
+    """Produces numbered records continuously; at the end all of them are acknowledged."""
     producer = Producer({"bootstrap.servers": story.bootstrap, "enable.idempotence": True})
     sent: list[int] = []
     failed: list[str] = []

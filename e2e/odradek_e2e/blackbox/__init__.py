@@ -1,6 +1,6 @@
 """Runs the black-box suite (e2e/blackbox) against one engine or both, and compares the results."""
 
-# What the suite's tests of groups and transactions expect, so that they need not wait long.
+# Short delays for the suite's tests of groups and transactions.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",

@@ -1,7 +1,7 @@
 """`python -m odradek_e2e.blackbox --engine both`: a server per engine, the suite, a comparison.
 
-Exit code 0 if every test passed (or was skipped) everywhere. Both engines are judged by what
-Apache Kafka does, so the tests' own switch for the engine stands at "apache" for both.
+Exit code 0 if every test passed or was skipped on every engine. The expected behaviour is Apache
+Kafka's, so the tests' own switch for the engine is "apache" for both.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_report(report: Path) -> Results:
 
 
 def say(found: dict[str, Results]) -> int:
-    """Per engine how many passed; then every test that does not end alike."""
+    """Per engine how many passed; then every test whose result differs."""
     print()
     for engine, results in found.items():
         counts = Counter(results.values())

@@ -1,4 +1,4 @@
-"""`python -m odradek_e2e.diff`: runs, prints, and fails if there is a difference nobody named."""
+"""`python -m odradek_e2e.diff`: runs, prints, and fails on a difference that is not expected."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def report(tally: Tally, seed: int) -> int:
 
 
 def _examples(all_met: list[Met], count: int = 2) -> list[str]:
-    """The first of each pair of values, at most `count` of them."""
+    """One example of each pair of values, at most `count` of them."""
     lines: list[str] = []
     seen: set[str] = set()
     for met in all_met:

@@ -1,7 +1,7 @@
-"""Two outcomes of one request, compared field by field. Pure.
+"""Compares two outcomes of one request field by field. No I/O.
 
-What varies from run to run (times, addresses, sizes of disks) is left out; ids are compared by
-name (`names`); lists are compared in an order of their own, because Kafka's follow hash maps.
+Fields that vary from run to run (times, addresses, disk sizes) are left out; ids are compared by
+name (`names`); lists are sorted first, because Kafka's order is that of hash maps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ IGNORED = frozenset((
     "log_end_offset", "coordinator_epoch", "client_host", "session_id", "broker_epoch",
 ))  # fmt: skip
 
-# What an item of a list is recognised by; the rest of its fields are compared.
+# The fields that identify an item of a list; its other fields are compared.
 KEYS = (
     "name", "topic", "topic_name", "topic_id", "partition", "partition_index", "index", "group_id",
     "key", "resource_type", "resource_name", "transactional_id", "member_id", "api_key", "path",
@@ -28,6 +28,8 @@ KEYS = (
 
 
 class Difference(NamedTuple):
+    """A field that the two engines answered differently."""
+
     field: str  # "topics[].error_code"; "" for the outcome as a whole
     apache: Any
     embedded: Any
@@ -47,7 +49,7 @@ def said(outcome: Outcome, names: Names) -> Any:
 
 
 def plain(value: Any, names: Names, field: str = "") -> Any:
-    """Dicts, lists and plain values, with names for ids and without what varies."""
+    """Dicts, lists and plain values, with names for ids and without varying fields."""
     if isinstance(value, Struct):
         return {
             name: plain(one, names, name)
@@ -71,14 +73,14 @@ def _order(item: Any) -> str:
 
 
 def _batches(records: bytes) -> list[str]:
-    """The headers of batches without producer id and checksum, which go with the ids."""
+    """The headers of batches without producer id and checksum, which differ with the ids."""
     found, at = [], 0
     while at + HEADER_BYTES <= len(records):
         head = HEADER.unpack_from(records, at)
         at += 12 + max(head[1], 49)
         if at <= len(records):
             found.append(f"offset {head[0]} length {head[1]} {head[5:9]} {head[10:]}")
-    return found  # what is left may be the beginning of a batch: Kafka cuts where the limit is
+    return found  # the rest may be part of a batch: Kafka cuts at the byte limit
 
 
 def _walk(path: str, apache: Any, embedded: Any, found: list[Difference]) -> None:

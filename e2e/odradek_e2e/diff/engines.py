@@ -14,7 +14,7 @@ from odradek_protocol.messages.api import DecodeError, Struct, decode_response, 
 from odradek_protocol.messages.headers import API_VERSIONS_KEY
 from odradek_testkit.engines import RunningApacheKafka, RunningBroker, Server
 
-# What an engine does not answer within this time it will answer when something else happens.
+# An engine that has not answered by then waits for another event.
 PATIENCE_S = 6.0
 
 SETTINGS = {
@@ -40,6 +40,8 @@ class Outcome:
 
 @dataclass
 class Engine:
+    """One engine with a connection, and the names of the ids that it assigned."""
+
     name: str
     server: Server
     names: Names = field(default_factory=Names)
@@ -47,7 +49,7 @@ class Engine:
     _count: int = 0
 
     def ask(self, api_key: int, version: int, frame: bytes) -> Outcome:
-        """Sends a frame whose correlation id is zero; the answer is read with the same version."""
+        """Sends a frame with correlation id 0; the answer is decoded with the same version."""
         try:
             response = self._exchange(frame)
         except TimeoutError:
@@ -101,7 +103,7 @@ class Engine:
 
 
 def read_answer(api_key: int, version: int, response: bytes) -> Outcome:
-    """Decodes; a version that nobody knows is answered in the shape of v0 (ApiVersions)."""
+    """Decodes an answer; ApiVersions answers an unknown version in the format of v0."""
     at = 5 if flexible(api_key, version) and api_key != API_VERSIONS_KEY else 4
     for attempt in (version, 0) if api_key == API_VERSIONS_KEY else (version,):
         try:
@@ -113,10 +115,10 @@ def read_answer(api_key: int, version: int, response: bytes) -> Outcome:
 
 @contextmanager
 def both_engines(directory: Path) -> Iterator[tuple[Engine, Engine]]:
-    """Ours and Apache Kafka's, fresh, one broker each."""
+    """One new broker of each engine: ours, then Apache Kafka."""
     with (
         RunningApacheKafka(SETTINGS, directory=directory / "apache") as theirs,
-        # As long as the other name: a path is in requests, and damage hits both at the same byte.
+        # As long as the other name: requests contain the path, and damage must hit the same byte.
         RunningBroker(SETTINGS, directory=directory / "broker") as mine,
     ):
         ours, apache = Engine("embedded", mine), Engine("apache", theirs)

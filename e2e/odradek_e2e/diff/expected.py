@@ -1,7 +1,7 @@
-"""Differences that are meant. Each line says where, and why; the tool prints how often it was met.
+"""Expected differences, each with its reason. The tool prints how often each occurred.
 
-A line matches if the API's name, the field's path and both values fit; `...` fits anything. What
-matches no line is unexpected and makes the tool fail.
+A line matches if the API's name, the field's path and both values match; `...` matches anything. A
+difference that matches no line is unexpected and fails the run.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def always(_: Struct) -> bool:
 
 
 class Expected(NamedTuple):
+    """A difference that is intended or accepted, and the reason."""
+
     api: str
     field: str  # "" = the outcome as a whole; "*" = any field
     apache: Fits
@@ -129,7 +131,7 @@ def odd_operation(request: Any) -> bool:
     return any(operation not in range(4) for operation in operations)
 
 
-# What only Apache Kafka advertises to clients. Any other API that only one of the two advertises,
+# APIs that only Apache Kafka advertises to clients. Any other API that only one engine advertises,
 # or in other versions, is a difference.
 NOT_OFFERED = frozenset((
     "sasl_handshake", "sasl_authenticate", "create_delegation_token", "renew_delegation_token",
@@ -143,26 +145,26 @@ NOT_OFFERED = frozenset((
 
 ELR = "Kafka keeps min.insync.replicas at cluster level (eligible leader replicas)"
 NOT_UTF8 = "strings that are not UTF-8 close the connection (SKIPPED.md)"
-ACLS = "Kafka closes on values that its parser does not know; ours says SECURITY_DISABLED"
+ACLS = "Kafka closes the connection on values unknown to its parser; ours: SECURITY_DISABLED"
 UNREAD = "odd isolation levels, sizes below 0, the zero id; Kafka: UNKNOWN_SERVER_ERROR for all"
 REPEATED = "Kafka repeats a topic of which one partition is unknown; clients merge the two"
-NOBODY = "a transactional batch without a producer id is INVALID_RECORD (SKIPPED.md)"
-NO_CONSUMER = "fetches of brokers that do not exist: refused with another code"
-ODD_EPOCH = "an epoch below -1 is no epoch; Kafka answers with it"
-PHANTOM = "in Kafka's memory a refused request leaves an empty group behind, until a restart"
-NO_ANSWER = "Kafka never answers this one"
-TWO_ERRORS = "of two errors, the other one"
-NO_ELECTION = "an unknown type of election is refused also where nothing is to be elected"
-NO_TIME = "a damaged timeout is below 0: Kafka's controller refuses what it has not begun by then"
+NO_PRODUCER_ID = "a transactional batch without a producer id is INVALID_RECORD (SKIPPED.md)"
+NO_CONSUMER = "a fetch with the id of a broker that does not exist gets another error code"
+ODD_EPOCH = "an epoch below -1 is invalid; Kafka answers with it"
+PHANTOM = "a refused request leaves an empty group in Kafka's memory until a restart"
+NO_ANSWER = "Kafka never answers this request"
+TWO_ERRORS = "the request has two errors, and the engines report different ones"
+NO_ELECTION = "an unknown election type is refused even if there is nothing to elect"
+NO_TIME = "a damaged timeout is negative, so Kafka's controller refuses the request as expired"
 FIRST_WRONG = "of several wrong settings, Kafka names the first in a hash map"
 OPERATION = "an unknown operation is INVALID_REQUEST; Kafka: UNKNOWN_SERVER_ERROR (SKIPPED.md)"
 STATIC_QUORUM = "Kafka's test server has kraft.version 0, where voters cannot change"
-OUR_WORDS = "our own words"
-MARKERS = "Kafka: UNKNOWN_SERVER_ERROR or no answer at all, if one marker cannot be written"
+OUR_WORDS = "the text of a message is our own"
+MARKERS = "if one marker cannot be written, Kafka: UNKNOWN_SERVER_ERROR or no answer"
 FIRST_FEATURE = "of several wrong features, Kafka names the first in a hash map"
 FEATURES = "no share, streams and ELR features"
 OFFERED = "not offered: SKIPPED.md, first section"
-LOG_DIRS = "records of our own in the internal topics; what users wrote is compared by Fetch"
+LOG_DIRS = "internal topics hold our own records; users' records are compared through Fetch"
 MESSAGE = "responses[].error_message"
 SIZE = "results[].topics[].partitions[].partition_size"
 CODE = "partitions[].error_code"
@@ -190,8 +192,8 @@ TABLE: tuple[Expected, ...] = (
     Expected("alter_configs", "", "silence", answered, NO_ANSWER),
     Expected("fetch", "*", ..., ..., UNREAD, unread_fetch),
     Expected("fetch", "responses", ..., ..., REPEATED, both=same_when_merged),
-    Expected("produce", f"{PRODUCED}.error_code", 0, 87, NOBODY, without_producer_id),
-    Expected("produce", f"{PRODUCED}.base_offset", ..., -1, NOBODY, without_producer_id),
+    Expected("produce", f"{PRODUCED}.error_code", 0, 87, NO_PRODUCER_ID, without_producer_id),
+    Expected("produce", f"{PRODUCED}.base_offset", ..., -1, NO_PRODUCER_ID, without_producer_id),
     Expected("fetch", "*", ..., ..., NO_CONSUMER, no_consumer),
     Expected("offset_for_leader_epoch", "*", ..., ..., ODD_EPOCH, odd_epoch),
     Expected("add_partitions_to_txn", "", "silence", answered, NO_ANSWER, no_transactions),

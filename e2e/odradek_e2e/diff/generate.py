@@ -1,4 +1,4 @@
-"""Requests of an API and version with values from `values.pool`. Pure: all chance is `rng`."""
+"""Requests of an API and version with values from `values.pool`. All randomness is `rng`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from odradek_protocol.messages.kio_table import APIS
 from odradek_protocol.messages.schema import MessageField, fields_of, load_class
 from odradek_protocol.messages.struct import Struct
 
-ODD = 0.12  # of the values; a request has a handful, so about half of the requests are all sane
-TAGGED = 0.3  # of the tagged fields are set at all
+ODD = 0.12  # share of odd values; about half of the requests have none
+TAGGED = 0.3  # share of the tagged fields that are set
 
-# By type, where no name says more.
+# By type, for fields without an entry in `values`.
 PLAIN: dict[str, tuple[list[Any], list[Any]]] = {
     "bool": ([False, True], []),
     "int8": ([0, 1], [-1, 99]),
@@ -44,7 +44,7 @@ def _struct(round_: Round, api: str, cls: type, rng: random.Random, *, top: bool
 
 
 def _field(round_: Round, api: str, field: MessageField, rng: random.Random, top: bool) -> Any:
-    """A list has mostly one item; inside of another list at least one, and none twice."""
+    """Usually one item; inside another list at least one, and no duplicates."""
     if not field.is_array:
         return _one(round_, api, field, rng)
     if field.nullable and rng.random() < ODD:
@@ -55,7 +55,7 @@ def _field(round_: Round, api: str, field: MessageField, rng: random.Random, top
 
 
 def _identity(item: Any) -> str:
-    """Whether two items speak of the same thing: a structure's first field says so."""
+    """Whether two items are about the same thing, by the first field of a structure."""
     return repr(next(iter(vars(item).values()), None) if isinstance(item, Struct) else item)
 
 

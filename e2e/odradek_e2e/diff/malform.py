@@ -1,4 +1,4 @@
-"""Damage to a frame: what broken clients and port scanners send. Pure, from an rng."""
+"""Damages frames as broken clients and port scanners do. All randomness is the given rng."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 Damage = Callable[[bytes, int, random.Random], bytes]
 
-HEADER_BYTES = 8  # api key, version, correlation id: what is damaged lies behind
+HEADER_BYTES = 8  # api key, version, correlation id: only bytes after these are damaged
 
 
 def cut_short(frame: bytes, body_at: int, rng: random.Random) -> bytes:

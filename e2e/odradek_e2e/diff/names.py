@@ -1,8 +1,8 @@
-"""Names for what both engines have under different ids: topic ids, member ids, producer ids.
+"""Names for things that have different ids in the two engines: topics, members, producers.
 
 A request holds a `Ref("topic_id 3")`; each engine's own value goes into its frame. In answers the
-values are replaced by the names again, so that ids are compared rather than ignored: an engine
-that answers with the id of another topic is found out.
+values are replaced by names, so that ids are compared rather than ignored: an engine that answers
+with the id of another topic is found.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from uuid import UUID
 
 from odradek_protocol.messages.struct import Struct
 
-# Fields whose values an engine makes up; two answers to one request teach their names.
+# Fields whose values an engine generates; two answers to one request give them a common name.
 LEARNED = frozenset(("topic_id", "member_id", "producer_id", "session_id"))
 NOTHING = (None, "", -1)
 
 
 class Ref(NamedTuple):
+    """Stands for an id that each engine assigns itself; resolved by `Names`."""
+
     name: str
 
 
@@ -51,7 +53,7 @@ class Names:
         return value
 
     def name_of(self, value: Any, field: str) -> Any:
-        """The name of a value that is an id, or the value; texts have their ids replaced."""
+        """The name of a value that is an id, else the value; ids inside strings are replaced."""
         if isinstance(value, (UUID, int)):
             return self.names.get(_key(field, value), value)
         if isinstance(value, str):
@@ -64,12 +66,12 @@ class Names:
 
 
 def _key(field: str, value: Any) -> Any:
-    """Numbers mean something only with their field: 1 is a producer id, and much else."""
+    """Numbers are ids only in certain fields: 1 may be a producer id or anything else."""
     return (field, int(value)) if isinstance(value, int) else value
 
 
 def learn_from(mine: Any, theirs: Any, ours: Names, apache: Names, found: dict[str, int]) -> None:
-    """Walks two answers of the same shape; ids that neither engine's names know get one."""
+    """Walks two answers of the same shape and names ids that are not known yet."""
     if isinstance(mine, Struct) and isinstance(theirs, Struct):
         if getattr(mine, "name", None) != getattr(theirs, "name", None):
             return  # lists in another order
@@ -85,7 +87,7 @@ def learn_from(mine: Any, theirs: Any, ours: Names, apache: Names, found: dict[s
 
 
 def _ordered(items: list[Any]) -> list[Any]:
-    """By name where there is one; members and transactions are in the order of their making."""
+    """Sorted by name where there is one; members and transactions in order of creation."""
     return sorted(items, key=lambda item: str(getattr(item, "name", "") or ""))
 
 

@@ -1,4 +1,4 @@
-"""A run: rounds of requests to both engines in step, and what differed."""
+"""A run: rounds of requests to both engines, and the differences of their answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from odradek_protocol.messages.struct import Struct
 ROUND_REQUESTS = 100
 MALFORMED = 0.2
 CLIENT_ID = "diff"
-# Apache Kafka publishes metadata to its broker part a little after it has answered.
+# Apache Kafka's broker applies metadata shortly after the controller has answered.
 PUBLISH_DEADLINE_S = 20.0
 AGAIN_S = 2.0
 
@@ -34,16 +34,18 @@ INIT_PRODUCER_ID, DESCRIBE_TRANSACTIONS = 22, 65
 LOADING = (14, 15, 16)
 TRANSACTIONAL = frozenset((22, 24, 25, 26, 28))
 CONCURRENT_TRANSACTIONS = ErrorCode.concurrent_transactions
-# After these, Apache Kafka is given time to publish what it decided.
+# After these, wait until Apache Kafka has published its decision.
 CHANGES = frozenset((19, 20, 33, 37, 43, 44, 45))
-# These change nothing, so that a lagging answer may be asked for again.
+# These change nothing, so a lagging answer may be requested again.
 READS = frozenset((1, 2, 3, 9, 10, 15, 16, 23, 32, 35, 46, 55, 60, 61, 65, 66, 69, 74, 75))
-# A length that is damaged could become a number of partitions, or a level of a feature; or a
-# transactional id that is not UTF-8, to which only Kafka gives a producer id: the rest differs.
+# A damaged length could become a number of partitions or a feature level, or a transactional id
+# that is not UTF-8, to which only Kafka assigns a producer id: everything after it would differ.
 NO_WILD_NUMBERS = frozenset((19, 22, 37, 57, 64))
 
 
 class Met(NamedTuple):
+    """A difference that was found, and the request that showed it."""
+
     api: str
     version: int
     damage: str  # "" for a request that is well formed
@@ -54,6 +56,8 @@ class Met(NamedTuple):
 
 @dataclass
 class Tally:
+    """What a run sent and found."""
+
     requests: int = 0
     malformed: int = 0
     pairs: set[tuple[int, int]] = field(default_factory=set)  # (API, version) that were asked
@@ -61,6 +65,8 @@ class Tally:
 
 
 class Run:
+    """Sends the same generated requests to both engines and compares the answers."""
+
     def __init__(self, ours: Engine, apache: Engine, seed: int) -> None:
         self.ours, self.apache = ours, apache
         self.rng = random.Random(seed)
@@ -130,7 +136,7 @@ class Run:
     def _as_read(
         self, api_key: int, version: int, wanted: Struct, damage: Damage, seed: int
     ) -> Struct:
-        """What a broker reads in the damaged request, if it is one at all."""
+        """The damaged request as a broker would decode it, if it can be decoded."""
         header = request_header(api_key, version, 1, CLIENT_ID)
         frame = header + encode_request(api_key, version, self.ours.names.resolve(wanted))
         damaged = damage(frame, len(header), random.Random(seed))
@@ -142,7 +148,7 @@ class Run:
             return wanted
 
     def _agree(self, api_key: int, ask: Callable[[Engine], Outcome]) -> list[Difference]:
-        """What differs; for a read, once Apache Kafka has caught up with the write before it."""
+        """The differences; for a read, after Apache Kafka has applied the previous write."""
         mine, theirs = self._both(ask)
         theirs = self._once_more(api_key, ask, theirs)
         names = (self.apache.names, self.ours.names)
@@ -171,7 +177,7 @@ class Run:
         return theirs
 
     def _seen(self, api_key: int, difference: Difference) -> bool:
-        """Whether waiting for this one was in vain before."""
+        """Whether waiting for this difference has not helped before."""
         api = APIS[api_key][0]
         return reason_for(api, difference) is not None or any(
             met.api == api and met.difference.field == difference.field for met in self.tally.met
@@ -184,7 +190,7 @@ class Run:
     # -- the state in which a round begins ---------------------------------------------------------
 
     def _offered(self) -> Iterator[tuple[int, int]]:
-        """APIs and versions that both advertise; what only one does is a difference."""
+        """APIs and versions that both advertise; one that only one engine has is a difference."""
         tables = []
         for engine in (self.ours, self.apache):
             answer = self._ask(engine, 18, 0, Struct()).api_keys
@@ -249,7 +255,7 @@ class Run:
         return round_
 
     def _published(self) -> None:
-        """Until Apache Kafka's broker shows what was decided last, all before it is shown too."""
+        """Waits for the last decision in Apache Kafka's metadata, and so for all before it."""
         self._barrier += 1
         value = str(self._barrier)
         change = Struct(name="segment.jitter.ms", config_operation=0, value=value)

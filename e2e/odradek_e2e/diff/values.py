@@ -1,9 +1,9 @@
-"""Which values make sense in which field, and which odd ones are worth trying. Pure.
+"""Which values make sense in which field, and which odd ones are worth trying. No I/O.
 
 `pool(round, api, field)` gives (sane, odd) choices; the generator mostly takes sane ones. Fields
 go by kio's names; a line for one API ("find_coordinator.key") precedes the general one ("key").
-What would end the broker or change it for the rest of the run (its own unregistration, levels of
-features, the internal topics' settings) is in neither list.
+Values that would stop the broker or change it for the rest of the run (its own unregistration,
+feature levels, settings of internal topics) are in neither list.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Pool = tuple[list[Any], list[Any]]
 
 @dataclass
 class Round:
-    """The names that the requests of one round speak of; `names` knows ids learned so far."""
+    """The names that the requests of one round use; `names` has the ids learned so far."""
 
     number: int
     names: Names
@@ -87,8 +87,9 @@ def records(round_: Round) -> Pool:
 
 
 def pool(round_: Round, api: str, field: str) -> Pool | None:
-    """(sane, odd) values of a field, or None where only its type says something."""
-    for table in (_of_api(round_), _general(round_, api)):
+    """(sane, odd) values of a field, or None if any value of its type will do."""
+    tables = (_of_api(round_), _names(round_, api), _clients(round_, api), _admin(api))
+    for table in tables:
         for key in (f"{api}.{field}", field):
             if key in table:
                 return table[key]
@@ -159,7 +160,8 @@ def _of_api(round_: Round) -> dict[str, Pool]:
     }  # fmt: skip
 
 
-def _general(round_: Round, api: str) -> dict[str, Pool]:
+def _names(round_: Round, api: str) -> dict[str, Pool]:
+    """Topics, partitions, groups, members, transactions, producers: whom a request is about."""
     topic_names = _topic_names(round_, api)
     members = round_.learned("member_id") if api != "leave_group" else []
     producers = round_.learned("producer_id")
@@ -181,6 +183,22 @@ def _general(round_: Round, api: str) -> dict[str, Pool]:
         "group_instance_id": ([None, None, None], ["static", ""]),
         "instance_id": ([None, None, None], ["static", ""]),
         "member_id": (members or [""], ["", "ghost", *round_.learned("member_id")]),
+        "transactional_id": (round_.transactional_ids, ["", "unknown"]),
+        "v3_and_below_transactional_id": (round_.transactional_ids, ["", "unknown"]),
+        "transactional_id_pattern": ([None, ".*"], ["(", "r.*-t"]),
+        "producer_id": (producers or [-1], [-1, 5]),
+        "v3_and_below_producer_id": (producers or [-1], [-1, 5]),
+        "producer_id_filters": (producers or [5], [-1]),
+        "producer_epoch": ([0, 1], [-1, 77, -2]),
+        "v3_and_below_producer_epoch": ([0, 1], [-1, 77, -2]),
+        "subscribed_topic_names": (round_.topics, ["unknown", "", "a/b"]),
+        "path": ([Ref("log dir")], ["", "/nowhere", "relative"]),
+    }  # fmt: skip
+
+
+def _clients(round_: Round, api: str) -> dict[str, Pool]:
+    """What producers, consumers and members of groups send."""
+    return {
         "generation_id": ([1, 2, -1], [0, 77, -2]),
         "generation_id_or_member_epoch": ([-1, 1], [0, 77, -2]),
         "member_epoch": ([-1], [0, 1, 77]),
@@ -190,15 +208,7 @@ def _general(round_: Round, api: str) -> dict[str, Pool]:
         "protocol_name": (["range", None], ["", "roundrobin"]),
         "metadata": ([SUBSCRIPTION], [b"", b"\xff"]),
         "assignment": ([b"yours", b""], [b"\xff" * 9]),
-        "transactional_id": (round_.transactional_ids, ["", "unknown"]),
-        "v3_and_below_transactional_id": (round_.transactional_ids, ["", "unknown"]),
-        "transactional_id_pattern": ([None, ".*"], ["(", "r.*-t"]),
         "transaction_timeout": ([60_000], [0, -1, 10**9]),
-        "producer_id": (producers or [-1], [-1, 5]),
-        "v3_and_below_producer_id": (producers or [-1], [-1, 5]),
-        "producer_id_filters": (producers or [5], [-1]),
-        "producer_epoch": ([0, 1], [-1, 77, -2]),
-        "v3_and_below_producer_epoch": ([0, 1], [-1, 77, -2]),
         "replica_id": ([-1], [-2, -3, 99]),
         "replica_epoch": ([-1], [0, 99]),
         "max_wait": ([0, 10], [-1, 500]),
@@ -220,10 +230,21 @@ def _general(round_: Round, api: str) -> dict[str, Pool]:
         "committed_metadata": (["note", ""], [None, "x" * 5000]),
         "retention_time": ([-1], [1000]),
         "acks": ([-1, 1], [0, 2, -2]),
-        # A controller of Kafka's may refuse what it finds in its queue after 0 ms; ours has none.
+        # Kafka's controller refuses a request that waited in its queue longer than its timeout of
+        # 0 ms; ours has no queue.
         "timeout": ([5_000], [0, -1] if api not in CONTROLLER else [60_000]),
         "records": records(round_),
         "offset": ([0, 1], [-1, -2, 999]),
+        "subscribed_topic_regex": ([None], ["", "r.*", "(", "a"]),
+        "server_assignor": ([None, "uniform"], ["range", "nope", ""]),
+        "client_software_name": (["diff"], ["", "no way", "-x"]),
+        "client_software_version": (["1.0"], ["", "no way"]),
+    }  # fmt: skip
+
+
+def _admin(api: str) -> dict[str, Pool]:
+    """What administrators and brokers send."""
+    return {
         "num_partitions": ([2], [0, -1, -2, 10_001]),
         "replication_factor": ([1, -1], [0, 2, -2]),
         "broker_ids": ([1], [99, -1]),
@@ -233,15 +254,9 @@ def _general(round_: Round, api: str) -> dict[str, Pool]:
         "configuration_keys": (["retention.ms", "cleanup.policy"], ["nope", ""]),
         "election_type": ([0], [1, 2, -1]),
         "endpoint_type": ([1], [0, 2, 3, -1]),
-        "path": ([Ref("log dir")], ["", "/nowhere", "relative"]),
-        "client_software_name": (["diff"], ["", "no way", "-x"]),
-        "client_software_version": (["1.0"], ["", "no way"]),
         "response_partition_limit": ([2000, 1], [0, -1]),
         "states_filter": (["Stable", "Empty"], ["", "nope", "stable"]),
         "types_filter": (["classic", "consumer"], ["", "nope", "Share"]),
-        "subscribed_topic_names": (round_.topics, ["unknown", "", "a/b"]),
-        "subscribed_topic_regex": ([None], ["", "r.*", "(", "a"]),
-        "server_assignor": ([None, "uniform"], ["range", "nope", ""]),
         "duration_filter": ([-1], [0, 1000, -5]),
         "upgrade_type": ([1], [0, 2, 3, 9]),
         "max_version_level": ([1], [0, -1, 99]),

@@ -8,42 +8,42 @@ import yaml
 
 from odradek_e2e.kind import engine as engines
 from odradek_e2e.kind import leftovers, node_image
-from odradek_e2e.kind.engine import Engine
+from odradek_e2e.kind.engine import ContainerEngine
 from odradek_e2e.kind.places import NAME, NODES, ZONES, KindError, command, kubeconfig, run_dir
 from odradek_e2e.kind.steps import Step, carry_out, say
 from odradek_testkit.kubernetes.programs import COREDNS, cache_dir, program
 
-# On two idle cores, each after the ones before it (they share Go's build cache).
+# Seconds on two idle cores, in this order (they share Go's build cache).
 BUILD_SECONDS = {
     "kube-apiserver": 360, "kube-controller-manager": 60, "kube-scheduler": 20, "kubelet": 55,
     "kubeadm": 40, "kube-proxy": 20, "kubectl": 20, "etcd": 90, "coredns": 120, "helm": 120,
     "local-path-provisioner": 100, "kind": 20, "pause": 2,
 }  # fmt: skip
 NODES_SECONDS = 300
-# There is one of each: on a machine that is busy, a controller that gives its Lease up for a moment
-# would only restart; and nothing in this etcd has to survive the machine.
+# Each runs once: without leader election a busy machine does not restart a controller that was late
+# to renew its Lease. And nothing in this etcd has to survive a crash of the machine.
 NO_LEASE = {"extraArgs": {"leader-elect": "false"}}
 PATIENT: dict[str, object] = {
     "controllerManager": NO_LEASE,
     "scheduler": NO_LEASE,
     "etcd": {"local": {"extraArgs": {"unsafe-no-fsync": "true"}}},
 }
-LOADED = "/kind/odradek-loaded"  # in a node: which archives it has
+LOADED = "/kind/odradek-loaded"  # a file in a node that lists its archives
 
 
-def up() -> Engine:
+def up() -> ContainerEngine:
     engine = engines.find()
     run_dir().mkdir(parents=True, exist_ok=True)
     if engine.stock:
-        say("The images of an image registry are used: stock kind.")
+        say("Using stock kind with images from a registry.")
     else:
-        say("No image registry is reached: the nodes are made of Debian's packages and Go modules.")
+        say("No image registry answers: building nodes from Debian's packages and Go modules.")
     carry_out(steps(engine))
     wait_for_nodes()
     return engine
 
 
-def steps(engine: Engine) -> list[Step]:
+def steps(engine: ContainerEngine) -> list[Step]:
     if engine.stock:
         return [_built("kind"), _built("kubectl"), _built("helm"), _created(engine)]
     return [
@@ -61,7 +61,7 @@ def steps(engine: Engine) -> list[Step]:
 
 
 def _build_order(name: str) -> int:
-    """What the others share the cache of comes first."""
+    """Programs whose build fills the cache for the others come first."""
     return list(BUILD_SECONDS).index(name)
 
 
@@ -78,19 +78,19 @@ def _start_engine() -> None:
     engines.start()
 
 
-def _node_image_exists(engine: Engine) -> bool:
-    """Before the engine runs: as it was written down. Afterwards it is asked."""
+def _node_image_exists(engine: ContainerEngine) -> bool:
+    """According to the engine; while it does not run, according to a file."""
     return node_image.exists(engine) if engines.running() else node_image.was_built()
 
 
-def _created(engine: Engine) -> Step:
+def _created(engine: ContainerEngine) -> Step:
     def is_done() -> bool:
         with contextlib.suppress(KindError):
             return set(NODES) <= set(engines.node_containers(engine)) and _answers()
         return False
 
     def create() -> None:
-        if engines.node_containers(engine):  # of an attempt that was interrupted
+        if engines.node_containers(engine):  # left by an interrupted attempt
             _kind(engine, "delete", "cluster", f"--name={NAME}")
         path = run_dir() / "cluster.yaml"
         path.write_text(yaml.safe_dump(cluster_config(engine)))
@@ -102,7 +102,7 @@ def _created(engine: Engine) -> Step:
     return Step("one control plane and three workers", 60, is_done, create)
 
 
-def cluster_config(engine: Engine) -> dict[str, object]:
+def cluster_config(engine: ContainerEngine) -> dict[str, object]:
     workers = [
         {"role": "worker", "labels": {"topology.kubernetes.io/zone": zone}} for zone in ZONES
     ]
@@ -122,7 +122,7 @@ def _answers() -> bool:
     return True
 
 
-def _kind(engine: Engine, *words: str) -> str:
+def _kind(engine: ContainerEngine, *words: str) -> str:
     return command([program("kind"), *words], env=engine.environment)
 
 
@@ -137,8 +137,8 @@ def wait_for_nodes() -> None:
             f"--timeout={NODES_SECONDS}s")  # fmt: skip
 
 
-def load(engine: Engine, archive: Path) -> list[str]:
-    """Imports an image archive into the workers that do not have it; which these were."""
+def load(engine: ContainerEngine, archive: Path) -> list[str]:
+    """Imports an image archive into the workers that lack it; the names of those workers."""
     done = []
     for node in NODES[1:]:
         mark = archive.name.rpartition("-")[0]
@@ -153,18 +153,18 @@ def load(engine: Engine, archive: Path) -> list[str]:
     return done
 
 
-def loaded(engine: Engine, image: str, node: str = NODES[1]) -> str:
-    """The archive that was loaded last of an image and version, "operator-0.1.0"; empty: none."""
+def loaded(engine: ContainerEngine, image: str, node: str = NODES[1]) -> str:
+    """The last loaded archive of an image and version ("operator-0.1.0"), or empty."""
     with contextlib.suppress(KindError):
         return engine.docker("exec", node, "cat", f"{LOADED}/{image}").strip()
     return ""
 
 
-def tag(engine: Engine, name: str, other: str) -> None:
+def tag(engine: ContainerEngine, name: str, other: str) -> None:
     """Another name for an image that the workers have."""
     for node in NODES[1:]:
         images = ("exec", node, "ctr", "-n", "k8s.io", "images")
-        # containerd knows it by a longer name, with the default registry before it.
+        # containerd prefixes the name with the default registry.
         full = [one for one in engine.docker(*images, "ls", "-q").split() if one.endswith(name)]
         if not full:
             raise KindError(f"{node} has no image {name}: load it first")
@@ -173,7 +173,7 @@ def tag(engine: Engine, name: str, other: str) -> None:
 
 
 def down() -> None:
-    """The cluster, its engine and what they changed; what was built stays in the cache."""
+    """Removes the cluster, its engine and what they changed; built files stay in the cache."""
     engine = engines.find()
     began = time.monotonic()
     with contextlib.suppress(KindError):
@@ -183,4 +183,4 @@ def down() -> None:
         engines.stop()
         for line in leftovers.put_back():
             say(line)
-    say(f"The cluster is gone ({time.monotonic() - began:.0f} s). What was built is kept.")
+    say(f"The cluster is removed ({time.monotonic() - began:.0f} s). The build cache is kept.")

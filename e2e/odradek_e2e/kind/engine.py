@@ -1,20 +1,22 @@
 """The container engine that the nodes run on.
 
-The user's own if it answers and reaches an image registry: then the cluster is stock kind. Else a
-private one from Debian's packages, on its own socket and in its own directories, so that no other
-engine of this machine is touched. ODRADEK_KIND=stock and ODRADEK_KIND=local leave no choice.
+The user's own engine, if it answers and reaches an image registry: then the cluster is stock kind.
+Otherwise a private one from Debian's packages, with its own socket and directories, so that no
+other engine on this machine is affected. ODRADEK_KIND=stock and ODRADEK_KIND=local force the
+choice.
 """
 
 import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
+
+import psutil
 
 from odradek_e2e.kind.places import BRIDGE, FILES, NAME, KindError, command, home, run_dir
 
@@ -30,7 +32,9 @@ OVERRIDE = "ODRADEK_KIND"
 
 
 @dataclass(frozen=True)
-class Engine:
+class ContainerEngine:
+    """Docker, as the machine has it or a private one that `kind-up` starts."""
+
     stock: bool  # images come from a registry
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -41,12 +45,12 @@ class Engine:
         return command([program, *words], env=self.environment, stdin=stdin, timeout_s=timeout_s)
 
 
-def find() -> Engine:
+def find() -> ContainerEngine:
     """The engine that this machine's cluster uses, or would use; nothing is started."""
     wanted = os.environ.get(OVERRIDE, "")
     if wanted == "stock" or (not wanted and not _was_local() and _registry_answers()):
-        return Engine(stock=True)
-    return Engine(stock=False, environment=_environment())
+        return ContainerEngine(stock=True)
+    return ContainerEngine(stock=False, environment=_environment())
 
 
 def _was_local() -> bool:
@@ -54,7 +58,7 @@ def _was_local() -> bool:
 
 
 def _registry_answers() -> bool:
-    own = Engine(stock=True)
+    own = ContainerEngine(stock=True)
     try:
         own.docker("version", timeout_s=REGISTRY_SECONDS)
         own.docker("manifest", "inspect", STOCK_NODE, timeout_s=REGISTRY_SECONDS)
@@ -64,7 +68,7 @@ def _registry_answers() -> bool:
 
 
 def _environment() -> dict[str, str]:
-    programs = run_dir() / "bin"  # kind calls `docker`: the one that fits the private engine
+    programs = run_dir() / "bin"  # kind calls `docker`: find the one of the private engine
     return {
         "DOCKER_HOST": f"unix://{run_dir() / 'docker.sock'}",
         "PATH": f"{programs}:{os.environ['PATH']}",
@@ -75,7 +79,7 @@ def _environment() -> dict[str, str]:
 
 
 def missing_packages() -> list[str]:
-    """Of Debian, for the private engine."""
+    """Debian's packages that the private engine needs and the machine lacks."""
     listed = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *PACKAGES],
         capture_output=True, text=True, check=False,
@@ -90,7 +94,7 @@ def install_packages() -> None:
             "No container engine with a registry answers, and a private one takes root and "
             "Debian's packages. As root: apt-get install -y " + " ".join(PACKAGES)
         )
-    # What the packages would start is not wanted: the private engine has its own socket.
+    # The services of these packages must not start: the private engine has its own socket.
     policy = Path("/usr/sbin/policy-rc.d")
     made = not policy.exists()
     if made:
@@ -107,7 +111,7 @@ def install_packages() -> None:
 
 
 def start() -> None:
-    """The private engine, unless it runs; it outlives this process."""
+    """Starts the private engine unless it runs; it outlives this process."""
     if running():
         return
     root = run_dir()
@@ -132,9 +136,9 @@ def start() -> None:
             said = (root / "dockerd.log").read_text(errors="replace")
             raise KindError(f"dockerd does not start, see {root / 'dockerd.log'}:\n{said[-2000:]}")
         time.sleep(0.2)
-    engine = Engine(stock=False, environment=_environment())
+    engine = ContainerEngine(stock=False, environment=_environment())
     if NETWORK not in engine.docker("network", "ls", "--format={{.Name}}").split():
-        # Our own name for the bridge: what belongs to it is told from what others have.
+        # A name of our own for the bridge tells its rules from those of other engines.
         engine.docker("network", "create", f"--opt=com.docker.network.bridge.name={BRIDGE}",
                       "--opt=com.docker.network.bridge.enable_ip_masquerade=true",
                       NETWORK)  # fmt: skip
@@ -145,7 +149,7 @@ def _bounding_set() -> int:
 
 
 def missing_capabilities() -> list[str]:
-    """Of those without which no node can run."""
+    """The capabilities that a node needs and this machine lacks."""
     return [name for name, bit in NEEDED_CAPABILITIES.items() if not _bounding_set() >> bit & 1]
 
 
@@ -161,42 +165,40 @@ def running() -> bool:
     if not (run_dir() / "docker.sock").exists():
         return False
     try:
-        Engine(stock=False, environment=_environment()).docker("version", timeout_s=10)
+        ContainerEngine(stock=False, environment=_environment()).docker("version", timeout_s=10)
     except KindError:
         return False
     return True
 
 
 def stop() -> None:
-    """Its own process only, by its pid file; its network goes first."""
+    """Ends the private engine: its network, then its process, which the pid file names."""
     if running():
         with contextlib.suppress(KindError):
-            Engine(stock=False, environment=_environment()).docker("network", "rm", NETWORK)
+            ContainerEngine(stock=False, environment=_environment()).docker(
+                "network", "rm", NETWORK
+            )
     pid_file = run_dir() / "docker.pid"
     if not pid_file.exists():
         return
-    pid = int(pid_file.read_text())
-    with contextlib.suppress(OSError):  # it is gone already
-        if "dockerd" in Path(f"/proc/{pid}/comm").read_text():
-            os.kill(pid, signal.SIGTERM)
-    give_up = time.monotonic() + STOP_SECONDS
-    while Path(f"/proc/{pid}").exists() and not _ended(pid):
-        if time.monotonic() > give_up:
-            raise KindError(f"dockerd (pid {pid}) does not end; its log is in {run_dir()}")
-        time.sleep(0.2)
+    with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already
+        _end(psutil.Process(int(pid_file.read_text())))
     for name in ("docker.pid", "docker.sock"):
         (run_dir() / name).unlink(missing_ok=True)
 
 
-def _ended(pid: int) -> bool:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return True
-    return fields[0] == "Z"
+def _end(process: psutil.Process) -> None:
+    if "dockerd" not in process.name():  # the pid belongs to another program by now
+        return
+    process.terminate()
+    give_up = time.monotonic() + STOP_SECONDS
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > give_up:
+            raise KindError(f"dockerd (pid {process.pid}) does not end; its log is in {run_dir()}")
+        time.sleep(0.2)
 
 
-def node_containers(engine: Engine) -> list[str]:
+def node_containers(engine: ContainerEngine) -> list[str]:
     listed = engine.docker("ps", "--all", "--format={{json .Names}}",
                            f"--filter=label=io.x-k8s.kind.cluster={NAME}")  # fmt: skip
     return sorted(json.loads(line) for line in listed.splitlines())

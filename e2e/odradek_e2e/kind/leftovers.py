@@ -1,8 +1,9 @@
-"""What the cluster changes for the whole machine, written down before and put back after.
+"""Machine-wide settings that the cluster changes: saved before, restored after.
 
 Kubelets set sysctls that belong to no container (vm.overcommit_memory …), a container engine turns
-forwarding on and puts its chains into the packet filter. Only what was not there before and bears
-the engine's names goes: rules of others stay, also those that came meanwhile.
+forwarding on and puts its chains into the packet filter. Only rules
+that were not there before and carry the engine's names are removed: rules of other programs stay,
+also those added since.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ CHAIN = re.compile(r"^:(DOCKER\S*) ", re.M)
 
 
 def remember() -> None:
-    """Once, before anything is started; later calls change nothing."""
+    """Saves the settings once, before anything is started; later calls do nothing."""
     path = _file()
     if path.exists():
         return
@@ -41,7 +42,7 @@ def make_room() -> None:
 
 
 def put_back() -> list[str]:
-    """What was put back, a line each. The engine is not running any more."""
+    """Restores the settings, after the engine has ended; a line for each."""
     path = _file()
     if not path.exists():
         return []
@@ -55,16 +56,15 @@ def put_back() -> list[str]:
         if text is not None:
             done += [f"iptables -t {table} {' '.join(one)}" for one in undo(text, _saved(table))]
             for words in undo(text, _saved(table)):
-                with contextlib.suppress(KindError):  # a chain that somebody else uses by now
+                with contextlib.suppress(KindError):  # a chain that another program uses by now
                     command(["iptables", "-w", "-t", table, *words])
     path.unlink()
     return done
 
 
 def undo(before: str, now: str | None) -> list[list[str]]:
-    """The iptables calls that remove the engine's chains from one table, as iptables-save has it.
-
-    If the chains were there before, another engine uses them, and they are left alone.
+    """The iptables calls that remove the engine's chains from one table, in the format of
+    iptables-save. If the chains were there before, another engine uses them, and they stay.
     """
     if now is None or CHAIN.search(before):
         return []

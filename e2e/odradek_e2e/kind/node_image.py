@@ -1,10 +1,10 @@
 """The image of the nodes, as kind's own build makes it, without pulling anything.
 
 Kind's base image is a Debian with systemd and containerd, some files of kind's, the Kubernetes
-programs, and the images of the control plane imported into its containerd. All of that is here:
-Debian's packages, the files of kind's Go module, programs that Go built, and images that are an
-archive with one program in each. What differs from kind's: containerd, runc and the CNI plugins are
-Debian's, and the network is files/kindnet.sh.
+programs, and the images of the control plane imported into its containerd. Here the same is made of
+Debian's packages, the files of kind's Go module, programs built with Go, and image archives with
+one program each. Differences from kind's image: containerd, runc and the CNI plugins are Debian's,
+and the network is files/kindnet.sh.
 
 The suite stays bookworm: the systemd of later ones does not run on cgroup v1.
 """
@@ -16,12 +16,12 @@ import shutil
 import time
 from pathlib import Path
 
-from odradek_e2e.kind.engine import Engine
+from odradek_e2e.kind.engine import ContainerEngine
 from odradek_e2e.kind.places import FILES, KindError, command, home
 from odradek_images import archive, debian
 from odradek_testkit.kubernetes.programs import COREDNS, KIND, KUBERNETES, module_dir, program
 
-RECIPE = "1"  # a change in what is done here makes the image anew
+RECIPE = "1"  # increase it to rebuild the image after a change of this file
 NODE_PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "containerd", "runc", "containernetworking-plugins",
     "conntrack", "iptables", "nftables", "iproute2", "ethtool", "util-linux", "mount", "kmod",
@@ -54,7 +54,7 @@ ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]
 
 
 def tag() -> str:
-    """Another one for another Kubernetes, other files or another recipe."""
+    """Changes with the version of Kubernetes, the files and the recipe."""
     parts = (RECIPE, KIND, COREDNS, repr(NODE_PACKAGES), repr(TOOLS_PACKAGES), DOCKERFILE)
     digest = hashlib.sha256("\n".join(parts).encode())
     for path in sorted(FILES.iterdir()):
@@ -62,12 +62,12 @@ def tag() -> str:
     return f"local/kind-node:{KUBERNETES}-{digest.hexdigest()[:12]}"
 
 
-def exists(engine: Engine) -> bool:
+def exists(engine: ContainerEngine) -> bool:
     return bool(engine.docker("images", "--quiet", tag()).strip())
 
 
 def was_built() -> bool:
-    """As far as can be told while the engine that keeps it does not run."""
+    """According to a file, for when the engine does not run."""
     return _note().exists() and _note().read_text() == tag()
 
 
@@ -90,7 +90,7 @@ def make_tree(name: str) -> None:
         raise KindError(str(error)) from error
 
 
-def build(engine: Engine) -> None:
+def build(engine: ContainerEngine) -> None:
     work = home() / "node-image"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -146,8 +146,8 @@ def _add_files(root: Path, pause: str) -> None:
         shutil.copy(program(name), root / "usr/bin" / name)
     (root / "kind/version").write_text(KUBERNETES)
     _configure_containerd(root, pause)
-    command(["chroot", root, "systemctl", "enable", *SERVICES])  # it only makes links
-    # It would register itself with the kernel of the whole machine.
+    command(["chroot", root, "systemctl", "enable", *SERVICES])  # it only creates links
+    # It would register binary formats in the kernel of the whole machine.
     command(["chroot", root, "systemctl", "mask", "systemd-binfmt.service"])
 
 
@@ -155,7 +155,7 @@ def _configure_containerd(root: Path, pause: str) -> None:
     path = root / "etc/containerd/config.toml"
     text = re.sub(r"^\[proxy_plugins.*?(?=^\[plugins)", "", path.read_text(), flags=re.M | re.S)
     text = re.sub(r'(sandbox_image = )".*"', rf'\g<1>"{pause}"', text)
-    # Without CAP_SYS_RESOURCE containerd must not make a container less likely to be killed.
+    # Without CAP_SYS_RESOURCE containerd cannot lower the OOM score of a container.
     text = text.replace("restrict_oom_score_adj = false", "restrict_oom_score_adj = true")
     path.write_text(text)
     spec = json.loads(command(["chroot", root, "ctr", "oci", "spec"]))
@@ -220,8 +220,8 @@ def _write_images(work: Path, names: dict[str, str]) -> Path:
     return target
 
 
-def _preload(engine: Engine, base: str, images: Path) -> None:
-    """Imported by the containerd of the image itself, in a container that then becomes it."""
+def _preload(engine: ContainerEngine, base: str, images: Path) -> None:
+    """Imports the images with the image's own containerd, in a container that is then committed."""
     name = "odradek-node-image"
     if engine.docker("ps", "--all", "--quiet", f"--filter=name={name}").strip():
         engine.docker("rm", "--force", name)

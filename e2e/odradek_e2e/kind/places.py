@@ -1,4 +1,4 @@
-"""Where things are, and how the programs that work on the cluster are called."""
+"""Paths and names of the cluster, and how its programs are run."""
 
 import os
 import subprocess
@@ -14,17 +14,17 @@ FILES = Path(__file__).with_name("files")
 
 
 class KindError(Exception):
-    """The cluster cannot be had, or a step failed; the text says what to do."""
+    """This machine cannot run the cluster, or a step failed; the text says what to do."""
 
 
 def home() -> Path:
-    """Survives `kind-down`: what was built, and the private engine's images."""
+    """Built programs and the private engine's images; `kind-down` keeps it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "odradek" / "kind"
 
 
 def run_dir() -> Path:
-    """Of this cluster only."""
+    """Files of the current cluster; `kind-down` removes it."""
     return home() / "run"
 
 
@@ -39,7 +39,7 @@ def command(
     stdin: BinaryIO | None = None,
     timeout_s: float | None = None,
 ) -> str:
-    """Its standard output; KindError with the end of what it said, if it fails."""
+    """Its standard output; KindError with the end of its output if it fails."""
     words = [str(one) for one in arguments]
     try:
         done = subprocess.run(

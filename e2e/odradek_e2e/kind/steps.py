@@ -1,6 +1,6 @@
-"""What is to be done for a cluster, in order: each step knows whether it is done and how long it
-takes on two idle cores, so that `make kind-up` says beforehand how long it will take, and goes on
-where it was interrupted."""
+"""The steps of `make kind-up`. Each knows whether it is done and how long it takes on two idle
+cores, so that the command can print an estimate and continue after an interruption.
+"""
 
 import sys
 import time
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
+    """One step of `make kind-up`; skipped if it is done already."""
+
     name: str
     seconds: int  # on two idle cores
     is_done: Callable[[], bool]

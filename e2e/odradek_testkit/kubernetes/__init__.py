@@ -1,1 +1,1 @@
-"""A real Kubernetes control plane for tests, and what stands in for pods on it."""
+"""A real Kubernetes control plane for tests, clients of it, and stand-ins for pods."""

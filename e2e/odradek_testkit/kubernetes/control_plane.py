@@ -5,7 +5,7 @@
         kubernetes.kubeconfig      # for kopf, kubectl, the kubernetes package
 
 etcd and kube-apiserver, and on request kube-controller-manager (owner references, StatefulSets,
-namespaces that empty themselves) and kube-scheduler. Pods are scheduled onto Node objects and
+deletion of namespaces) and kube-scheduler. Pods are scheduled onto Node objects and
 never run: a test that needs a "running" pod writes its status, as a kubelet would. Everything
 listens on loopback, on free ports, and ends with the test. Ready after about 5 s, 500 MB.
 """
@@ -13,7 +13,6 @@ listens on loopback, on free ports, and ends with the test. Ready after about 5 
 import contextlib
 import json
 import os
-import socket
 import ssl
 import subprocess
 import time
@@ -25,6 +24,7 @@ from typing import Any
 import yaml
 
 from odradek_testkit.kubernetes.programs import program
+from odradek_testkit.ports import free_port
 
 TOKEN = "tests-only"
 READY_SECONDS = 60.0
@@ -32,16 +32,12 @@ STOP_SECONDS = 10.0
 
 
 class ControlPlaneError(Exception):
-    pass
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A program did not start, or kubectl failed; the text has its output."""
 
 
 class ControlPlane:
+    """Kubernetes' own servers as processes of this test; a context manager."""
+
     def __init__(self, directory: Path, *, controllers: bool = True) -> None:
         """`controllers`: also the controller manager and the scheduler."""
         self._dir = directory
@@ -70,7 +66,7 @@ class ControlPlane:
         for name in reversed(list(self._processes)):
             self._stop(name)
 
-    # --- its parts ------------------------------------------------------------------------
+    # --- programs -------------------------------------------------------------------------
 
     def _prepare(self) -> None:
         self._dir.mkdir(parents=True, exist_ok=True)
@@ -109,7 +105,7 @@ class ControlPlane:
         )
 
     def start_api_server(self) -> None:
-        """Also to start it again after `stop_api_server`: the objects are in etcd."""
+        """Also starts it again after `stop_api_server`: the objects are in etcd."""
         key = self._dir / "sa.key"
         self._start(
             "kube-apiserver",
@@ -129,7 +125,7 @@ class ControlPlane:
         self._await_ready()
 
     def forget_the_past(self) -> None:
-        """Compacts etcd: whoever asks what has changed since an earlier version is told 410."""
+        """Compacts etcd: a watch from an earlier resource version gets 410 Gone."""
         url = f"http://127.0.0.1:{self._etcd_port}/v3/kv"
         asked = json.dumps({"key": "AA==", "range_end": "AA==", "count_only": True}).encode()
         with urllib.request.urlopen(f"{url}/range", asked) as answer:
@@ -148,7 +144,7 @@ class ControlPlane:
             "--use-service-account-credentials=false",
             "--leader-elect=false",
             "--secure-port=0",
-            "--node-monitor-grace-period=1h",  # nobody renews the leases of these nodes
+            "--node-monitor-grace-period=1h",  # no kubelet renews the leases of these nodes
         )
         self._start(
             "kube-scheduler",
@@ -205,7 +201,7 @@ class ControlPlane:
     # --- for tests --------------------------------------------------------------------------
 
     def kubectl(self, *args: str, stdin: str | None = None) -> str:
-        """Its standard output; ControlPlaneError with what it said, if it fails."""
+        """Its standard output; ControlPlaneError with its error output if it fails."""
         command: Sequence[str] = [str(program("kubectl")), f"--kubeconfig={self.kubeconfig}", *args]
         environment = {
             **os.environ,
@@ -222,7 +218,7 @@ class ControlPlane:
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
 
     def add_node(self, name: str, *, zone: str | None = None, pods: int = 110) -> None:
-        """A Ready node with 4 CPUs and 8 GiB, on which pods are placed and none ever runs."""
+        """A Ready node with 4 CPUs and 8 GiB, on which pods are scheduled and never run."""
         labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         if zone is not None:
             labels["topology.kubernetes.io/zone"] = zone

@@ -1,7 +1,7 @@
-"""A Kafka that is a model: what brokers with given settings do, and the admin port to them.
+"""A model of a Kafka cluster behind the interface of KafkaAdmin.
 
-It has a controller, an ISR that shrinks and grows, moves that arrive, elections. It counts how many
-replicas of a partition are away at a time: more than one is the operator's fault.
+It has a controller, ISRs that shrink and grow, reassignments that complete, elections. It counts
+how many replicas of a partition are unavailable at a time: more than one is a bug of the operator.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ DYNAMIC = ("log.cleaner.threads", "log.retention.ms")
 
 
 class FakeKafka:
-    """The admin port of one cluster, as KafkaAdmin has it."""
+    """One cluster, with the methods of KafkaAdmin."""
 
     def __init__(self) -> None:
         self.bootstrap = ""
         self.up: dict[int, Mapping[str, str]] = {}  # broker → the settings that it started with
         self.registered: dict[int, str] = {}
         self.voters: set[int] = set()
-        self.controllers: set[int] = set()  # apart, and up
+        self.controllers: set[int] = set()  # dedicated ones that run
         self.dynamic: dict[str, str] = {}
         self.topics: dict[str, dict[str, str]] = {}
         self.partitions: dict[TopicPartition, Partition] = {}
         self.usable_bytes: dict[int, int] = {}  # of brokers whose disks fill up
         self.calls: list[str] = []
-        self.away_max = 0  # replicas of one partition that were away at a time
+        self.away_max = 0  # the most replicas of one partition that were unavailable at a time
 
     def close(self) -> None:
         pass
@@ -46,19 +46,19 @@ class FakeKafka:
     # -- what brokers do ---------------------------------------------------------------------------
 
     def set_up(self, nodes: Mapping[int, Mapping[str, str]]) -> None:
-        apart = {n: s for n, s in nodes.items() if s.get("process.roles") == "controller"}
-        self.controllers = set(apart)
+        dedicated = {n: s for n, s in nodes.items() if s.get("process.roles") == "controller"}
+        self.controllers = set(dedicated)
         votes = {n: s for n, s in nodes.items() if "controller" in s.get("process.roles", "")}
         for settings in votes.values():  # engine apache: all of them form the cluster
             if len(votes) == len(settings["controller.quorum.bootstrap.servers"].split(",")):
                 self.voters = self.voters or set(votes)
-        up = {n: s for n, s in nodes.items() if n not in apart}
+        up = {n: s for n, s in nodes.items() if n not in dedicated}
         gone = self.up.keys() - up.keys()
         self.up = dict(up)
         if up and not self.voters:
-            told = next((s["controller.quorum.voters"] for s in up.values()
-                         if "controller.quorum.voters" in s), "")  # fmt: skip
-            self.voters = {int(one.partition("@")[0]) for one in told.split(",") if one}
+            voters = next((s["controller.quorum.voters"] for s in up.values()
+                           if "controller.quorum.voters" in s), "")  # fmt: skip
+            self.voters = {int(one.partition("@")[0]) for one in voters.split(",") if one}
         for broker, settings in up.items():
             self.registered[broker] = settings.get("broker.rack", "")
         for partition in self.partitions.values():
@@ -68,7 +68,7 @@ class FakeKafka:
                 self._isr(partition.id, partition.isr - gone)
 
     def live_on(self) -> bool:
-        """Replicas catch up, moves arrive; whether anything changed."""
+        """Replicas catch up, reassignments complete; whether anything changed."""
         changed = False
         for id_, p in list(self.partitions.items()):
             behind = {r for r in p.replicas if r not in p.isr and r in self.up}
@@ -200,7 +200,7 @@ class FakeKafka:
         if broker in self.up:
             return {f"broker {broker}": "it is alive"}
         self.registered.pop(broker, None)
-        if broker in self.voters:  # the controller finds a successor
+        if broker in self.voters:  # the controller chooses a successor
             self.voters = self.voters - {broker} | set(sorted(self.up.keys() - self.voters)[:1])
         return self._called(f"unregister {broker}")
 

@@ -1,4 +1,4 @@
-"""A SparkPipeline's world on a real API server; the kubelet and the driver are played by hand."""
+"""A SparkPipeline on a real API server; tests write the status that kubelet and driver would."""
 
 import json
 import time
@@ -21,13 +21,13 @@ API = "odradek.dev/v1alpha1"
 READY = {"type": "Ready", "status": "True", "reason": "AllBrokersReady"}
 
 
-class Cluster:
-    """A namespace, what a user does in it, and what the kubelet would."""
+class PipelineWorld:
+    """A namespace, with what a user, the operator and the kubelet do in it."""
 
     def __init__(
         self, kubernetes: ControlPlane, namespace: str, operator: ControlPlane | None = None
     ) -> None:
-        """`operator`: how the operator reaches the API server, if not with all rights."""
+        """`operator`: the operator's access to the API server, if it has fewer rights."""
         self.kubectl = kubernetes.kubectl
         self.kubernetes = kubernetes
         self.namespace = namespace
@@ -80,7 +80,7 @@ class Cluster:
         return str(found["status"]["applicationState"]["state"])
 
     def uid(self) -> str:
-        """Of the driver's pod; empty if there is none, or one that is on its way out."""
+        """Of the driver's pod; empty if there is none or it is being deleted."""
         if "page-views-driver" not in self.names("pods"):
             return ""
         metadata = self.get("pod", "page-views-driver")["metadata"]
@@ -97,7 +97,7 @@ class Cluster:
         self.status("pod", "page-views-driver", status)
 
     def kafka(self) -> None:
-        """What the example asks for, and no broker."""
+        """The KafkaCluster and the Topic that the example refers to, without any broker."""
         main = {"apiVersion": API, "kind": "KafkaCluster", "metadata": {"name": "main"}, "spec": {}}
         self.apply(main)
         self.apply({"apiVersion": API, "kind": "Topic", "metadata": {"name": "visits"},
@@ -116,7 +116,7 @@ class Cluster:
             self.one_pass()
             if look():
                 return
-            for name in self.names("pods"):  # no kubelet is here to end what is being deleted
+            for name in self.names("pods"):  # no kubelet runs that would end it
                 if "deletionTimestamp" in self.get("pod", name)["metadata"]:
                     self.kubectl("delete", "pod", name, "-n", self.namespace, "--force",
                                     "--grace-period=0")  # fmt: skip

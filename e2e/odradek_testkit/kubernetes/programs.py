@@ -2,8 +2,8 @@
 
     python -m odradek_testkit.kubernetes.programs kube-apiserver etcd
 
-builds what is missing and prints where the programs are. No image registry and no download site
-is needed, only the Go module proxy. On two idle cores: etcd 1.5 min, kube-apiserver 4 to 6 min,
+builds the missing ones and prints their paths. This needs the Go module proxy, and neither an image
+registry nor a download site. On two idle cores: etcd 1.5 min, kube-apiserver 4 to 6 min,
 kube-controller-manager 1 min, the others less, because they share the build cache.
 
 The programs go to `$XDG_CACHE_HOME/odradek/kubernetes-<version>/`; what Go downloads and compiles
@@ -32,12 +32,12 @@ FLAGS = ("-mod=mod", "-trimpath", "-buildvcs=false")
 
 
 class ProgramsMissingError(Exception):
-    """A program is not there and cannot be built; the text says what to install."""
+    """A program is missing and cannot be built; the text says what to install."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a program comes from. `package` is what is built; `main` is Go text instead of it."""
+    """Where a program comes from: a Go package, or the Go text of a `main`."""
 
     module: str  # empty: `main` needs none
     version: str
@@ -62,14 +62,14 @@ def _kubernetes(command: str) -> Source:
     )
 
 
-# Those of kubeadm's Corefile, and what helps to look into a cluster. All of them would pull in the
-# libraries of three clouds.
+# The plugins of kubeadm's Corefile, and some for debugging. All plugins would pull in the libraries
+# of three clouds.
 COREDNS_PLUGINS = (
     "bind", "cache", "cancel", "debug", "errors", "forward", "health", "hosts", "kubernetes",
     "loadbalance", "log", "loop", "metrics", "ready", "reload", "whoami",
 )  # fmt: skip
 
-# What holds a pod's namespaces while its containers come and go; it also buries their orphans.
+# Holds a pod's namespaces while its containers come and go, and reaps orphaned processes.
 PAUSE_MAIN = """
 import (
 	"os"
@@ -97,7 +97,7 @@ SOURCES = {
     "etcd": Source(
         "go.etcd.io/etcd/server/v3",
         ETCD,
-        # The module with etcd's own main cannot be required from outside (local replaces).
+        # The module with etcd's own main cannot be required by others (local replaces).
         main='import ("os"; "go.etcd.io/etcd/server/v3/etcdmain")\n'
         "func main() { etcdmain.Main(os.Args) }\n",
     ),
@@ -114,7 +114,7 @@ SOURCES = {
         main="import (\n"
         + "".join(f'_ "github.com/coredns/coredns/plugin/{name}"\n' for name in COREDNS_PLUGINS)
         + '"github.com/coredns/coredns/coremain"\n)\nfunc main() { coremain.Run() }\n',
-        # Those of Kubernetes, so that the build cache is shared.
+        # The versions of Kubernetes, so that the build cache is shared.
         with_modules=tuple(
             f"k8s.io/{name} {_published(KUBERNETES)}"
             for name in ("api", "apimachinery", "client-go")
@@ -143,7 +143,7 @@ def cache_dir() -> Path:
 
 
 def program(name: str) -> Path:
-    """The path of a program; builds it first if this machine has not got it yet."""
+    """The path of a program; builds it if this machine does not have it yet."""
     target = cache_dir() / name
     if target.exists():
         return target
@@ -168,7 +168,7 @@ def _build(name: str, source: Source, target: Path) -> None:
     if source.main:
         (work / "main.go").write_text(f"package main\n{source.main}")
     else:
-        # All commands of a module share one file, so that they share one choice of versions.
+        # All commands of a module share one file, so that they get the same versions.
         packages = sorted(s.package for s in SOURCES.values() if s.module == source.module)
         imports = "".join(f'import _ "{package}"\n' for package in packages)
         (work / "tools.go").write_text(f"//go:build tools\n\npackage tools\n\n{imports}")
@@ -190,7 +190,7 @@ def _build(name: str, source: Source, target: Path) -> None:
 
 
 def module_dir(module: str, version: str) -> Path:
-    """Where Go keeps the files of a module, which it downloads first if need be."""
+    """The directory of a module's files; Go downloads it if needed."""
     return Path(_downloaded(cache_dir(), module, version)["Dir"])
 
 
@@ -200,7 +200,7 @@ def _downloaded(work: Path, module: str, version: str) -> dict[str, str]:
 
 
 def _go_mod(work: Path, source: Source) -> str:
-    """A module that requires the source, with the source's replacements, which Go ignores else.
+    """A module that requires the source, with the source's replacements, which Go would ignore.
 
     Kubernetes replaces its staging modules by local paths; they are published as v0.x as well.
     """

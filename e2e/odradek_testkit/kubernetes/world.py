@@ -1,12 +1,11 @@
-"""A world for the operator: a real API server, a kubelet that is played, a Kafka that is a model.
+"""A world for the operator: a real API server, a simulated kubelet, a model of Kafka.
 
     world = World(kubernetes, namespace)
     world.cluster(brokers=3)
-    world.settle()             # passes of the operator and of the world, until nothing is left
+    world.settle()             # passes of the operator and of the world, until nothing changes
 
-Pods never run here. `World.play` makes them Ready by writing their status, with the settings of
-the ConfigMap that they mount, and FakeKafka (fake_kafka.py) does what brokers with these settings
-would do.
+Pods never run here. `World.play` makes them Ready by writing their status, and FakeKafka
+(fake_kafka.py) does what brokers with the settings of their ConfigMap would do.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ PATIENCE_S = 180.0  # a budget may remember an evicted pod for two minutes
 
 
 class OperatorKilledError(BaseException):
-    """Nobody catches it: what follows in the operator is not done."""
+    """Not caught by the operator: it ends at this point."""
 
 
 class Wire(httpx2.BaseTransport):
     """Counts the writes, and kills the operator after one of them.
 
-    `patient`: the world's own; it asks again when an API server that begins says 429.
+    `patient`: for the world itself; repeats a request that a starting API server answered with 429.
     """
 
     def __init__(self, *, patient: bool = False) -> None:
@@ -54,7 +53,7 @@ class Wire(httpx2.BaseTransport):
         self._inner = httpx2.HTTPTransport(verify=False)
         self.writes: list[str] = []
         self.die_after: int | None = None
-        self.refuse: Callable[[httpx2.Request], int | None] = lambda _: None  # a status, instead
+        self.refuse: Callable[[httpx2.Request], int | None] = lambda _: None  # a status
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         if code := self.refuse(request):
@@ -91,7 +90,7 @@ class World:
         self.namespace, self.name = namespace, name
         self.key = f"{namespace}/{name}"
         self.kafka = FakeKafka()
-        self.own = connect(kubernetes)  # the world's; not counted
+        self.own = connect(kubernetes)  # the world's own client; its writes are not counted
         self.started: dict[str, dict[str, str]] = {}  # pod uid → settings
         self.first_uids: list[str] = []
         self.namespaces = [namespace]  # of the Topics
@@ -99,7 +98,7 @@ class World:
         self.operator()
 
     def operator(self, die_after: int | None = None) -> None:
-        """A new one that knows nothing; the old one is as good as killed."""
+        """A new operator without any state; the old one counts as killed."""
         if self.client is not None:
             self.client.close()
         self.wire = Wire()
@@ -137,12 +136,12 @@ class World:
     def apply(
         self, kind: str, name: str, spec: Any, annotations: Mapping[str, str] | None = None
     ) -> None:
-        metadata = {"name": name, "namespace": self.namespace}
+        metadata: dict[str, Any] = {"name": name, "namespace": self.namespace}
         if annotations:
-            metadata["annotations"] = dict(annotations)  # type: ignore[assignment]
+            metadata["annotations"] = dict(annotations)
         document = {"apiVersion": "odradek.dev/v1alpha1", "kind": kind, "metadata": metadata}
         resource = objects.RESOURCES[kind]({**document, "spec": spec})
-        self.own.apply(resource, field_manager="user", force=True, namespace=self.namespace)
+        self.own.apply(resource, field_manager="user", force=True)
 
     def get(self, kind: str, name: str | None = None) -> dict[str, Any] | None:
         return objects.get(self.own, kind, f"{self.namespace}/{name or self.name}")
@@ -160,7 +159,7 @@ class World:
     # -- time --------------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """What the watch of the operator would have brought by now."""
+        """Gives the operator what its watch would have delivered by now."""
         documents, versions = [], []
         for namespace in self.namespaces:
             found = self.own.list(objects.Topic, namespace=namespace)
@@ -173,7 +172,7 @@ class World:
         return self.worker.one_pass()
 
     def try_pass(self) -> Outcome | None:
-        """None if the API server would not; the operator tries again later."""
+        """None if the API server refused; the operator would retry later."""
         try:
             return self.one_pass()
         except ApiError as error:
@@ -182,7 +181,7 @@ class World:
             return None
 
     def play(self) -> bool:
-        """A moment of the kubelet's and of Kafka's; whether something happened."""
+        """One step of the kubelet and of Kafka; whether something changed."""
         changed = self._kubelet()
         return self.kafka.live_on() or changed
 
@@ -190,7 +189,7 @@ class World:
         up, changed = {}, False
         labels: Any = {names.CLUSTER_LABEL: self.name}
         pods = list(self.own.list(Pod, namespace=self.namespace, labels=labels))
-        disrupted = self._disrupted()  # after the pods: a budget lists one before it is going
+        disrupted = self._disrupted()  # after the pods: a budget lists a pod before it is deleted
         for pod in pods:
             assert pod.metadata is not None
             assert pod.metadata.name is not None
@@ -198,7 +197,7 @@ class World:
                 changed = True
                 continue
             if pod.metadata.deletionTimestamp is not None:
-                with contextlib.suppress(ApiError):  # gone by itself
+                with contextlib.suppress(ApiError):  # deleted in between
                     self.own.delete(
                         Pod, pod.metadata.name, namespace=self.namespace, grace_period=0
                     )
@@ -218,9 +217,9 @@ class World:
     def _disrupted(self) -> set[str]:
         """The evicted pods that the budgets count.
 
-        They list them by name, and the disruption controller takes a name off only in a pass that
-        sees the pod gone or going, or two minutes later (1.34: disruption.go,
-        buildDisruptedPodMap). Real pods take their time to go; those that are played wait for it.
+        A budget lists them by name, and the disruption controller removes a name only in a pass
+        that sees the pod deleted or terminating, or two minutes later (1.34: disruption.go,
+        buildDisruptedPodMap). Real pods terminate slowly enough; simulated ones wait for that pass.
         """
         budgets = self.own.list(PodDisruptionBudget, namespace=self.namespace)
         found = [budget.status.disruptedPods for budget in budgets if budget.status]
@@ -240,7 +239,7 @@ class World:
     def _bind(self, pod: str, rack: str) -> None:
         """What the scheduler would do, if there were volumes to bind.
 
-        A pod without a node is deleted at once: nobody would see an evicted one going.
+        A pod without a node is deleted at once, so an eviction would never be seen as terminating.
         """
         nodes = self.own.list(Node, labels={"world": "yes"})
         labels = {n.metadata.name: (n.metadata.labels or {}).values() for n in nodes if n.metadata}
@@ -252,7 +251,7 @@ class World:
         except msgspec.ValidationError:  # the answer is a Status, not a Binding
             pass
         except ApiError as error:
-            if error.status.code != 409:  # the scheduler was first, because its volumes are bound
+            if error.status.code != 409:  # the scheduler was first: the pod's volumes are bound
                 raise
 
     def _settings_of(self, pod: Pod) -> dict[str, str]:
@@ -267,15 +266,15 @@ class World:
         return self.started[pod.metadata.uid]
 
     def settle(self, patience_s: float = PATIENCE_S) -> None:
-        """Passes and moments, until nothing is left to do three times in a row."""
+        """Passes and steps, until nothing changes three times in a row."""
         deadline, quiet = time.monotonic() + patience_s, 0
         while quiet < 3:
             idle = self.try_pass() in (Outcome.IDLE, Outcome.GONE)
             moved = self.play()
             quiet = quiet + 1 if idle and not moved else 0
             assert time.monotonic() < deadline, self.where()
-        if self.get("KafkaCluster") is not None:  # one that is deleted ends as a whole
-            assert self.kafka.away_max <= 1, "two replicas of a partition were away at once"
+        if self.get("KafkaCluster") is not None:  # a deleted cluster ends as a whole
+            assert self.kafka.away_max <= 1, "two replicas of a partition were unavailable at once"
 
     def pod_uids(self) -> list[str]:
         labels: Any = {names.CLUSTER_LABEL: self.name}
@@ -283,7 +282,7 @@ class World:
         return [pod.metadata.uid or "" for pod in pods if pod.metadata]
 
     def leftovers(self) -> list[str]:
-        """What a cluster at rest does not have: ConfigMaps and claims of nobody, false counts."""
+        """What a settled cluster must not have: unused ConfigMaps and claims, wrong counts."""
         state = read_state(self.own, self.namespace, self.name)
         templates = [one.spec.template for one in state.sets.values() if one.spec]
         used = {n for one in (*state.pods.values(), *templates) for n in config_names(one)}

@@ -14,7 +14,8 @@ from odradek_operator.admin.log_dirs import ask_log_dirs
 from odradek_operator.kafka.observed import Kafka, TopicPartition
 from odradek_protocol.client import Address, KafkaClient
 from odradek_testkit.cluster import Cluster
-from odradek_testkit.engines import RunningApacheKafka, free_port
+from odradek_testkit.engines import RunningApacheKafka
+from odradek_testkit.ports import free_port
 
 DEADLINE_S = 30.0
 
@@ -159,7 +160,7 @@ def test_on_apache_kafka(tmp_path: Path) -> None:
         KafkaAdmin(broker.bootstrap) as admin,
     ):
         kafka = admin.observe(settings={"log.cleaner.threads", "node.id"})
-        assert (kafka.controller, kafka.registered, kafka.live) == (1, {1: "a"}, {1})
+        assert (kafka.controller, kafka.registered, kafka.live) == (1, {1: "a"}, frozenset({1}))
         assert not kafka.settings[1]["log.cleaner.threads"].read_only
         assert kafka.settings[1]["node.id"].read_only
         options = {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "7"}}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,7 +100,9 @@ class Model:
 
     def live_on(self) -> bool:
         """One thing that time brings; False if there is nothing left."""
-        events = [("up", b) for b, f in self.brokers.items() if f.phase is Phase.STARTING]
+        events: list[tuple[str, Any]] = [
+            ("up", b) for b, f in self.brokers.items() if f.phase is Phase.STARTING
+        ]
         for id_, p in self.partitions.items():
             behind = [r for r in p.replicas if r not in p.isr and r in self.ready()]
             events += [("catch up", (id_, r)) for r in behind]

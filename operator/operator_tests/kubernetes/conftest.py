@@ -29,6 +29,7 @@ def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
 @pytest.fixture
 def namespace(kubernetes: ControlPlane, request: pytest.FixtureRequest) -> str:
     """A namespace of the test's own."""
-    name = request.node.name.replace("_", "-").replace("[", "-").rstrip("]").lower()[:60].strip("-")
+    name: str = request.node.name
+    name = name.replace("_", "-").replace("[", "-").rstrip("]").lower()[:60].strip("-")
     kubernetes.kubectl("create", "namespace", name)
     return name

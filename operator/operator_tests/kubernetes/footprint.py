@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import yaml
 
 from odradek_api.crd import CRDS
@@ -29,7 +30,6 @@ from odradek_testkit.kubernetes.fake_kafka import FakeKafka
 from odradek_testkit.kubernetes.world import Wire, World, connect
 
 REST_S = 60.0
-CLOCK_HZ = 100  # of /proc/*/stat
 
 
 async def operate(kubeconfig: Path) -> None:
@@ -49,13 +49,12 @@ async def operate(kubeconfig: Path) -> None:
 
 
 def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / CLOCK_HZ
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def rss_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+    return float(psutil.Process(pid).memory_info().rss / (1 << 20))
 
 
 def ready_topics(world: World) -> int:

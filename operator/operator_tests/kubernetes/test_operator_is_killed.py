@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from odradek_api.base import RESTART_ANNOTATION
+from odradek_operator.kubernetes.worker import Outcome
 from odradek_testkit.kubernetes.control_plane import ControlPlane
-from odradek_testkit.kubernetes.world import OperatorKilledError, Outcome, World
+from odradek_testkit.kubernetes.world import OperatorKilledError, World
 
 PATIENCE_S = 110.0
 RUNS_MAX = 12  # at a time

@@ -20,8 +20,9 @@ from odradek_api.base import RESTART_ANNOTATION
 from odradek_operator.admin.kafka_admin import KafkaAdmin
 from odradek_operator.kubernetes.operator import Operator, Options
 from odradek_operator.main import parse_arguments
-from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError, free_port
+from odradek_testkit.kubernetes.control_plane import ControlPlane, ControlPlaneError
 from odradek_testkit.kubernetes.world import Wire, World, connect
+from odradek_testkit.ports import free_port
 
 PATIENCE_S = 90.0
 
@@ -290,7 +291,8 @@ def test_the_program_starts_and_ends(kubernetes: ControlPlane, namespace: str) -
 
         def ready() -> bool:
             with contextlib.suppress(OSError):
-                return urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").status == 200
+                status: int = urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").status
+                return status == 200
             return False
 
         eventually(ready)

@@ -22,7 +22,7 @@ def pod(
     *, ready: bool = False, since: str = "", restarts: int = 1, code: int = 75, **state: Any
 ) -> Pod:
     ended = {"terminated": {"exitCode": code, "message": LOG, "reason": "Error"}}
-    return Pod.from_dict(
+    made = Pod.from_dict(
         {
             "metadata": {
                 "name": "main-a-0",
@@ -42,6 +42,8 @@ def pod(
             },
         }
     )  # fmt: skip
+    assert isinstance(made, Pod)
+    return made
 
 
 def test_the_first_end_for_storage_says_enough() -> None:

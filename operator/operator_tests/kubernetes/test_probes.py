@@ -17,7 +17,7 @@ import pytest
 
 from odradek_operator.kafka.observed import ObservedBroker, Phase
 from odradek_operator.local.processes import LocalBroker
-from odradek_testkit.engines import free_port
+from odradek_testkit.ports import free_port
 from odradek_testkit.small_disk import SmallDisk
 from operator_tests.kubernetes.test_pod_manifests import container
 

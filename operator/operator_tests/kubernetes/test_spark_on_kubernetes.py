@@ -11,23 +11,23 @@ from odradek_api.pipeline.status import PROGRESS_ANNOTATION
 from odradek_operator.kubernetes.spark_worker import SparkWorker
 from odradek_operator.kubernetes.topic_book import TopicBook
 from odradek_testkit.kubernetes.control_plane import ControlPlane
-from odradek_testkit.kubernetes.pipeline_world import CRD, Cluster
+from odradek_testkit.kubernetes.pipeline_world import CRD, PipelineWorld
 from odradek_testkit.kubernetes.world import connect
 
 
 @pytest.fixture
-def cluster(kubernetes: ControlPlane, namespace: str) -> Iterator[Cluster]:
+def cluster(kubernetes: ControlPlane, namespace: str) -> Iterator[PipelineWorld]:
     kubernetes.kubectl("apply", "-f", str(CRD))
     kubernetes.kubectl("wait", "--for=condition=Established", "crd",
                        "sparkapplications.sparkoperator.k8s.io")  # fmt: skip
     label = "pod-security.kubernetes.io/enforce=restricted"
     kubernetes.kubectl("label", "namespace", namespace, label)
-    made = Cluster(kubernetes, namespace)
+    made = PipelineWorld(kubernetes, namespace)
     yield made
     made.client.close()
 
 
-def test_a_pipeline_lives(cluster: Cluster) -> None:
+def test_a_pipeline_lives(cluster: PipelineWorld) -> None:
     """Waits, runs, tells its lag, fails, is tried again, is suspended, goes with all it made."""
     cluster.pipeline(restartPolicy={"type": "OnFailure", "retries": 1, "intervalSeconds": 1})
     cluster.settle(2)
@@ -82,7 +82,7 @@ def test_a_pipeline_lives(cluster: Cluster) -> None:
     cluster.eventually(suspended)
 
 
-def test_a_refused_spec_is_not_tried_again(cluster: Cluster) -> None:
+def test_a_refused_spec_is_not_tried_again(cluster: PipelineWorld) -> None:
     cluster.kafka()
     cluster.kafka_ready()
     cluster.topic_ready()
@@ -104,7 +104,7 @@ def test_a_refused_spec_is_not_tried_again(cluster: Cluster) -> None:
     assert cluster.ready() == "False Failed: spec.steps[0].sql: no column"
 
 
-def test_a_schedule(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule(cluster: PipelineWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing before its time; then a run, and after it the next one, each once."""
     cluster.kafka()
     cluster.topic_ready()
@@ -139,19 +139,19 @@ def test_a_schedule(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (cluster.state(), cluster.uid()) == ("COMPLETED", second)
 
 
-def test_a_wrong_pipeline_says_so(cluster: Cluster) -> None:
+def test_a_wrong_pipeline_says_so(cluster: PipelineWorld) -> None:
     cluster.pipeline(steps=[{"python": "a.py", "inputs": ["nobody"]}])
     cluster.settle(2)
     assert cluster.ready().startswith("False InvalidSpec: spec.steps[0].inputs: there is no view")
 
 
-def test_a_checkpoint_has_to_be_shared(cluster: Cluster) -> None:
+def test_a_checkpoint_has_to_be_shared(cluster: PipelineWorld) -> None:
     cluster.pipeline(kubernetes={})
     cluster.settle(2)
     assert cluster.ready().startswith("False InvalidSpec: spec.checkpoint: driver and executors")
 
 
-def test_the_api_server_refuses_two_sinks(cluster: Cluster) -> None:
+def test_the_api_server_refuses_two_sinks(cluster: PipelineWorld) -> None:
     with pytest.raises(Exception, match="exactly one of topic, table, mirror and console"):
         cluster.pipeline(sink={"console": {}, "table": {"path": "x"}})
 

@@ -11,9 +11,9 @@ from lightkube.core.exceptions import ApiError
 
 from odradek_api.base import RESTART_ANNOTATION
 from odradek_operator.kubernetes import platform, pods
-from odradek_operator.kubernetes.cluster_worker import ClusterWorker
+from odradek_operator.kubernetes.cluster_worker import ClusterWorker, Outcome
 from odradek_testkit.kubernetes.control_plane import ControlPlane
-from odradek_testkit.kubernetes.world import Outcome, World
+from odradek_testkit.kubernetes.world import World
 from operator_tests.kubernetes.test_manifests import eventually
 
 

@@ -63,7 +63,7 @@ def test_a_disk_that_fills_up_gets_room_again(tmp_path: Path) -> None:
     with begun(tmp_path) as world:
         local = world.local
         pids = local.settle().pids
-        with Load(local, "orders", partitions=6, per_second=200) as load:  # type: ignore[arg-type]
+        with Load(local, "orders", partitions=6, per_second=200) as load:
             said = a_disk_fills_up(world, load, BROKER)
             after = local.settle()
             load.wait_for_acks(100)
@@ -80,7 +80,7 @@ def test_a_broker_without_any_room_ends_and_comes_back(tmp_path: Path) -> None:
     with begun(tmp_path, brim=True) as world:
         local = world.local
         pids = local.settle().pids
-        with Load(local, "orders", partitions=6, per_second=200) as load:  # type: ignore[arg-type]
+        with Load(local, "orders", partitions=6, per_second=200) as load:
             said = a_disk_fills_up(world, load, BROKER, in_words="exit code 75")
             after = local.settle()
             load.wait_for_acks(100)

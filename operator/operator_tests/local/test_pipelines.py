@@ -148,7 +148,7 @@ def test_a_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scheduled, "now_s", NOON_S)
     monkeypatch.setattr(local_pipelines, "LocalPipeline", Scheduled)
     monkeypatch.setattr(local_pipelines, "spark_missing", lambda: "")
-    monkeypatch.setattr(local_pipelines.time, "time", lambda: Scheduled.now_s)
+    monkeypatch.setattr("odradek_operator.local.pipelines.time.time", lambda: Scheduled.now_s)
     given = {
         "apiVersion": "odradek.dev/v1alpha1",
         "kind": "SparkPipeline",

@@ -63,7 +63,7 @@ def test_a_roll_under_load(tmp_path: Path) -> None:
         local.topic("orders", partitions=6, config={"min.insync.replicas": 2})
         before = local.settle()
         local.done.clear()
-        with Load(local, "orders", partitions=6, per_second=300) as load:  # type: ignore[arg-type]
+        with Load(local, "orders", partitions=6, per_second=300) as load:
             local.spec["config"] = {"num.partitions": 2}
             after = local.settle()
             load.wait_for_acks(100)

@@ -41,7 +41,7 @@ def test_ten_rolling_restarts(tmp_path: Path) -> None:
     with Local(tmp_path, brokers=3) as local:
         local.topic("orders", **TOPIC)
         local.settle()
-        with Load(local, "orders", partitions=6, per_second=300) as load:  # type: ignore[arg-type]
+        with Load(local, "orders", partitions=6, per_second=300) as load:
             began = time.monotonic()
             for number in range(10):
                 pids = local.runtime.report.clusters[KEY].pids
@@ -61,7 +61,7 @@ def test_a_rack_at_a_time(tmp_path: Path) -> None:
         local.topic("orders", **TOPIC)
         local.settle()
         local.done.clear()
-        with Load(local, "orders", partitions=6, per_second=300) as load:  # type: ignore[arg-type]
+        with Load(local, "orders", partitions=6, per_second=300) as load:
             local.annotations["odradek.dev/restart"] = "1"
             began = time.monotonic()
             local.settle(240)
@@ -77,7 +77,7 @@ def test_three_to_six_to_three(tmp_path: Path) -> None:
     with Local(tmp_path, brokers=3, rebalance="auto") as local:
         local.topic("orders", **TOPIC)
         local.settle()
-        with Load(local, "orders", partitions=6, per_second=300) as load:  # type: ignore[arg-type]
+        with Load(local, "orders", partitions=6, per_second=300) as load:
             began = time.monotonic()
             local.spec["brokers"] = 6
             local.settle(240)
@@ -97,7 +97,7 @@ def test_the_loss_of_a_rack(tmp_path: Path) -> None:
     with Local(tmp_path, brokers=6) as local:
         local.topic("orders", **TOPIC)
         local.settle()
-        with Load(local, "orders", partitions=6, per_second=300) as load:  # type: ignore[arg-type]
+        with Load(local, "orders", partitions=6, per_second=300) as load:
             load.wait_for_acks(300)
             for broker in (1, 4):
                 local.kill(broker)
@@ -122,7 +122,7 @@ def test_apache_kafka_is_rolled_and_scaled_by_the_same_plan(
         local.topic("orders", **TOPIC)
         before = local.settle(240)
         local.done.clear()
-        with Load(local, "orders", partitions=6, per_second=200) as load:  # type: ignore[arg-type]
+        with Load(local, "orders", partitions=6, per_second=200) as load:
             began = time.monotonic()
             local.annotations["odradek.dev/restart"] = "1"
             after = local.settle(300)
@@ -159,7 +159,7 @@ def test_controllers_apart_are_rolled_before_the_brokers(
         active = [c.id for c in before.status.controllers if c.active]
         assert active == [before.status.controller]
         local.done.clear()
-        with Load(local, "orders", partitions=6, per_second=200) as load:  # type: ignore[arg-type]
+        with Load(local, "orders", partitions=6, per_second=200) as load:
             local.annotations["odradek.dev/restart"] = "1"
             after = local.settle(400)
             load.wait_for_acks(100)
