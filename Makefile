@@ -69,13 +69,13 @@ abuse: .venv/.stamp tools compile ## hostile clients and full disks against both
 profile: .venv/.stamp tools compile ## what our broker's time goes to (docs/profile.md): make profile CASE=raw-produce
 	@$(BIN)/python -m odradek_bench.profile --case "$(or $(CASE),connections-100)"
 
-kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
+kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/how-to/kind.md
 	@$(BIN)/python -m odradek_e2e.kind up
 
 kind-down: .venv/.stamp ## remove it, and all that it changed on this machine
 	@$(BIN)/python -m odradek_e2e.kind down
 
-images: .venv/.spark ## build the container images: docs/images.md
+images: .venv/.spark ## build the container images: docs/how-to/images.md
 	@$(BIN)/python -m odradek_images.build
 
 e2e: .venv/.spark kind-up ## the stories on that Kubernetes, with real clients: make e2e STORY=roll
