@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: abuse bench-loop compile blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
+.PHONY: docs docs-serve docs-check abuse bench-loop compile blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
 
 # Compiling its modules anew is half of what a broker needs to start, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -98,7 +98,16 @@ helm-lint: .venv/.stamp ## lint the Helm chart with every set of values in chart
 helm-golden: .venv/.stamp ## write the golden files of the Helm chart again
 	@$(BIN)/python -m odradek_e2e.chart golden
 
-format: .venv/.stamp ## format the code and mend what ruff can mend
+docs: .venv/.stamp ## build the documentation as a site in build/site; a broken link fails
+	@$(BIN)/mkdocs build -q -f docs/odradek_docs/mkdocs.yml
+
+docs-serve: .venv/.stamp ## the same on http://127.0.0.1:8000, built again when a page changes
+	@$(BIN)/mkdocs serve -f docs/odradek_docs/mkdocs.yml
+
+docs-check: .venv/.stamp ## run the code blocks of the docs that are marked as runnable
+	@$(BIN)/python -m odradek_docs.run_blocks
+
+format: .venv/.stamp ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -107,6 +116,7 @@ gen: .venv/.stamp ## write generated files again (a test holds them equal to the
 	@$(BIN)/ruff format -q broker/odradek_protocol/messages/kio_table.py
 	@$(BIN)/python -m odradek_api.crd
 	@cp crds/*.yaml charts/odradek/files/crds/
+	@$(BIN)/python -m odradek_docs.generate
 
 lock: .venv/.stamp ## pin all dependencies again, with hashes (after a change in pyproject.toml)
 	@.ci/setup lock

@@ -48,8 +48,10 @@ def _page(kind: Kind) -> str:
         *_tables(spec, "spec"),
     ]
     if rules := spec.get("x-kubernetes-validations"):
-        parts += ["## Rules\n\nThe API server and the local runtime refuse a resource that breaks ",
-                  "one of these:\n\n"]
+        parts += [
+            "## Rules\n\nThe API server and the local runtime refuse a resource that breaks ",
+            "one of these:\n\n",
+        ]
         parts += [f"- `{field}`: {text}\n" for field, text in map(_rule, rules)]
         parts.append("\n")
     parts += ["## status\n\nWritten by the operator.\n\n", *_tables(status, "status")]
