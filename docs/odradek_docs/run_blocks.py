@@ -36,6 +36,7 @@ DEFAULT_PORT = "9092"
 BLOCK_SECONDS_MAX = 180.0  # a block that hangs is ended; the slowest takes some 10 s
 STOP_SECONDS_MAX = 20.0  # brokers hand over and flush before they end
 _POLL_SECONDS = 0.05
+_SINGLE_BROKER = "broker run"
 _MARK_VARIABLE = "ODRADEK_DOCS_CHECK"  # in the environment of all processes of a page
 
 
@@ -112,7 +113,7 @@ class _Session:
                 process = subprocess.Popen(
                     ["bash", "-euo", "pipefail", "-c", self.with_port(block.text)],
                     cwd=self.directory,
-                    env=self._environment(),
+                    env=self._environment(block),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -128,10 +129,11 @@ class _Session:
             if not re.search(pattern, self._output):
                 raise BlockError(f"{block.where}: not printed: {line}\n{self._output}")
 
-    def _environment(self) -> dict[str, str]:
-        return os.environ | {
+    def _environment(self, block: Block) -> dict[str, str]:
+        # Only of a single broker: the local runtime gives each of its brokers a port itself.
+        listeners = {"KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{self._port}"}
+        return (os.environ | listeners if _SINGLE_BROKER in block.text else os.environ) | {
             "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ.get('PATH', '')}",
-            "KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{self._port}",
             "ODRADEK_BOOTSTRAP": f"127.0.0.1:{self._port}",
             "COLUMNS": "200",  # tables are not wrapped
             _MARK_VARIABLE: self._token,
