@@ -53,6 +53,15 @@ def test_a_manifest_with_a_wrong_field_fails() -> None:
         check_manifests(block)
 
 
-@pytest.mark.parametrize("page", pages_with_blocks(), ids=lambda page: str(page.relative_to(ROOT)))
+def _page(page: Path) -> object:
+    """README and pages with manifests only are quick; the others start the command dozens of times
+    (`make docs-check` runs all)."""
+    blocks = blocks_of(page.name, page.read_text())
+    quick = page.name == "README.md" or all(block.language == "yaml" for block in blocks)
+    marks = [] if quick else [pytest.mark.long]
+    return pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.parametrize("page", [_page(page) for page in pages_with_blocks()])
 def test_the_blocks_of_a_page_run(page: Path) -> None:
     run_page(page)
