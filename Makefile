@@ -99,10 +99,10 @@ helm-golden: .venv/.stamp ## write the golden files of the Helm chart again
 	@$(BIN)/python -m odradek_e2e.chart golden
 
 docs: .venv/.stamp ## build the documentation as a site in build/site; a broken link fails
-	@$(BIN)/mkdocs build -q -f docs/odradek_docs/mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -f docs/odradek_docs/mkdocs.yml
 
 docs-serve: .venv/.stamp ## the same on http://127.0.0.1:8000, built again when a page changes
-	@$(BIN)/mkdocs serve -f docs/odradek_docs/mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve -f docs/odradek_docs/mkdocs.yml
 
 docs-check: .venv/.stamp ## run the code blocks of the docs that are marked as runnable
 	@$(BIN)/python -m odradek_docs.run_blocks

@@ -40,6 +40,10 @@ def test_paths_that_are_named_exist(page: PurePosixPath) -> None:
     assert not list(missing(ROOT / page))
 
 
+def test_bars_in_code_are_not_escaped_on_the_site() -> None:
+    assert for_site(PurePosixPath("docs/index.md"), r"| `a\|b` | a \| b |") == r"| `a|b` | a \| b |"
+
+
 def test_links_out_of_docs_lead_to_included_pages() -> None:
     page = PurePosixPath("docs/how-to/configure.md")
     text = "[a](../../broker/SKIPPED.md#x) [b](run-a-broker.md) `[c](../none.md)` [d](#here)"

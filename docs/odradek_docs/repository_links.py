@@ -106,4 +106,5 @@ def for_site(page: PurePosixPath, text: str) -> str:
             to = os.path.relpath(site_path(target), own.parent)
             parts += [text[end : link.start("target")], to]
             end = link.end("target")
-    return "".join(parts) + text[end:]
+    # In a table GitHub needs `a\\|b` for a bar in code; Python's Markdown shows the backslash.
+    return _CODE.sub(lambda span: span[0].replace("\\|", "|"), "".join(parts) + text[end:])

@@ -36,8 +36,7 @@ def pages() -> dict[str, str]:
 def _broker_page() -> str:
     honoured = sum(key.honoured for key in BROKER_CONFIGS.values())
     parts = [
-        HEADER.format(source="broker/odradek_broker/model"),
-        "# Broker settings\n\n",
+        HEADER.format(title="Broker settings", source="broker/odradek_broker/model"),
         f"The {honoured} settings that the embedded broker honours, under Apache Kafka's names; "
         f"those that begin with `odradek.` are ours. {_HOW_TO} *Changed* says when a new value "
         "can be given: at start only, or while the broker runs (for one broker, or as a default "
@@ -46,7 +45,9 @@ def _broker_page() -> str:
     for title, names in _sections():
         keys = [BROKER_CONFIGS[name] for name in names if BROKER_CONFIGS[name].honoured]
         if keys:
-            parts.append(f"## {title}\n\n| setting | type | default | valid | changed | |\n")
+            parts.append(
+                f"## {title}\n\n| setting | type | default | valid | changed | description |\n"
+            )
             parts.append("|---|---|---|---|---|---|\n")
             parts += [_row(key, _UPDATES[key.update]) for key in keys]
             parts.append("\n")
@@ -56,11 +57,11 @@ def _broker_page() -> str:
 
 def _topic_page() -> str:
     parts = [
-        HEADER.format(source="broker/odradek_broker/model"),
-        "# Topic settings\n\n",
+        HEADER.format(title="Topic settings", source="broker/odradek_broker/model"),
         "Settings of a topic; each can be changed while the topic is in use. Without a value of "
         f"its own a topic has that of the broker setting in the column *default from*. {_HOW_TO}\n",
-        "\n| setting | type | default | valid | default from | |\n|---|---|---|---|---|---|\n",
+        "\n| setting | type | default | valid | default from | description |\n",
+        "|---|---|---|---|---|---|\n",
     ]
     for key in TOPIC_CONFIGS.values():
         if key.honoured:
