@@ -35,6 +35,7 @@ BASES = (
     "images",
     "bench",
     "docs",
+    "examples",
 )
 
 
@@ -54,7 +55,7 @@ def _looks_like_ours(name: str) -> bool:
     """A Python file, or a path whose first part is a folder below one of the bases."""
     if "/" not in name:
         return name.endswith(".py") and name not in EXAMPLE_NAMES
-    if ".odradek" in name:  # what a runtime writes
+    if ".odradek" in name or name.startswith("build/"):  # what programs write
         return False
     first = name.split("/")[0]
     return name.endswith((".py", ".md", "/")) or any(
