@@ -42,7 +42,7 @@ def page_views(records: Iterator[Record]) -> Counter[tuple[str, str]]:
 
 
 def log_files(directory: Path, files: int = 5, lines: int = 100, seed: int = 1) -> int:
-    """Log files, each renamed into place; one line of each does not parse. Returns the valid lines."""
+    """Log files, each renamed into place; one line of each does not parse. Returns the others."""
     rng = random.Random(seed)
     directory.mkdir(parents=True, exist_ok=True)
     for number in range(files):
