@@ -9,86 +9,86 @@ from functools import cache
 WITHOUT_EFFECT = "Known from Apache Kafka; has no effect in Odradek."
 
 _TEXT = """
-add.partitions.to.txn.retry.backoff.max.ms | How long to ask again while a transaction ends.
-add.partitions.to.txn.retry.backoff.ms | Pause before a transaction that ends is asked for again.
-advertised.listeners | Addresses that clients are told; those of `listeners` if not set.
-auto.create.topics.enable | Whether asking for the metadata of a missing topic creates it.
-auto.leader.rebalance.enable | Whether leadership goes back to preferred replicas by itself.
-broker.heartbeat.interval.ms | How often a broker tells the controller that it is alive.
+add.partitions.to.txn.retry.backoff.max.ms | Longest time of these retries.
+add.partitions.to.txn.retry.backoff.ms | Pause before a retry while the previous transaction ends.
+advertised.listeners | Addresses that clients connect to; default: those of `listeners`.
+auto.create.topics.enable | Whether a Metadata request for a missing topic creates it.
+auto.leader.rebalance.enable | Whether leadership returns to preferred replicas automatically.
+broker.heartbeat.interval.ms | Interval of a broker's heartbeats to the controller.
 broker.id | Older name of node.id.
 broker.rack | The rack (zone) of this broker; replicas of a partition spread over racks.
-broker.session.timeout.ms | A broker that is silent for this long is fenced.
+broker.session.timeout.ms | A broker without a heartbeat for this long is fenced.
 cleanup.policy | `delete` removes old segments, `compact` keeps the last value of each key.
 compression.gzip.level | Level used when the broker itself compresses with gzip.
 compression.lz4.level | Level used when the broker itself compresses with lz4.
 compression.type | Codec of stored batches; `producer` keeps what the producer chose.
 compression.zstd.level | Level used when the broker itself compresses with zstd.
-config.providers | Names of providers of values in the settings file; `env` is there.
+config.providers | Providers of values in the settings file; `env` is supported.
 connections.max.idle.ms | A connection without a request for this long is closed.
-controlled.shutdown.enable | Whether a broker that stops first hands its leaderships over.
-controller.listener.names | Names of listeners that are for controllers only.
-controller.quorum.bootstrap.servers | Whom a new broker asks for the cluster it joins.
-controller.quorum.election.backoff.max.ms | Longest wait after an election that nobody won.
-controller.quorum.election.timeout.ms | A voter without a leader for this long asks for votes.
-controller.quorum.fetch.max.bytes | Most bytes of the metadata log in one fetch.
-controller.quorum.fetch.snapshot.max.bytes | Most bytes of a metadata snapshot in one fetch.
-controller.quorum.fetch.timeout.ms | A voter whose leader is silent for this long asks for votes.
-controller.quorum.request.timeout.ms | How long a request to another node may take.
-controller.quorum.retry.backoff.ms | Pause before a request to another node is tried again.
+controlled.shutdown.enable | Whether a stopping broker hands over its leaderships first.
+controller.listener.names | Listeners that are for controllers only.
+controller.quorum.bootstrap.servers | Brokers that a new broker contacts to join a cluster.
+controller.quorum.election.backoff.max.ms | Longest pause after an election without a winner.
+controller.quorum.election.timeout.ms | A voter without a leader for this long starts an election.
+controller.quorum.fetch.max.bytes | Maximum bytes of the metadata log in one fetch.
+controller.quorum.fetch.snapshot.max.bytes | Maximum bytes of a metadata snapshot in one fetch.
+controller.quorum.fetch.timeout.ms | A voter that cannot fetch for this long starts an election.
+controller.quorum.request.timeout.ms | Timeout of a request to another node.
+controller.quorum.retry.backoff.ms | Pause before a request to another node is retried.
 controller.quorum.voters | The nodes that form a new cluster: id@host:port, separated by commas.
-default.replication.factor | Replicas of a new topic that does not say how many it wants.
+default.replication.factor | Replicas of a topic that is created without a replication factor.
 delete.retention.ms | How long a compacted topic keeps tombstones (deleted keys).
 delete.topic.enable | Whether topics may be deleted.
-fetch.max.bytes | Most bytes of records in one fetch response.
+fetch.max.bytes | Maximum bytes of records in one fetch response.
 file.delete.delay.ms | Time between marking a file as deleted and removing it.
-flush.messages | Records after which a log is synced to disk.
-flush.ms | Time after which written records are synced to disk.
+flush.messages | Number of records after which a log is flushed to disk.
+flush.ms | Time after which written records are flushed to disk.
 follower.replication.throttled.rate | Bytes per second that throttled replicas here may fetch.
-follower.replication.throttled.replicas | Replicas (partition:broker, or *) that fetch slowly.
-group.consumer.assignment.interval.ms | Least time between two assignments of a group.
-group.consumer.assignors | Assignors that members may ask for; the first is the default.
+follower.replication.throttled.replicas | Replicas (partition:broker, or *) that fetch throttled.
+group.consumer.assignment.interval.ms | Minimum time between two assignments of a group.
+group.consumer.assignors | Assignors that members may request; the first is the default.
 group.consumer.heartbeat.interval.ms | How often members of the consumer protocol send heartbeats.
 group.consumer.max.assignment.interval.ms | Longest assignment interval that may be set.
 group.consumer.max.heartbeat.interval.ms | Longest heartbeat interval that may be set.
 group.consumer.max.session.timeout.ms | Longest session timeout that may be set.
-group.consumer.max.size | Most members of a group of the consumer protocol.
-group.consumer.migration.policy | Which way a group with members may change its protocol.
+group.consumer.max.size | Maximum members of a group of the consumer protocol.
+group.consumer.migration.policy | Directions in which a group with members may change its protocol.
 group.consumer.min.assignment.interval.ms | Shortest assignment interval that may be set.
 group.consumer.min.heartbeat.interval.ms | Shortest heartbeat interval that may be set.
 group.consumer.min.session.timeout.ms | Shortest session timeout that may be set.
-group.consumer.regex.refresh.interval.ms | How often expressions are matched anew, at the latest.
-group.consumer.session.timeout.ms | Without a heartbeat for so long a member is fenced.
+group.consumer.regex.refresh.interval.ms | Maximum time between two matches of regular expressions.
+group.consumer.session.timeout.ms | A member without a heartbeat for this long is fenced.
 group.initial.rebalance.delay.ms | How long a new group waits for more members.
-group.max.session.timeout.ms | Longest session timeout that a member may ask for.
-group.max.size | Most members of a group.
-group.min.session.timeout.ms | Shortest session timeout that a member may ask for.
+group.max.session.timeout.ms | Longest session timeout that a member may request.
+group.max.size | Maximum members of a group.
+group.min.session.timeout.ms | Shortest session timeout that a member may request.
 index.interval.bytes | Bytes of records between two entries of the offset index.
 inter.broker.listener.name | The listener that brokers use to reach each other.
 internal.segment.bytes | Like segment.bytes, without its lower limit; for tests.
-leader.imbalance.check.interval.seconds | How often the balance of leaders is looked at.
+leader.imbalance.check.interval.seconds | Interval of the check of the leader balance.
 leader.replication.throttled.rate | Bytes per second that this broker sends to throttled replicas.
-leader.replication.throttled.replicas | Leaders (partition:broker, or *) that send slowly.
-listener.security.protocol.map | Which protocol each listener name speaks.
-listeners | Where this broker accepts connections: name://host:port, separated by commas.
+leader.replication.throttled.replicas | Replicas (partition:broker, or *) that are sent throttled.
+listener.security.protocol.map | Security protocol of each listener name; only PLAINTEXT works.
+listeners | Addresses to accept connections on: name://host:port, separated by commas.
 log.cleaner.backoff.ms | Pause of a cleaner thread that found nothing to clean.
 log.cleaner.dedupe.buffer.size | Memory for the offset maps of all cleaner threads together.
-log.cleaner.delete.retention.ms | How long compacted topics keep tombstones.
-log.cleaner.enable | Whether logs are compacted at all.
-log.cleaner.io.buffer.load.factor | How full an offset map may get before a pass ends.
+log.cleaner.delete.retention.ms | delete.retention.ms of topics that do not set it.
+log.cleaner.enable | Whether logs are compacted.
+log.cleaner.io.buffer.load.factor | How full an offset map may get before a cleaning pass ends.
 log.cleaner.io.buffer.size | Memory for reading and writing of all cleaner threads together.
-log.cleaner.io.max.bytes.per.second | Most bytes that cleaners read and write in a second.
-log.cleaner.max.compaction.lag.ms | Time after which a record must be cleaned.
-log.cleaner.min.cleanable.ratio | Share of uncleaned bytes from which a log is worth cleaning.
-log.cleaner.min.compaction.lag.ms | Time for which a record is not cleaned.
+log.cleaner.io.max.bytes.per.second | Maximum bytes per second that cleaners read and write.
+log.cleaner.max.compaction.lag.ms | max.compaction.lag.ms of topics that do not set it.
+log.cleaner.min.cleanable.ratio | min.cleanable.dirty.ratio of topics that do not set it.
+log.cleaner.min.compaction.lag.ms | min.compaction.lag.ms of topics that do not set it.
 log.cleaner.threads | Threads that compact logs.
 log.cleanup.policy | cleanup.policy of topics that do not set it.
 log.dir | The directory for logs, if log.dirs is not set.
 log.dirs | Directories for logs; a new partition goes to the one with the fewest.
 log.flush.interval.messages | flush.messages of topics that do not set it.
 log.flush.interval.ms | flush.ms of topics that do not set it.
-log.flush.offset.checkpoint.interval.ms | How often the recovery points are written down.
-log.flush.scheduler.interval.ms | How often logs are looked through for data to sync.
-log.flush.start.offset.checkpoint.interval.ms | How often log start offsets are written down.
+log.flush.offset.checkpoint.interval.ms | Interval at which recovery points are written.
+log.flush.scheduler.interval.ms | Interval at which logs are checked for data to flush.
+log.flush.start.offset.checkpoint.interval.ms | Interval at which log start offsets are written.
 log.index.interval.bytes | index.interval.bytes of topics that do not set it.
 log.index.size.max.bytes | segment.index.bytes of topics that do not set it.
 log.message.timestamp.after.max.ms | message.timestamp.after.max.ms of topics without it.
@@ -96,89 +96,89 @@ log.message.timestamp.before.max.ms | message.timestamp.before.max.ms of topics 
 log.message.timestamp.type | message.timestamp.type of topics that do not set it.
 log.preallocate | preallocate of topics that do not set it.
 log.retention.bytes | retention.bytes of topics that do not set it.
-log.retention.check.interval.ms | How often logs are looked through for segments to delete.
-log.retention.hours | Retention in hours; minutes and ms go before it.
-log.retention.minutes | Retention in minutes; ms goes before it.
+log.retention.check.interval.ms | Interval at which logs are checked for segments to delete.
+log.retention.hours | Retention in hours; log.retention.minutes and .ms take precedence.
+log.retention.minutes | Retention in minutes; log.retention.ms takes precedence.
 log.retention.ms | retention.ms of topics that do not set it; -1 keeps everything.
-log.roll.hours | Hours after which a segment is closed; ms goes before it.
-log.roll.jitter.hours | Hours by which rolls are spread at random; ms goes before it.
+log.roll.hours | Hours after which a segment is closed; log.roll.ms takes precedence.
+log.roll.jitter.hours | Random delay of rolls in hours; log.roll.jitter.ms takes precedence.
 log.roll.jitter.ms | segment.jitter.ms of topics that do not set it.
 log.roll.ms | segment.ms of topics that do not set it.
 log.segment.bytes | segment.bytes of topics that do not set it.
 log.segment.delete.delay.ms | file.delete.delay.ms of topics that do not set it.
-max.compaction.lag.ms | Time after which a record must be cleaned.
-max.connections | Most connections to this broker.
-max.connections.per.ip | Most connections from one address.
-max.incremental.fetch.session.cache.slots | Most incremental fetch sessions kept.
-max.message.bytes | Largest batch of records that is accepted, as sent.
-max.request.partition.size.limit | Most partitions in one page of DescribeTopicPartitions.
+max.compaction.lag.ms | Maximum time that a record stays uncompacted.
+max.connections | Maximum connections to this broker.
+max.connections.per.ip | Maximum connections from one address.
+max.incremental.fetch.session.cache.slots | Maximum number of incremental fetch sessions.
+max.message.bytes | Largest batch of records that is accepted, in its compressed size.
+max.request.partition.size.limit | Maximum partitions in one page of DescribeTopicPartitions.
 message.max.bytes | max.message.bytes of topics that do not set it.
-message.timestamp.after.max.ms | How far in the future a record's time may lie.
-message.timestamp.before.max.ms | How far in the past a record's time may lie.
-message.timestamp.type | Who sets a record's time: producer (CreateTime) or broker (LogAppendTime).
+message.timestamp.after.max.ms | How far in the future a record's timestamp may be.
+message.timestamp.before.max.ms | How far in the past a record's timestamp may be.
+message.timestamp.type | Timestamp of records: the producer's (CreateTime) or LogAppendTime.
 metadata.log.dir | The directory for the metadata log; the first log directory if not set.
-metadata.log.max.record.bytes.between.snapshots | Metadata that makes a snapshot due.
+metadata.log.max.record.bytes.between.snapshots | Bytes of metadata that make a snapshot due.
 metadata.log.max.snapshot.interval.ms | Time after which a snapshot is due; 0: never.
 metadata.log.segment.bytes | Size at which a segment of the metadata log is closed.
 metadata.log.segment.ms | Time after which a segment of the metadata log is closed.
-min.cleanable.dirty.ratio | Share of uncleaned bytes from which the log is worth cleaning.
-min.compaction.lag.ms | Time for which a record is not cleaned.
-min.insync.replicas | In-sync replicas without which acks=all is refused.
-node.id | The number of this broker in its cluster.
-num.partitions | Partitions of a new topic that does not say how many it wants.
+min.cleanable.dirty.ratio | Share of uncompacted bytes from which a log is compacted.
+min.compaction.lag.ms | Minimum time that a record stays uncompacted.
+min.insync.replicas | In-sync replicas that a write with acks=all needs.
+node.id | Id of this broker, unique in its cluster.
+num.partitions | Partitions of a topic that is created without a number.
 num.recovery.threads.per.data.dir | Threads per directory that load and recover logs at start.
 odradek.admin.listener | host:port of the HTTP server for health and metrics; empty for none.
-odradek.cluster.id | Id of the cluster, for the first start; made up if not set.
-odradek.controlled.shutdown.timeout.ms | How long a broker that stops waits for others to take over.
-odradek.leader.imbalance.per.broker.percentage | Share of leaders elsewhere before they move back.
+odradek.cluster.id | Id of the cluster, for the first start; default: a random one.
+odradek.controlled.shutdown.timeout.ms | How long a stopping broker waits for others to take over.
+odradek.leader.imbalance.per.broker.percentage | Share of misplaced leaders that triggers a move.
 odradek.log.dir.reserve.bytes | Free bytes of a log directory below which producers are refused.
-odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter by itself.
-odradek.request.receive.timeout.ms | In this time a request must bring 32 KB, or its rest.
+odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter.
+odradek.request.receive.timeout.ms | Interval in which a request must bring 32 KB, or its rest.
 offset.metadata.max.bytes | Longest text that a client may store with an offset.
 offsets.commit.timeout.ms | How long a commit may wait for the in-sync replicas.
-offsets.retention.check.interval.ms | How often offsets are looked through for expired ones.
-offsets.retention.minutes | How long offsets are kept that no member of their group uses.
+offsets.retention.check.interval.ms | Interval at which offsets are checked for expiry.
+offsets.retention.minutes | How long offsets are kept after their group became empty.
 offsets.topic.compression.codec | Codec of records in __consumer_offsets; 0: none.
-offsets.topic.num.partitions | Partitions of __consumer_offsets, when it is made.
-offsets.topic.replication.factor | Replicas of __consumer_offsets; unset: 3, or all if fewer.
-offsets.topic.segment.bytes | segment.bytes of __consumer_offsets, when it is made.
+offsets.topic.num.partitions | Partitions of __consumer_offsets when it is created.
+offsets.topic.replication.factor | Replicas of __consumer_offsets; default: 3, or all if fewer.
+offsets.topic.segment.bytes | segment.bytes of __consumer_offsets when it is created.
 preallocate | Whether a new segment's file gets its full size at once.
-process.roles | What this node is: broker, controller, or both.
-producer.id.expiration.ms | An idempotent producer that is silent for this long is forgotten.
-queued.max.request.bytes | Bytes of requests in memory beyond which no more are read; -1: no limit.
-replica.alter.log.dirs.io.max.bytes.per.second | Bytes per second that move between log directories.
-replica.fetch.backoff.ms | Longest pause before a follower asks again after trouble.
-replica.fetch.max.bytes | Bytes per partition and fetch of a follower; a larger batch comes whole.
-replica.fetch.min.bytes | Bytes that a follower waits for, unless replica.fetch.wait.max.ms is over.
-replica.fetch.response.max.bytes | Bytes of one answer to a follower; one batch may exceed it.
-replica.fetch.wait.max.ms | How long a leader holds a follower's fetch back when nothing is new.
-replica.high.watermark.checkpoint.interval.ms | How often high watermarks are written down.
-replica.lag.time.max.ms | A follower that was not caught up for this long leaves the ISR.
+process.roles | Roles of this node: broker, controller, or both.
+producer.id.expiration.ms | State of an idempotent producer that is idle for this long is dropped.
+queued.max.request.bytes | Maximum bytes of requests in memory; -1: 256 MB.
+replica.alter.log.dirs.io.max.bytes.per.second | Limit of moves between log directories.
+replica.fetch.backoff.ms | Longest pause of a follower before it retries after an error.
+replica.fetch.max.bytes | Bytes per partition in a follower's fetch; a larger batch is sent whole.
+replica.fetch.min.bytes | Minimum bytes of a response, or replica.fetch.wait.max.ms passes.
+replica.fetch.response.max.bytes | Maximum bytes of a response; a single batch may exceed it.
+replica.fetch.wait.max.ms | How long a leader delays a follower's fetch when there is nothing new.
+replica.high.watermark.checkpoint.interval.ms | Interval at which high watermarks are written.
+replica.lag.time.max.ms | A follower that is not caught up for this long leaves the ISR.
 replica.selector.class | RackAwareReplicaSelector sends consumers to a replica in their rack.
-replica.socket.timeout.ms | How long a follower waits for the answer to a fetch.
-request.timeout.ms | How long a broker waits for another one's answer.
-retention.bytes | Size beyond which the oldest segments of a partition go; -1: no limit.
-retention.ms | Age beyond which segments go; -1: no limit.
-security.inter.broker.protocol | Names the brokers' own listener, if its name is not set.
-segment.bytes | Size at which a segment is closed and a new one begun.
-segment.index.bytes | Largest offset index of a segment.
-segment.jitter.ms | Spreads the rolls of segment.ms at random over this time.
-segment.ms | Age at which a segment is closed although it is not full.
+replica.socket.timeout.ms | How long a follower waits for the response to a fetch.
+request.timeout.ms | How long a broker waits for the response of another broker.
+retention.bytes | Size of a partition above which its oldest segments are deleted; -1: no limit.
+retention.ms | Age at which segments are deleted; -1: no limit.
+security.inter.broker.protocol | Selects the inter-broker listener if its name is not set.
+segment.bytes | Size at which a segment is closed and a new one is created.
+segment.index.bytes | Maximum size of a segment's offset index.
+segment.jitter.ms | Maximum random delay that is subtracted from segment.ms.
+segment.ms | Age at which a segment is closed even if it is not full.
 socket.listen.backlog.size | Connections that may wait to be accepted.
-socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's choice.
+socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's default.
 socket.request.max.bytes | Largest request that is accepted.
-socket.send.buffer.bytes | Send buffer of a client's socket; -1: the system's choice.
-transaction.abort.timed.out.transaction.cleanup.interval.ms | How often late ones are aborted.
-transaction.max.timeout.ms | Longest transaction timeout that a producer may ask for.
-transaction.partition.verification.enable | Whether writes ask if their transaction is open.
-transaction.remove.expired.transaction.cleanup.interval.ms | How often unused ids are looked for.
-transaction.state.log.min.isr | min.insync.replicas of __transaction_state, when it is made.
-transaction.state.log.num.partitions | Partitions of __transaction_state, when it is made.
-transaction.state.log.replication.factor | Of __transaction_state; unset: 3, or all if fewer.
-transaction.state.log.segment.bytes | segment.bytes of __transaction_state, when it is made.
-transactional.id.expiration.ms | A transactional id that was not used for this long is forgotten.
-unclean.leader.election.enable | Whether a replica that is behind may lead when no other is left.
-unclean.leader.election.interval.ms | How often partitions without a leader are looked at for one.
+socket.send.buffer.bytes | Send buffer of a client's socket; -1: the system's default.
+transaction.abort.timed.out.transaction.cleanup.interval.ms | Interval of these aborts.
+transaction.max.timeout.ms | Longest transaction timeout that a producer may request.
+transaction.partition.verification.enable | Whether a write is verified with the coordinator.
+transaction.remove.expired.transaction.cleanup.interval.ms | Interval of removing unused ids.
+transaction.state.log.min.isr | min.insync.replicas of __transaction_state when it is created.
+transaction.state.log.num.partitions | Partitions of __transaction_state when it is created.
+transaction.state.log.replication.factor | Of __transaction_state; default: 3, or all if fewer.
+transaction.state.log.segment.bytes | segment.bytes of __transaction_state when it is created.
+transactional.id.expiration.ms | A transactional id that is unused for this long is deleted.
+unclean.leader.election.enable | Whether an out-of-sync replica may lead if no other is available.
+unclean.leader.election.interval.ms | Interval at which partitions without a leader are checked.
 """
 
 
