@@ -16,7 +16,7 @@ one broker or for all. Defaults that are Java classes are `null` here; `node.id`
 """
 
 BROKER_CONFIGS_TEXT = """
-# Who this node is
+# Identity and roles
 + broker.id                        int     -1                -                 ro
 + config.providers                 list    ""                -                 cluster
 - early.start.listeners            list    null              -                 ro
