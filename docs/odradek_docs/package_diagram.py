@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from odradek_docs.repository_links import ROOT
 
 BEGIN, END = "<!-- packages: begin (make gen writes this) -->", "<!-- packages: end -->"
-_WIDTH = 88
+_WIDTH = 72
 
 
 def in_page(text: str) -> str:
