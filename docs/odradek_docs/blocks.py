@@ -34,6 +34,8 @@ class MarkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Block:
+    """A marked code block: where it is, and what is to be done with it."""
+
     page: str
     line: int  # of its first line of code, for messages
     verb: str  # run, output or file
