@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: helm-lint helm-golden
 .PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: abuse bench-loop compile blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
+.PHONY: docs docs-serve docs-check abuse bench-loop compile blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
 
 # Keep .pyc files: compiling modules is half of a broker's start, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -74,13 +74,13 @@ abuse: .venv/.stamp tools compile ## run hostile clients and full disks against 
 profile: .venv/.stamp tools compile ## profile our broker under a benchmark: make profile CASE=raw-produce
 	@$(BIN)/python -m odradek_bench.profile --case "$(or $(CASE),connections-100)"
 
-kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/kind.md
+kind-up: .venv/.stamp ## a Kubernetes of four nodes in three zones on this machine: docs/how-to/kind.md
 	@$(BIN)/python -m odradek_e2e.kind up
 
 kind-down: .venv/.stamp ## remove that Kubernetes and everything it changed on this machine
 	@$(BIN)/python -m odradek_e2e.kind down
 
-images: .venv/.spark ## build the container images: docs/images.md
+images: .venv/.spark ## build the container images: docs/how-to/images.md
 	@$(BIN)/python -m odradek_images.build
 
 e2e: .venv/.spark kind-up ## run the end-to-end stories on that Kubernetes: make e2e STORY=roll
@@ -105,6 +105,15 @@ helm-lint: .venv/.stamp ## lint the Helm chart with every set of values in chart
 helm-golden: .venv/.stamp ## regenerate the golden files of the Helm chart
 	@$(BIN)/python -m odradek_e2e.chart golden
 
+docs: .venv/.stamp ## build the documentation as a site in build/site; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -f docs/odradek_docs/mkdocs.yml
+
+docs-serve: .venv/.stamp ## the same on http://127.0.0.1:8000, built again when a page changes
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve -f docs/odradek_docs/mkdocs.yml
+
+docs-check: .venv/.stamp ## run the code blocks of the docs that are marked as runnable
+	@$(BIN)/python -m odradek_docs.run_blocks
+
 format: .venv/.stamp ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -114,6 +123,7 @@ gen: .venv/.stamp ## regenerate generated files (tests compare them with their s
 	@$(BIN)/ruff format -q broker/odradek_protocol/messages/kio_table.py
 	@$(BIN)/python -m odradek_api.crd
 	@cp crds/*.yaml charts/odradek/files/crds/
+	@$(BIN)/python -m odradek_docs.generate
 
 lock: .venv/.stamp ## pin all dependencies with hashes (after a change in pyproject.toml)
 	@.ci/setup lock

@@ -87,6 +87,8 @@ class MeasuredEpoll:
 
 
 class MeasuredLoop(PollerLoop):
+    """The broker's event loop, whose long passes are logged."""
+
     def __init__(self) -> None:
         super().__init__()
         self.measured = MeasuredEpoll(self.poller.epoll)

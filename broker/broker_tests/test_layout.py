@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TEST_DIRS = ("broker/broker_tests", "operator/operator_tests", "spark-on-k8s/spark_tests",
-             "cli/cli_tests", "e2e/e2e_tests")  # fmt: skip
+             "cli/cli_tests", "e2e/e2e_tests", "docs/docs_tests")  # fmt: skip
 
 
 def test_the_stdlib_module_operator_is_the_stdlib_module() -> None:

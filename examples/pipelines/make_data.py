@@ -1,6 +1,6 @@
-"""Makes the data of an example: `python make_data.py web-activity --bootstrap localhost:9092`.
+"""Generates the data of an example: `python make_data.py web-activity --bootstrap localhost:9092`.
 
-What each one should give is known from the same random seed: the tests compare with `expected`.
+The expected results follow from the same random seed: the tests compare with them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Record = tuple[str, str | None, bytes, datetime]  # topic, key, value, time
 
 
 def web_activity(n: int = 2000, seed: int = 1) -> Iterator[Record]:
-    """Visits of ten minutes, a little out of order; one of a hundred is no visit at all."""
+    """Visits of ten minutes, slightly out of order; one record of a hundred is not JSON."""
     rng = random.Random(seed)
     for i in range(n):
         at = START + timedelta(seconds=600 * i / n + rng.uniform(-5, 5))
@@ -32,7 +32,7 @@ def web_activity(n: int = 2000, seed: int = 1) -> Iterator[Record]:
 
 
 def page_views(records: Iterator[Record]) -> Counter[tuple[str, str]]:
-    """What the windows should say: (minute, page) → views."""
+    """The expected windows: (minute, page) → views."""
     found: Counter[tuple[str, str]] = Counter()
     for _, _, value, at in records:
         if value.startswith(b"{"):
@@ -42,7 +42,7 @@ def page_views(records: Iterator[Record]) -> Counter[tuple[str, str]]:
 
 
 def log_files(directory: Path, files: int = 5, lines: int = 100, seed: int = 1) -> int:
-    """Log files, each put in place whole; in every file one line that is none. How many are."""
+    """Log files, each renamed into place; one line of each does not parse. Returns the others."""
     rng = random.Random(seed)
     directory.mkdir(parents=True, exist_ok=True)
     for number in range(files):

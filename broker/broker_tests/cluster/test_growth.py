@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from kafka.admin import KafkaAdminClient
 
+from odradek_protocol.ids import METADATA_TOPIC
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit.ask import DESCRIBE_QUORUM, Questions
-from odradek_testkit.cluster import METADATA_TOPIC, Node
+from odradek_testkit.cluster import Node
 from odradek_testkit.ports import free_ports
 
 DEADLINE_S = 40.0

@@ -16,7 +16,7 @@ have a default so that a single node starts without a file.
 """
 
 BROKER_CONFIGS_TEXT = """
-# Identity
+# Identity and roles
 + broker.id                        int     -1                -                 ro
 + config.providers                 list    ""                -                 cluster
 - early.start.listeners            list    null              -                 ro

@@ -39,10 +39,10 @@ controller.quorum.voters | The nodes that form a new cluster: id@host:port, sepa
 default.replication.factor | Replication factor of a new topic that does not set one.
 delete.retention.ms | How long a compacted topic keeps tombstones (deleted keys).
 delete.topic.enable | Whether topics may be deleted.
-fetch.max.bytes | Most bytes of records in one fetch response.
+fetch.max.bytes | Maximum bytes of records in one fetch response.
 file.delete.delay.ms | Time between marking a file as deleted and removing it.
-flush.messages | Records after which a log is synced to disk.
-flush.ms | Time after which written records are synced to disk.
+flush.messages | Number of records after which a log is flushed to disk.
+flush.ms | Time after which written records are flushed to disk.
 follower.replication.throttled.rate | Bytes per second that throttled replicas here may fetch.
 follower.replication.throttled.replicas | Replicas (partition:broker, or *) that fetch slowly.
 group.consumer.assignment.interval.ms | Minimum time between two assignments of a group.
@@ -59,27 +59,27 @@ group.consumer.min.session.timeout.ms | Shortest session timeout that may be set
 group.consumer.regex.refresh.interval.ms | How often regular expressions are matched again, at the latest.
 group.consumer.session.timeout.ms | A member without a heartbeat for this long is fenced.
 group.initial.rebalance.delay.ms | How long a new group waits for more members.
-group.max.session.timeout.ms | Longest session timeout that a member may ask for.
-group.max.size | Most members of a group.
-group.min.session.timeout.ms | Shortest session timeout that a member may ask for.
+group.max.session.timeout.ms | Longest session timeout that a member may request.
+group.max.size | Maximum members of a group.
+group.min.session.timeout.ms | Shortest session timeout that a member may request.
 index.interval.bytes | Bytes of records between two entries of the offset index.
 inter.broker.listener.name | The listener that brokers use to reach each other.
 internal.segment.bytes | Like segment.bytes, without its lower limit; for tests.
 leader.imbalance.check.interval.seconds | How often the balance of leaders is checked.
 leader.replication.throttled.rate | Bytes per second that this broker sends to throttled replicas.
-leader.replication.throttled.replicas | Leaders (partition:broker, or *) that send slowly.
-listener.security.protocol.map | Which protocol each listener name speaks.
-listeners | Where this broker accepts connections: name://host:port, separated by commas.
+leader.replication.throttled.replicas | Replicas (partition:broker, or *) that are sent throttled.
+listener.security.protocol.map | Security protocol of each listener name; only PLAINTEXT works.
+listeners | Addresses to accept connections on: name://host:port, separated by commas.
 log.cleaner.backoff.ms | Pause of a cleaner thread that found nothing to clean.
 log.cleaner.dedupe.buffer.size | Memory for the offset maps of all cleaner threads together.
-log.cleaner.delete.retention.ms | How long compacted topics keep tombstones.
-log.cleaner.enable | Whether logs are compacted at all.
-log.cleaner.io.buffer.load.factor | How full an offset map may get before a pass ends.
+log.cleaner.delete.retention.ms | delete.retention.ms of topics that do not set it.
+log.cleaner.enable | Whether logs are compacted.
+log.cleaner.io.buffer.load.factor | How full an offset map may get before a cleaning pass ends.
 log.cleaner.io.buffer.size | Memory for reading and writing of all cleaner threads together.
-log.cleaner.io.max.bytes.per.second | Most bytes that cleaners read and write in a second.
-log.cleaner.max.compaction.lag.ms | Time after which a record must be cleaned.
-log.cleaner.min.cleanable.ratio | Share of uncleaned bytes from which a log is worth cleaning.
-log.cleaner.min.compaction.lag.ms | Time for which a record is not cleaned.
+log.cleaner.io.max.bytes.per.second | Maximum bytes per second that cleaners read and write.
+log.cleaner.max.compaction.lag.ms | max.compaction.lag.ms of topics that do not set it.
+log.cleaner.min.cleanable.ratio | min.cleanable.dirty.ratio of topics that do not set it.
+log.cleaner.min.compaction.lag.ms | min.compaction.lag.ms of topics that do not set it.
 log.cleaner.threads | Threads that compact logs.
 log.cleanup.policy | cleanup.policy of topics that do not set it.
 log.dir | The directory for logs, if log.dirs is not set.
@@ -106,16 +106,16 @@ log.roll.jitter.ms | segment.jitter.ms of topics that do not set it.
 log.roll.ms | segment.ms of topics that do not set it.
 log.segment.bytes | segment.bytes of topics that do not set it.
 log.segment.delete.delay.ms | file.delete.delay.ms of topics that do not set it.
-max.compaction.lag.ms | Time after which a record must be cleaned.
-max.connections | Most connections to this broker.
-max.connections.per.ip | Most connections from one address.
-max.incremental.fetch.session.cache.slots | Most incremental fetch sessions kept.
-max.message.bytes | Largest batch of records that is accepted, as sent.
-max.request.partition.size.limit | Most partitions in one page of DescribeTopicPartitions.
+max.compaction.lag.ms | Maximum time that a record stays uncompacted.
+max.connections | Maximum connections to this broker.
+max.connections.per.ip | Maximum connections from one address.
+max.incremental.fetch.session.cache.slots | Maximum number of incremental fetch sessions.
+max.message.bytes | Largest batch of records that is accepted, in its compressed size.
+max.request.partition.size.limit | Maximum partitions in one page of DescribeTopicPartitions.
 message.max.bytes | max.message.bytes of topics that do not set it.
-message.timestamp.after.max.ms | How far in the future a record's time may lie.
-message.timestamp.before.max.ms | How far in the past a record's time may lie.
-message.timestamp.type | Who sets a record's time: producer (CreateTime) or broker (LogAppendTime).
+message.timestamp.after.max.ms | How far in the future a record's timestamp may be.
+message.timestamp.before.max.ms | How far in the past a record's timestamp may be.
+message.timestamp.type | Timestamp of records: the producer's (CreateTime) or LogAppendTime.
 metadata.log.dir | The directory for the metadata log; the first log directory if not set.
 metadata.log.max.record.bytes.between.snapshots | Bytes of metadata after which a snapshot is written.
 metadata.log.max.snapshot.interval.ms | Time after which a snapshot is written; 0: never.
@@ -145,7 +145,7 @@ offsets.topic.segment.bytes | segment.bytes of __consumer_offsets, when it is cr
 preallocate | Whether a new segment's file gets its full size at once.
 process.roles | Roles of this node: broker, or broker and controller.
 producer.id.expiration.ms | State of an idempotent producer that is inactive for this long is removed.
-queued.max.request.bytes | Bytes of requests in memory beyond which no more are read; -1: no limit.
+queued.max.request.bytes | Bytes of requests in memory beyond which no more are read; -1: 256 MB.
 replica.alter.log.dirs.io.max.bytes.per.second | Bytes per second that move between log directories.
 replica.fetch.backoff.ms | Longest pause before a follower fetches again after an error.
 replica.fetch.max.bytes | Bytes per partition and fetch of a follower; one batch may exceed it.
@@ -165,7 +165,7 @@ segment.index.bytes | Largest offset index of a segment.
 segment.jitter.ms | Spreads the rolls of segment.ms at random over this time.
 segment.ms | Age at which a segment is closed although it is not full.
 socket.listen.backlog.size | Connections that may wait to be accepted.
-socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's choice.
+socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's default.
 socket.request.max.bytes | Largest request that is accepted.
 socket.send.buffer.bytes | Send buffer of a client's socket; -1: the system's choice.
 transaction.abort.timed.out.transaction.cleanup.interval.ms | How often timed-out transactions are aborted.

@@ -12,7 +12,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* Of objects without a namespace: releases of the same name may be in several namespaces. */}}
+{{- /* Name of cluster-scoped objects: releases of the same name may be in several namespaces. */}}
 {{- define "odradek.clusterName" -}}
 {{- printf "%s-%s" .Release.Namespace (include "odradek.fullname" .) }}
 {{- end }}
@@ -54,7 +54,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s:%s" .Values.apacheImage.repository .Values.apacheImage.tag }}
 {{- end }}
 
-{{- /* The namespaces that are watched, as JSON; empty in the scope Cluster. */}}
+{{- /* The watched namespaces as JSON; empty with scope Cluster. */}}
 {{- define "odradek.namespaces" -}}
 {{- if eq .Values.watch.scope "Cluster" }}
 {{- if .Values.watch.namespaces }}
@@ -66,7 +66,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{- /* The restricted profile of Pod Security, of the pod and of its container. */}}
+{{- /* The restricted Pod Security Standard, for the pod and for its container. */}}
 {{- define "odradek.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001

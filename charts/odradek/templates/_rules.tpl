@@ -1,7 +1,8 @@
 {{- /*
-What the operator does in a namespace that it watches; `e2e_tests/test_chart_rights.py` asks the API
-server about every line, and runs the operator with exactly these rights. No Secret, no exec, no
-Role: but whoever makes StatefulSets can mount what is in their namespace.
+Rights of the operator in a namespace that it watches. `e2e_tests/test_chart_rights.py` asks the API
+server about every line, and runs the operator with exactly these rights. There is no right to read
+Secrets, to exec or (unless spark.mode is native) to create Roles; but an account that may create
+StatefulSets can mount everything in their namespace.
 */}}
 {{- define "odradek.rules" -}}
 - apiGroups: [odradek.dev]
@@ -13,7 +14,7 @@ Role: but whoever makes StatefulSets can mount what is in their namespace.
 - apiGroups: [odradek.dev]
   resources: [kafkaclusters/status, topics/status]
   verbs: [patch]
-# Owner references that hold the deletion of their owner, where that is enforced (OpenShift).
+# Owner references with blockOwnerDeletion need this where it is enforced (OpenShift).
 - apiGroups: [odradek.dev]
   resources: [kafkaclusters/finalizers]
   verbs: [update]
@@ -71,7 +72,7 @@ Role: but whoever makes StatefulSets can mount what is in their namespace.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [create, patch]
-# A Role may only be given by who has all of its rights: those of a driver.
+# A Role may only be granted by an account that has all its rights: those of a driver.
 - apiGroups: [""]
   resources: [pods, configmaps, services, persistentvolumeclaims]
   verbs: [get, list, watch, create, patch, delete, deletecollection]

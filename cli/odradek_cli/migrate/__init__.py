@@ -6,5 +6,5 @@
 
 `clusters` makes topics, `copy` copies records in transactions together with the `state` of each
 partition, `verify` reads the destination again and compares counts and checksums, `groups`
-translates committed offsets. A run that was killed is simply repeated: docs/move-to-apache.md.
+translates committed offsets. A run that was killed is repeated: docs/how-to/move-to-apache.md.
 """

@@ -1,1 +1,1 @@
-"""Stories on a real kind cluster: `make e2e`; each in a namespace of its own. See docs/kind.md."""
+"""Stories on a kind cluster (`make e2e`), each in its own namespace: docs/how-to/kind.md."""

@@ -95,8 +95,8 @@ def write_client(archive: Path) -> None:
     """The package as Python imports it from a zip file, with its schemas."""
     spec = importlib.util.find_spec("kafka")
     assert spec is not None
-    (location,) = spec.submodule_search_locations or ()
-    package = Path(location)
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
         for path in sorted(package.rglob("*")):
             if path.suffix in (".py", ".json"):

@@ -1,4 +1,4 @@
-"""`python -m odradek_e2e.kind up | down | load ARCHIVE… | status`; see docs/kind.md."""
+"""`python -m odradek_e2e.kind up | down | load ARCHIVE… | status`; see docs/how-to/kind.md."""
 
 import sys
 import time

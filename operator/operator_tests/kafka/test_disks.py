@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from odradek_api.base import Condition
+from odradek_api.base import Condition, instant
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_operator.kafka.actions import Restart, Wait
 from odradek_operator.kafka.desired import DesiredCluster
 from odradek_operator.kafka.disks import reserve_bytes, size, transitions
 from odradek_operator.kafka.make_plan import make_plan
 from odradek_operator.kafka.observed import Ended, LogDir, Observed, Phase
-from odradek_operator.kafka.status import cluster_status, instant
+from odradek_operator.kafka.status import cluster_status
 from operator_tests.worlds import NOW, cluster, running, spread, with_phase
 
 MB, GB = 1 << 20, 1 << 30

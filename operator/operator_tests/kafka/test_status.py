@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from odradek_api.base import instant
 from odradek_api.kafka_cluster.status import KafkaClusterStatus
 from odradek_operator.kafka.desired import DesiredCluster, Known
 from odradek_operator.kafka.make_plan import make_plan
 from odradek_operator.kafka.observed import Observed, Phase
-from odradek_operator.kafka.status import cluster_status, instant, topic_statuses
+from odradek_operator.kafka.status import cluster_status, topic_statuses
 from operator_tests.worlds import NOW, P, cluster, running, spread, topic, with_phase
 
 

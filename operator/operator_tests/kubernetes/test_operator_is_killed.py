@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from odradek_api.base import RESTART_ANNOTATION
-from odradek_operator.kubernetes.worker import Outcome
+from odradek_operator.kubernetes.cluster_worker import Outcome
 from odradek_testkit.kubernetes.control_plane import ControlPlane
 from odradek_testkit.kubernetes.world import OperatorKilledError, World
 

@@ -17,7 +17,7 @@ from operator_tests.local.local import KEY, Local
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 TOPIC = "orders.eu-1"  # dots and dashes stay as they are
-# With the labels that both give; docs/metrics.md says which of ours Apache Kafka has not.
+# With the labels that both give; docs/reference/metrics.md says which of ours Apache Kafka has not.
 SHARED = {
     "kafka_network_requestmetrics_requests": {"request", "version"},
     "kafka_network_requestmetrics_totaltimems": {"request", "quantile"},

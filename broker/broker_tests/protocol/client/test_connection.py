@@ -28,7 +28,7 @@ from odradek_protocol.client.settings import (
 )
 from odradek_protocol.messages.api_keys import ApiKey
 from odradek_protocol.messages.struct import Struct
-from odradek_testkit.engines import free_port
+from odradek_testkit.ports import free_port
 
 CLUSTER = Struct(cluster_id="scripted", brokers=[])
 

@@ -33,7 +33,7 @@ from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import TopicPartition
 from odradek_protocol.messages.api_keys import ApiKey
 from odradek_protocol.messages.struct import Struct
-from odradek_testkit.engines import free_port
+from odradek_testkit.ports import free_port
 
 GROUP = Coordinator(CoordinatorType.GROUP, "billing")
 CLUSTER = Struct(cluster_id="scripted", brokers=[])
