@@ -5,6 +5,8 @@ applies to both.
 
 import os
 
+import hypothesis
+
 if "ODRADEK_COMPILED" not in os.environ:
     os.environ["ODRADEK_COMPILED"] = "0"
     import odradek_broker  # noqa: F401  # looks at the variable once, here
@@ -12,3 +14,7 @@ if "ODRADEK_COMPILED" not in os.environ:
     del os.environ["ODRADEK_COMPILED"]
 
 pytest_plugins = ["odradek_testkit.pytest_plugin"]
+
+# A property holds or does not, however busy the machine is: no limit on the time of an example.
+hypothesis.settings.register_profile("odradek", deadline=None)
+hypothesis.settings.load_profile("odradek")

@@ -298,3 +298,21 @@ TestLogWithGapsIsAList.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+def test_a_lookup_by_time_while_batches_are_queued() -> None:
+    """An entry of the time index for a queued batch is no sign of damage (found by the model).
+
+    1. Batches are written, and one more is queued; its entry is in the time index already.
+    2. A lookup by timestamp finds that entry, and no batch in the file that belongs to it.
+    3. The index was rebuilt from the file, without the queued batch: later lookups missed it.
+    """
+    machine = LogMachine()
+    machine.first_start()
+    machine.append(count=3, later_ms=0, size=0)
+    machine.replicate(count=1, gap=0)
+    machine.append(count=1, later_ms=0, size=0)
+    machine.append(count=1, later_ms=0, size=31)
+    machine.look_up_timestamp(back_ms=0)
+    machine.replicate(count=1, gap=0)
+    machine.look_up_timestamp(back_ms=0)

@@ -278,7 +278,7 @@ class LogSegment:
         """A batch border at or before the first batch with at least this timestamp.
 
         An entry of the time index is trusted only if the batch at its offset has exactly that
-        timestamp.
+        timestamp, or is still queued: then the entry is in memory and was made by this process.
         """
         entry = self.time_index.lookup(timestamp)
         if entry.timestamp == NO_TIMESTAMP:
@@ -289,6 +289,9 @@ class LogSegment:
                 if header.max_timestamp == entry.timestamp:
                     return position
                 break
+        else:
+            if self.written < self.size:
+                return position
         self.rebuild_indexes()
         return self.position_before(self.time_index.lookup(timestamp).offset)
 
@@ -356,11 +359,14 @@ class LogSegment:
     def rebuild_indexes(self, index_interval: int = INDEX_INTERVAL_BYTES) -> TimeEntry:
         """Rebuild offset and time index from the batch headers; returns the largest timestamp."""
         logger.warning("%s: an index is damaged, rebuilding both", self.path())
+        queued_max = self._max if self.written < self.size else None
         self.clear_indexes()
         for position, header in self.headers():
             self.index(
                 header.last_offset, header.max_timestamp, position, header.size, index_interval
             )
+        if queued_max is not None and queued_max.timestamp > self.max_timestamp.timestamp:
+            self._max = queued_max  # of a batch that is not in the file yet
         if self.sealed:
             self.seal()
         return self.max_timestamp
