@@ -142,7 +142,7 @@ def test_duplicates_are_dropped_by_the_id_in_the_header(spark: Any, pipelines: P
         ({"sink": {"topic": {"name": "TOPIX"}}}, r"did you mean TOPIC\?"),
         ({"kafka": {"bootstrapServers": "127.0.0.1:1"}}, r"spec\.kafka\.bootstrapServers: no brok"),
         ({"sources": [{"topics": ["TOPIC"], "from": "offsets", "offsets": {"TOPIC": {"9": 0}}}]},
-         r"spec\.sources\[0\]\.offsets\.TOPIC\.9: TOPIC has 2 partitions"),
+         r"spec\.sources\[0\]\.offsets\.TOPIC\.9: topic TOPIC has only 2 partitions"),
         ({"sources": [{"topics": ["TOPIC"], "format": JSON,
                        "watermark": {"column": "when", "delay": "1 hour"}}]},
          r"spec\.sources\[0\]\.watermark\.column: there is no column when"),

@@ -89,7 +89,7 @@ def test_idle_connections_leave_storage_its_descriptors(topic: str) -> None:
         wait_until(lambda: metric(broker, CONNECTIONS) < limit)
         produce_and_fetch(broker, topic, b"after")
         log = broker.log()
-        said = re.findall(r"accepts up to (\d+) connections: (\d+) descriptors", log)
+        said = re.findall(r"accepts up to (\d+) connections: (\d+) file descriptors", log)
         assert said == [(str(int(limit)), str(LIMIT))]
         assert "Too many open files" not in log
         assert "offline" not in log

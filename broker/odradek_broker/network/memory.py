@@ -231,7 +231,7 @@ class RequestMemory:
         that is reserved for them.
         """
         head = self._waiting[0]
-        if self.fits(head) and self._may_go_on(head):
+        if self.can_serve(head):
             return head
         least: Waiter | None = None
         for waiter in self._waiting:
@@ -261,6 +261,10 @@ class RequestMemory:
         if self.used_bytes - freed + waiter.charge <= self._limit_now():
             return True
         return self._exceeds(waiter, freed)
+
+    def can_serve(self, waiter: Waiter) -> bool:
+        """Whether it would get its memory now: enough is free, and no other request is stranded."""
+        return self.fits(waiter) and self._may_go_on(waiter)
 
     def _exceeds(self, waiter: Waiter, freed: int) -> bool:
         """A request of more than half the limit may exceed it if the others leave half of it free.

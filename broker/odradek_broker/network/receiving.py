@@ -173,7 +173,7 @@ class Receiving:
         slow.sort(key=lambda found: (found[0].rate // SAME_RATE, -found[0].capacity))
         relieved = int(memory.limit_bytes * RELIEVED_SHARE)
         for frame, sender in slow:
-            if memory.used_bytes <= relieved and memory.fits(head):
+            if memory.used_bytes <= relieved and memory.can_serve(head):
                 return
             self._drop(frame, sender)
         if not stands:
@@ -184,7 +184,7 @@ class Receiving:
         if not memory.fits(head, freed=sum(frame.capacity for frame, _ in waiting)):
             return
         for frame, sender in waiting:
-            if memory.fits(head):
+            if memory.can_serve(head):
                 return
             self._drop(frame, sender)
 
