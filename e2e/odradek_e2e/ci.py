@@ -89,11 +89,9 @@ def not_run(why: str) -> int:
 
 
 def _python(*words: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": "e2e:broker"}
     return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True,
-    ).stdout  # fmt: skip
+        [sys.executable, "-m", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
 
 
 def main(words: Sequence[str]) -> int:
