@@ -150,7 +150,10 @@ def test_consume_in_a_group(odradek: Odradek, names: tuple[str, str], protocol: 
 
 
 def test_sigterm_leaves_the_group(broker: Server, odradek: Odradek, names: tuple[str, str]) -> None:
-    """The group is empty as soon as the command has ended, not after a session timeout."""
+    """The group is empty as soon as the command has ended, not after a session timeout.
+
+    The signal may come between printing a record and storing its offset: the record comes again.
+    """
     topic, group = names
     fill(odradek, topic, partitions=1, records=1)
     command = [sys.executable, "-m", "odradek_cli", "consume", topic, "--group", group,
@@ -161,7 +164,7 @@ def test_sigterm_leaves_the_group(broker: Server, odradek: Odradek, names: tuple
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 128 + signal.SIGTERM
     (described,) = as_json(odradek("groups", "describe", group, "--json"))
-    assert (described["state"], described["lag"]) == ("Empty", 0)
+    assert described["state"] == "Empty"
 
 
 def test_wrong_use(odradek: Odradek, names: tuple[str, str]) -> None:
