@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import typer
 
@@ -191,28 +191,52 @@ def consume_in_group(
         on_assign=lambda _, places: owned.update(place.partition for place in places),
         on_revoke=lambda _, places: owned.difference_update(place.partition for place in places),
     )
-    with sigterm_unwinds():
+    with SigtermLeaves() as sigterm:
         try:
             for message in read(consumer, owned, max_messages, until_end):
-                show(message)
-                consumer.store_offsets(message)
+                with sigterm.whole():
+                    show(message)
+                    consumer.store_offsets(message)
         finally:
             sys.stdout.flush()
             consumer.close()  # commits, and leaves the group
 
 
-@contextmanager
-def sigterm_unwinds() -> Iterator[None]:
-    """SIGTERM in this block runs its `finally` clauses, then the command ends with code 143."""
+class SigtermLeaves:
+    """In this block SIGTERM runs `finally` clauses and ends the command with code 143.
 
-    def leave(*_: object) -> NoReturn:
+    Inside of `whole()` the signal takes effect at its end, so that what is done there is not left
+    half done.
+    """
+
+    def __init__(self) -> None:
+        self._held = False
+        self._came = False
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGTERM, self._signalled)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._came:
+            self._leave()
+
+    def _signalled(self, *_: object) -> None:
+        self._came = True
+        if not self._held:
+            self._leave()
+
+    def _leave(self) -> NoReturn:
         sys.exit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def parse_time(text: str, option: str = "--timestamp") -> int:
