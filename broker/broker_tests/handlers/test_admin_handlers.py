@@ -113,7 +113,7 @@ def test_the_first_who_asks_for_a_coordinator_gets_its_topic_made(version):
     with_client(story, {"offsets.topic.num.partitions": "5"})
 
 
-def test_a_broker_left_behind_does_not_call_itself_a_coordinator():
+def test_an_isolated_broker_does_not_call_itself_a_coordinator():
     async def story(client: AdminClient):
         await client.ask(find_coordinator, 6, key_type=0, coordinator_keys=["g"])
         assert client.disconnected == []

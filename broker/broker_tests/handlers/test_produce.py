@@ -1,4 +1,4 @@
-"""Produce without sockets: who is answered what, and where the leader was left behind."""
+"""Produce without sockets: the responses, and leaders that are isolated."""
 
 import asyncio
 from pathlib import Path
@@ -38,7 +38,7 @@ def ask(cluster: Cluster, broker: int) -> None:
     produce.serve(connection, api.encode_request(0, VERSION, request), 0)
 
 
-def test_a_leader_left_behind_closes_the_connection(tmp_path: Path) -> None:
+def test_an_isolated_leader_closes_the_connection(tmp_path: Path) -> None:
     """An error alone does not help librdkafka: it asks the broker that answered last who leads."""
 
     async def story(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""The cleaner's way to read and thin out batches, against the plain one of `wire.records`."""
+"""The cleaner reads and thins out batches as the plain `odradek_protocol.records` would."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

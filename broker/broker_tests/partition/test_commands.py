@@ -349,7 +349,7 @@ def test_the_controller_is_told_of_the_directory_it_does_not_know(
     assert len(replication.directories) == 1
 
 
-def test_a_leader_left_behind_sends_its_producers_away(
+def test_an_isolated_leader_refuses_its_producers(
     node: Node, metadata: Metadata, clock: ManualClock, scheduler: ManualScheduler
 ) -> None:
     """Neither a controller nor a follower is heard: nothing can be committed here any more."""

@@ -2,6 +2,9 @@
 
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 
+# A LogDirError that is not `offline` is worth another attempt after this long.
+RETRY_SECONDS = 0.2
+
 
 class LogDirError(KafkaError):
     """A log directory has failed; it and all its logs are offline until the broker restarts.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.errors import RETRY_SECONDS, LogDirError
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import BrokerRegistration
 from odradek_broker.partition.commands import (
@@ -31,9 +31,6 @@ from odradek_protocol.error_codes import KafkaError
 from odradek_protocol.ids import BrokerId
 
 logger = logging.getLogger(__name__)
-
-# A command that failed for want of a descriptor is tried again after this long.
-RETRY_SECONDS = 0.2
 
 
 class CommandQueue:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.errors import RETRY_SECONDS, LogDirError
 from odradek_broker.partition import replica_state
 from odradek_broker.partition.hosted import HostedPartitions
 from odradek_broker.partition.partition import Partition
@@ -20,8 +20,6 @@ from odradek_broker.runtime.tasks import Scheduler, Threads
 
 logger = logging.getLogger(__name__)
 
-# A write that failed for want of a descriptor is tried again after this long.
-RETRY_SECONDS = 0.2
 # Partitions looked at in one step of `check_isrs`: far less than a slice.
 ISRS_PER_STEP = 100
 

@@ -31,12 +31,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from odradek_broker.log.errors import LogDirError, NoRoomError
+from odradek_broker.log.errors import RETRY_SECONDS, LogDirError, NoRoomError
 from odradek_broker.partition import follower_state
 from odradek_broker.partition.follower_state import FetchPosition, Status
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
-from odradek_broker.partition.write_pass import RETRY_SECONDS
 from odradek_broker.replication.applying import carry_out
 from odradek_broker.replication.batches import whole_batches
 from odradek_broker.replication.session import FollowerSession, Key, SessionRequest
@@ -78,7 +77,7 @@ AFTER_BUG_SECONDS = 1.0
 
 
 class LeaderConnection(Protocol):
-    """`wire.peer.Peer` is one."""
+    """`runtime.peer.Peer` is one."""
 
     def call_raw(
         self, api_key: int, version: int, body: Sequence[bytes], timeout_ms: float

@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from odradek_cli.processes import ServerProcess
 OWN_DIRECTORY = "odradek-test-"  # removed at the end; a directory that was given is kept
 
 
-class Server(ServerProcess):
+class Server(ServerProcess, ABC):
     """A server with a directory of its own; leaving the context requires a clean shutdown.
 
     `bootstrap` is "127.0.0.1:PORT" while it runs. Its output goes to `log_path`.
@@ -32,8 +33,9 @@ class Server(ServerProcess):
     wrapper: Sequence[str] = ()  # a command that runs the server's, such as prlimit
 
     @property
+    @abstractmethod
     def bootstrap(self) -> str:
-        raise NotImplementedError("each engine knows where it listens")
+        """Where the engine listens."""
 
     @property
     def data_dir(self) -> Path:
@@ -48,8 +50,9 @@ class Server(ServerProcess):
     ) -> subprocess.Popen[bytes]:
         return super().spawn([*self.wrapper, *command], stdout=stdout)
 
+    @abstractmethod
     def start(self) -> None:
-        raise NotImplementedError("each engine has its own command and its own sign of readiness")
+        """Runs the engine's command and waits for its own sign of readiness."""
 
     def restart(self) -> None:
         self.stop()
