@@ -5,14 +5,16 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: helm-lint helm-golden
-.PHONY: help run setup tools test test-clients-apache test-cluster test-long check format gen lock clean sim bench-operator
-.PHONY: docs docs-serve docs-check abuse bench-loop compile blackbox protocol-diff bench bench-smoke profile kind-up kind-down images e2e spark test-spark
+.PHONY: help run setup tools test test-kubernetes test-long test-all test-clients-apache test-cluster check format gen lock clean sim
+.PHONY: packages packages-java jars spark-jars kubernetes-programs check-tiers bench-operator
+.PHONY: docs docs-serve docs-check abuse bench-loop compile blackbox protocol-diff acl-diff bench bench-smoke bench-instructions profile kind-up kind-down images e2e spark test-spark
 
 # Keep .pyc files: compiling modules is half of a broker's start, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-JOBS ?= 2
+# Tests wait for their servers a third of the time: three processes fill two cores.
+JOBS ?= 3
 SEEDS ?= 1000
 TOPICS ?= 1000
 START ?= 0
@@ -32,14 +34,24 @@ PRODUCT := broker/odradek_protocol broker/odradek_broker operator/odradek_api op
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/.stamp ## run six brokers in three racks and restart them under load; with Spark after `make spark`
+# The parts of a set-up that do not need each other run at the same time.
+run: .venv/.stamp ## everything at once: six brokers in three racks, restarted under load while Spark counts along
+	@$(MAKE) -s -j4 .venv/.spark || echo "Spark could not be installed (see above); the demo runs without it." >&2
 	@$(BIN)/odradek local demo
 
-test: .venv/.spark tools compile ## run the quick test suite (minutes)
-	@$(BIN)/pytest -m "not long and not kind" -n $(JOBS) --dist worksteal
+test: ## run the quick tests: real brokers, real clients, Spark; needs neither Go nor containers
+	@$(MAKE) -s -j4 tools .venv/.spark compile
+	@$(BIN)/pytest --tier=quick -n $(JOBS) --dist worksteal
 
-test-long: .venv/.spark tools compile ## run the tests that are too slow for the quick suite
-	@$(BIN)/pytest -m "long and not kind"
+test-kubernetes: ## run the tests with a real API server, whose programs are downloaded or built once
+	@$(MAKE) -s -j4 tools compile kubernetes-programs
+	@$(BIN)/pytest --tier=kubernetes -n 2 --dist worksteal
+
+test-long: ## run the tests that are too slow for the quick ones
+	@$(MAKE) -s -j4 tools .venv/.spark compile kubernetes-programs
+	@$(BIN)/pytest --tier=long
+
+test-all: test test-kubernetes test-long ## run all of these; only the stories of `make e2e` are left
 
 test-cluster: .venv/.stamp tools compile ## run all tests with 3 and 5 brokers, including the long ones
 	@$(BIN)/pytest -s broker/broker_tests/cluster cli/cli_tests/test_cluster.py
@@ -56,6 +68,9 @@ blackbox: .venv/.stamp tools compile ## run one client suite against both engine
 protocol-diff: .venv/.stamp tools compile ## send generated requests to both engines and compare the answers: SEED=1 REQUESTS=3000
 	@$(BIN)/python -m odradek_e2e.diff --seed $(SEED) --requests $(REQUESTS)
 
+acl-diff: .venv/.stamp tools compile ## the same ACLs and requests for both engines: SEED=1 REQUESTS=5000
+	@$(BIN)/python -m odradek_e2e.acl_diff --seed $(SEED) --requests $(REQUESTS)
+
 sim: .venv/.stamp ## simulate clusters under faults: make sim SEEDS=1000 START=0 KIND=cluster|disk|group|txn
 	@cd broker && ODRADEK_COMPILED=0 ../$(BIN)/python -m broker_tests.sim.cluster_main --kind $(KIND) --seeds $(SEEDS) --start $(START)
 
@@ -70,6 +85,9 @@ bench-loop: .venv/.stamp compile ## measure how long thousands of partitions blo
 
 abuse: .venv/.stamp tools compile ## run hostile clients and full disks against both engines (20 min, root): CASE=name
 	@$(BIN)/python -m odradek_bench.abuse --case "$(CASE)"
+
+bench-instructions: .venv/.stamp compile ## count the instructions per small request (valgrind; not noisy as time is)
+	@$(BIN)/python -m odradek_bench.instructions
 
 profile: .venv/.stamp tools compile ## profile our broker under a benchmark: make profile CASE=raw-produce
 	@$(BIN)/python -m odradek_bench.profile --case "$(or $(CASE),connections-100)"
@@ -86,15 +104,16 @@ images: .venv/.spark ## build the container images: docs/how-to/images.md
 e2e: .venv/.spark kind-up ## run the end-to-end stories on that Kubernetes: make e2e STORY=roll
 	@$(BIN)/python -m odradek_images.build | xargs \
 		$(BIN)/python -m odradek_e2e.kind load
-	@$(BIN)/pytest -m kind e2e/e2e_tests/kind -k "$(STORY)"
+	@$(BIN)/pytest --tier=kind e2e/e2e_tests/kind -k "$(STORY)"
 
-check: .venv/.stamp ## check lint, formatting, types, layers, declared dependencies, CRDs and chart
+check: .venv/.stamp ## check lint, formatting, types, layers, declared dependencies, tiers of tests, CRDs, chart
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry $(PRODUCT) --ignore DEP002
 	@$(BIN)/deptry . --ignore DEP002,DEP004
+	@$(BIN)/python -m odradek_testkit.tiers
 	@$(BIN)/python -m odradek_api.crd --check
 	@$(MAKE) --no-print-directory helm-lint
 
@@ -128,7 +147,8 @@ gen: .venv/.stamp ## regenerate generated files (tests compare them with their s
 lock: .venv/.stamp ## pin all dependencies with hashes (after a change in pyproject.toml)
 	@.ci/setup lock
 
-setup: .venv/.spark tools compile ## set everything up: Python environment, Java, Maven, kcat, Kafka's jars, Spark
+setup: ## set everything up for `make test`: Python environment, Java, Maven, kcat, Kafka's jars, Spark
+	@$(MAKE) -s -j4 tools .venv/.spark compile
 
 spark: .venv/.spark ## install what pipelines need: pyspark and its Kafka connector (430 MB, once)
 
@@ -145,13 +165,40 @@ clean: ## remove the environment and all caches
 	@touch $@
 
 # pyspark (430 MB to download) and the jars that it lacks; plain brokers need neither.
-.venv/.spark: .venv/.stamp spark-on-k8s/requirements.lock spark-on-k8s/odradek_spark/session/pom.xml
+.venv/.spark: .venv/.pyspark spark-on-k8s/odradek_spark/session/pom.xml | spark-jars
+	@touch $@
+
+.venv/.pyspark: .venv/.stamp spark-on-k8s/requirements.lock
 	@.ci/setup spark
 	@touch $@
 
+spark-jars: .venv/.stamp packages-java
+	@.ci/setup spark-jars
+
 # Brokers run the compiled modules as long as the sources have not changed since.
-compile: .venv/.stamp ## compile the broker's hot path to C, which halves the CPU per request (2 min, once per change)
+compile: .venv/.stamp packages ## compile the broker's hot path to C, which halves the CPU per request (once per change)
 	@$(BIN)/python broker/compile.py > /dev/null
 
-tools: .venv/.stamp ## install kcat, Java, Maven and gcc, and fetch or build the tests' servers
-	@.ci/setup tools
+tools: .venv/.stamp packages jars ## install kcat, Java, Maven and gcc, and fetch Apache Kafka
+
+jars: .venv/.stamp packages
+	@.ci/setup jars
+
+packages packages-java:
+	@.ci/setup $@
+
+kubernetes-programs: .venv/.stamp ## download Kubernetes' API server and its companions, or build them (8 min, once)
+	@.ci/setup kubernetes
+
+# -- what is released ------------------------------------------------------------------------------
+.PHONY: dist release lint-workflows
+
+dist: .venv/.stamp ## build wheels that work without this repository into dist/: docs/how-to/install.md
+	@$(BIN)/python -m odradek_dist.wheel
+
+release: .venv/.stamp ## check, tag and build a release: make release VERSION=0.2.0 (DRY_RUN=1: no commit, no tag)
+	@$(BIN)/python -m odradek_dist.release $(or $(VERSION),$(error name the version: VERSION=0.2.0)) \
+		$(if $(DRY_RUN),--dry-run) $(if $(FILES),--files)
+
+lint-workflows: .venv/.stamp ## lint .github/workflows with actionlint, which is built once (needs Go)
+	@$(BIN)/python -m odradek_dist.workflows

@@ -5,16 +5,18 @@
 The result is a copy of both packages in which those modules are extension modules. Brokers that
 are started from here use it if it was made from these sources (`odradek_protocol/_compiled.py`);
 images contain it. A request then costs half as much CPU: adr/0009 has the numbers, and what a
-module must not do. Needs a C compiler, Python's headers and about two minutes. The extension
-modules are cached in `$XDG_CACHE_HOME/odradek/compiled`, by a hash of their sources.
+module must not do. Needs a C compiler, Python's headers and about a minute on two cores. The
+extension modules are cached in `$XDG_CACHE_HOME/odradek/compiled`, by a hash of their sources.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 
 from odradek_protocol._compiled import COMPILED, PACKAGES, SOURCES
@@ -41,8 +43,9 @@ MODULES = (
             *("log/segment", "log/rolling", "log/record_walk", "log/validation"),
             *("log/state", "log/flushing", "log/appending", "log/reading", "log/log"),
             *("log/offset_map", "log/record_columns", "log/cleaner"),
-            *("partition/waiting", "partition/replica_state", "partition/partition"),
-            *("partition/hosted", "partition/write_pass", "partition/isolation"),
+            *("partition/waiting", "partition/leader_events", "partition/leader_state"),
+            *("partition/partition", "partition/hosted"),
+            *("partition/write_pass", "partition/isolation"),
             *("partition/service", "partition/follower_state", "partition/read_replica"),
             *("handlers/context", "handlers/handler", "handlers/produce"),
             *("handlers/fetch_records", "handlers/fetch_throttle", "handlers/fetch_follower"),
@@ -50,17 +53,40 @@ MODULES = (
             *("handlers/fetch_session", "handlers/fetch"),
             "handlers/envelope",  # a class that is not compiled cannot inherit from a compiled one
             *("network/memory", "network/large_frame", "network/exchange", "network/outgoing"),
-            *("network/connection", "network/dispatcher", "network/server"),
+            *("network/connection", "network/tls_connection", "network/dispatcher"),
+            "network/server",
+            *("replication/followed", "replication/leader_calls", "replication/answers"),
             "replication/fetcher",
         )
     ),
 )
 
+# One C file per module, and as many compilers at a time as there are cores.
 SETUP = """
+import os
+from concurrent.futures import ThreadPoolExecutor
 from mypyc.build import mypycify
 from setuptools import setup
-modules = mypycify({arguments!r}, opt_level="3", debug_level="0", group_name="odradek_protocol.hot")
-setup(name="odradek_broker_compiled", packages=[], ext_modules=modules)
+from setuptools.command.build_ext import build_ext
+
+class InParallel(build_ext):
+    def build_extensions(self):
+        compile_one, link, running = self.compiler._compile, self.compiler.link_shared_object, []
+        def link_when_compiled(*arguments, **settings):
+            while running:
+                running.pop().result()
+            link(*arguments, **settings)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            self.compiler._compile = lambda *one: running.append(pool.submit(compile_one, *one))
+            self.compiler.link_shared_object = link_when_compiled
+            super().build_extensions()
+
+modules = mypycify({arguments!r}, opt_level="3", debug_level="0", multi_file=True,
+                   group_name="odradek_protocol.hot")
+for module in modules:  # mypyc names the group's header without its directory
+    module.include_dirs.append("build/odradek_protocol")
+setup(name="odradek_broker_compiled", packages=[], ext_modules=modules,
+      cmdclass={{"build_ext": InParallel}})
 """
 
 
@@ -89,9 +115,12 @@ def compile_package() -> None:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(SOURCES / package, partial / package, ignore=ignore)
     cache = cache_dir()
-    if not cache.is_dir():
-        build_extensions(partial)
-        keep(partial, cache)
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with open(cache.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # checkouts with the same sources compile them once
+        if not cache.is_dir():
+            build_extensions(partial)
+            keep(partial, cache)
     shutil.copytree(cache, partial, dirs_exist_ok=True)
     (partial / MADE_OF).write_text(cache.name)
     shutil.rmtree(COMPILED, ignore_errors=True)
@@ -100,7 +129,9 @@ def compile_package() -> None:
 
 def build_extensions(directory: Path) -> None:
     """Compile the modules in this directory, next to their sources."""
-    print(f"Compiling {len(MODULES)} modules of the broker (about two minutes) …", file=sys.stderr)
+    print(
+        f"Compiling {len(MODULES)} modules of the broker (a minute on two cores) …", file=sys.stderr
+    )
     paths = [f"{module}.py" for module in MODULES]
     setup = SETUP.format(arguments=[f"--config-file={ROOT / 'pyproject.toml'}", *paths])
     done = subprocess.run(
@@ -119,11 +150,19 @@ def build_extensions(directory: Path) -> None:
 
 
 def keep(directory: Path, cache: Path) -> None:
+    """Another checkout may compile the same sources: the first to finish fills the cache."""
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f"{cache.name}-", dir=cache.parent))
     for path in directory.rglob("*.so"):
-        kept = cache.with_suffix(".partial") / path.relative_to(directory)
+        kept = partial / path.relative_to(directory)
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, kept)
-    cache.with_suffix(".partial").rename(cache)
+    try:
+        partial.rename(cache)
+    except OSError:
+        shutil.rmtree(partial)
+        if not cache.is_dir():
+            raise
 
 
 def is_current() -> bool:

@@ -44,7 +44,7 @@ def test_the_table_shows_limit_kafka_ours_and_the_ratio(results: Results) -> Non
     assert "![ratios.png](ratios.png)" in text
 
 
-def test_what_we_lose_is_said(results: Results) -> None:
+def test_cases_that_we_lose_are_listed(results: Results) -> None:
     text = report.page(results, [])
     assert "| bulk produce 1 KB, acks=1 | ≥ 1.2× | ≥ 2.0× | 0.75× | **missed** |" in text
     assert "| ack latency p50 | ≤ 0.8× | ≤ 0.4× | 0.20× | goal reached |" in text

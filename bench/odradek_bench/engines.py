@@ -24,6 +24,7 @@ from pathlib import Path
 
 import odradek_bench
 import odradek_broker
+from odradek_cli.processes import ChildProcess
 from odradek_testkit.engines import QUICK_JVM, RunningApacheKafka, RunningBroker, Server
 from odradek_testkit.ports import free_ports
 
@@ -81,9 +82,7 @@ class Odradek(RunningBroker):
     python = sys.executable  # set by __main__.py
     module = "odradek_broker.main"  # or one that measures it: watched_broker.py
 
-    def spawn(
-        self, command: Sequence[str], *, stdout: int | None = None
-    ) -> subprocess.Popen[bytes]:
+    def spawn(self, command: Sequence[str], *, stdout: int | None = None) -> ChildProcess:
         self.env["PYTHONDONTWRITEBYTECODE"] = ""  # as in our image: nothing is compiled at a start
         if self.python != sys.executable:
             library = os.path.dirname(os.__file__)  # the interpreter has its own standard library

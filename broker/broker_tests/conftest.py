@@ -1,10 +1,11 @@
 """Fixtures that give a test a real broker process, and put its log into the report of a failure.
 
-    def test_x(broker, topic): ...            a broker of this test's own, and a free topic name
+    def test_x(broker, topic): ...            the broker that tests share, and a free topic name
     def test_y(start_broker): ...             start_broker({"log.segment.bytes": "65536"}) -> Server
 
-With ODRADEK_TEST_ENGINE=apache the same tests run against Apache Kafka: `broker` is then one
-server for the whole session (it takes 8 s to start), so tests use topic names of their own.
+`broker` is one server with default settings for all tests of a process, so tests use topics and
+groups of their own; one that stops its server, counts everything in it or changes its defaults
+starts its own. With ODRADEK_TEST_ENGINE=apache the same tests run against Apache Kafka.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+)
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -41,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report: Any = yield
     if report.failed:
         for server in item.stash.get(servers_of_test, []):
@@ -64,21 +70,16 @@ def start_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sta
 
 
 @pytest.fixture(scope="session")
-def _shared_apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Server]:
-    directory = tmp_path_factory.mktemp("apache")
-    with harness.RunningApacheKafka(directory=directory) as server:
+def _shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Server]:
+    with harness.engine()(directory=tmp_path_factory.mktemp("shared")) as server:
         yield server
 
 
 @pytest.fixture
-def broker(request: pytest.FixtureRequest) -> Iterator[harness.Server]:
-    """A running broker with default settings."""
-    if harness.on_apache():
-        server = request.getfixturevalue("_shared_apache")
-        request.node.stash[servers_of_test] = [server]
-        yield server
-    else:
-        yield request.getfixturevalue("start_broker")()
+def broker(request: pytest.FixtureRequest, _shared_server: harness.Server) -> harness.Server:
+    """A running broker with default settings, shared with other tests."""
+    request.node.stash[servers_of_test] = [_shared_server]
+    return _shared_server
 
 
 @pytest.fixture

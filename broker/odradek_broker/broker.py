@@ -11,22 +11,30 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from odradek_broker.admin_front import AdminFront, StartError
 from odradek_broker.controller_client.lifecycle import RegistrationError
 from odradek_broker.log.errors import LogDirError
+from odradek_broker.log.housekeeping import RETENTION_LOGS_PER_TICK
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE
 from odradek_broker.model.log_config import LogConfig
+from odradek_broker.network.server import bound_socket
 from odradek_broker.raft.values import RaftEndpoint
 from odradek_broker.runtime.collector import ShortPauses
 from odradek_broker.runtime.descriptors import CONNECTIONS_MIN
 from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
+from odradek_broker.security.service import unprotected_listeners
 from odradek_broker.storage import StorageFailedError
 from odradek_broker.wiring import Services
 from odradek_protocol.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek_broker.testing.control import Control
+    from odradek_broker.testing.mode import TestingMode
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +50,13 @@ SETTLED_CHECK_SECONDS = 0.01
 class Broker:
     """One running broker. `start` returns when clients are served; `stop` leaves clean logs."""
 
-    def __init__(self, settings: Settings, loop: PollerLoop, front: AdminFront) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        loop: PollerLoop,
+        front: AdminFront,
+        testing: "TestingMode | None" = None,
+    ) -> None:
         self._settings = settings
         self._loop = loop
         self._started_at = time.monotonic()
@@ -50,10 +64,12 @@ class Broker:
         self._readiness = front.readiness
         # Ends the process: its exception is the reason. It never has a result.
         self.failure: asyncio.Future[None] = loop.create_future()
-        self._services = Services(settings, loop, front.readiness, self._failed)
+        self._services = Services(settings, loop, front.readiness, self._failed, testing)
         self._collector = ShortPauses()
         self._tasks: list[asyncio.Task[None]] = []
         self._registered = False
+        self._testing = testing
+        self._control: Control | None = None
 
     def _failed(self, error: Exception) -> None:
         """The process must not continue."""
@@ -67,6 +83,7 @@ class Broker:
     async def start(self) -> None:
         services = self._services
         self._log_limits()
+        self._warn_unprotected()
         self._collector.install()
         ports = self._bind_listeners()
         advertised = self._settings.listeners.advertise(ports)
@@ -81,11 +98,13 @@ class Broker:
         # Before the broker is unfenced: if it waits for disk space, retention frees some.
         self._tasks.append(asyncio.create_task(self._housekeeping()))
         self._tasks.append(asyncio.create_task(services.storage.run()))
+        self._tasks.append(asyncio.create_task(services.security.run()))
         await self._unfence()
         services.lag.start()
         services.cleaner.start()
         self._tasks.append(asyncio.create_task(services.context.log_ends.run()))
         self._readiness.done("start")
+        await self._start_control()
         self._announce(ports)
         await self._front.start()
         self._front.attach(services.context)
@@ -105,13 +124,32 @@ class Broker:
                 "%d file descriptors are too few for a broker: raise ulimit -n", descriptors.limit
             )
 
+    @staticmethod
+    def check_listeners(settings: Settings) -> None:
+        """Fails if an address is in use: before the log directories of a new broker are made."""
+        for listener in settings.listeners.brokers:
+            if listener.port:
+                try:
+                    bound_socket(listener).close()
+                except OSError as error:
+                    raise _cannot_bind(listener, error) from error
+
+    def _warn_unprotected(self) -> None:
+        found = unprotected_listeners(self._settings, self._services.security)
+        if found:
+            logger.warning(
+                "anyone who reaches %s may read and change everything: it has no authentication "
+                "(listener.security.protocol.map, ssl.client.auth)",
+                " and ".join(found),
+            )
+
     def _bind_listeners(self) -> dict[str, int]:
         ports = {}
         for listener in self._settings.listeners.brokers:
             try:
                 _, ports[listener.name] = self._services.server.bind(listener)
             except OSError as error:
-                raise StartError(f"listeners: cannot bind {listener}: {error.strerror}") from error
+                raise _cannot_bind(listener, error) from error
         return ports
 
     def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[RaftEndpoint, ...]:
@@ -221,19 +259,23 @@ class Broker:
         """Services that keep their settings apply a change; all others read them each time."""
         if delta.broker_config_changed(self._services.node_id):
             self._services.cleaner.reconfigure()
+            self._services.security.reconfigure()
 
     async def _housekeeping(self) -> None:
         """Retention, flushes, checkpoints: decided on the loop, carried out in a thread."""
-        services = self._services
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
-            for job in services.logs.tick(services.clock.now_ms()):
-                try:
-                    await asyncio.to_thread(job)
-                except LogDirError as error:
-                    if not error.offline:  # else it was logged when it failed
-                        logger.warning("%s", error)
+            await self._tick()
             self._report_isolation()
+
+    async def _tick(self) -> None:
+        services = self._services
+        for job in services.logs.tick(services.records_clock.now_ms()):
+            try:
+                await asyncio.to_thread(job)
+            except LogDirError as error:
+                if not error.offline:  # else it was logged when it failed
+                    logger.warning("%s", error)
 
     def _report_isolation(self) -> None:
         """Not ready without a controller: other brokers may lead this one's partitions by now."""
@@ -244,6 +286,32 @@ class Broker:
             self._readiness.wait_for("isolated", reason)
         else:
             self._readiness.done("isolated")
+
+    # --- testing mode --------------------------------------------------------------------
+
+    async def _start_control(self) -> None:
+        if self._testing is None:
+            return
+        from odradek_broker.testing.control import Control
+
+        self._control = Control(
+            self._testing, advance=self._advance, look_at_disks=self._services.storage.look
+        )
+        await self._control.start()
+
+    async def _advance(self, ms: int) -> None:
+        """Time jumps for logs, groups and transactions; what became due happens before it returns.
+
+        Nothing is due at the first tick of a broker, which only starts the intervals.
+        """
+        assert self._testing is not None
+        services = self._services
+        await self._tick()
+        self._testing.clock.advance(ms)
+        services.groups.coordinator.check_timers()
+        await services.transactions.check_timeouts()
+        for _ in range(1 + len(services.logs.logs) // RETENTION_LOGS_PER_TICK):
+            await self._tick()
 
     # --- stop ----------------------------------------------------------------------------
 
@@ -276,6 +344,10 @@ class Broker:
 
     async def _finish_requests(self, drain_seconds: float) -> None:
         services = self._services
+        if self._testing is not None:
+            self._testing.faults.heal()
+        if self._control is not None:
+            self._control.stop()
         services.server.stop_accepting()
         services.lag.stop()
         services.partitions.release_fetches()
@@ -307,3 +379,7 @@ class Broker:
         services = self._services
         await asyncio.to_thread(services.cleaner.stop)
         await asyncio.to_thread(services.logs.close, services.lifecycle.broker_epoch)
+
+
+def _cannot_bind(listener: Listener, error: OSError) -> StartError:
+    return StartError(f"listeners: cannot bind {listener}: {error.strerror}")

@@ -20,7 +20,7 @@ import threading
 from asyncio import FIRST_COMPLETED
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek_broker.admin_front import AdminFront, StartError
 from odradek_broker.broker import Broker
@@ -35,6 +35,9 @@ from odradek_broker.runtime.event_loop import PollerLoop
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.storage import EX_TEMPFAIL, StorageFailedError, waits_for_room
 
+if TYPE_CHECKING:
+    from odradek_broker.testing.mode import TestingMode
+
 logger = logging.getLogger(__name__)
 
 # A thread that compacts or recovers yields to the event loop after this long. Python's default of
@@ -45,7 +48,7 @@ END_SECONDS = 3.0
 ROOM_POLL_SECONDS = 1.0
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, testing: "TestingMode | None") -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, PollerLoop)
     stop = asyncio.Event()
@@ -57,7 +60,8 @@ async def _serve(settings: Settings) -> None:
     if stopping.done():
         await front.stop()
         return
-    broker = Broker(settings, loop, front)
+    Broker.check_listeners(settings)
+    broker = Broker(settings, loop, front, testing)
     starting = loop.create_task(broker.start())
     ends: set[asyncio.Future[Any]] = {stopping, broker.failure}
     await asyncio.wait({starting, *ends}, return_when=FIRST_COMPLETED)
@@ -104,7 +108,7 @@ def _end_soon(error: BaseException | None) -> None:
         timer.start()
 
 
-def run_broker(settings: Settings) -> int:
+def run_broker(settings: Settings, testing: "TestingMode | None" = None) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code."""
     descriptors.raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
@@ -112,10 +116,13 @@ def run_broker(settings: Settings) -> int:
         logger.warning(warning)
     try:
         with asyncio.Runner(loop_factory=PollerLoop) as runner:
-            runner.run(_serve(settings))
+            runner.run(_serve(settings, testing))
     except StorageFailedError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return error.exit_code
+    except ConfigError as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 2
     except (StartError, LogDirConfigError, LogDirError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         out_of_space = isinstance(error, NoLogDirError) and error.kind is FailureKind.OUT_OF_SPACE
@@ -133,18 +140,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="NAME=VALUE",
         help="a setting; wins over the file and the environment; may be repeated",
     )
+    parser.add_argument(
+        "--add-scram-file",
+        metavar="FILE",
+        help="users that a new cluster begins with, one line each: "
+        "SCRAM-SHA-512=[name=admin,password=...]; ignored at later starts",
+    )
+    parser.add_argument(
+        "--testing-control",
+        metavar="PATH",
+        help="for tests only: a Unix socket whose user can fail requests, advance the clock and "
+        "fill the disk (odradek.testing); there is no setting for it",
+    )
     options = parser.parse_args(argv)
     logging.basicConfig(
         level=os.environ.get("ODRADEK_LOG_LEVEL", "INFO").upper(),
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    overrides = options.override
+    if options.add_scram_file is not None:
+        overrides = [*overrides, f"odradek.add.scram.file={options.add_scram_file}"]
     try:
-        settings = Settings.load(options.config, os.environ, options.override)
+        settings = Settings.load(options.config, os.environ, overrides)
     except ConfigError as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 2
-    return run_broker(settings)
+    return run_broker(settings, _testing_mode(options.testing_control))
+
+
+def _testing_mode(control_path: str | None) -> "TestingMode | None":
+    if control_path is None:
+        return None
+    from odradek_broker.testing.mode import TestingMode
+
+    logger.warning("testing mode: %s controls this broker", control_path)
+    return TestingMode(control_path)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ each other, the earlier one gets a function, which it calls only once the broker
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from odradek_broker.admin.state import Readiness
@@ -45,6 +46,7 @@ from odradek_broker.log.cleaner_manager import CleanerConfig, CleanerManager
 from odradek_broker.log.dir_identity import META_PROPERTIES, claim_identity
 from odradek_broker.log.housekeeping import LogSettings
 from odradek_broker.log.manager import LogManager
+from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
 from odradek_broker.network.server import Server
@@ -54,7 +56,7 @@ from odradek_broker.raft.opening import open_quorum
 from odradek_broker.raft.service import QuorumService
 from odradek_broker.raft.values import NodeIdentity, ReplicaKey
 from odradek_broker.replication.service import ReplicationService
-from odradek_broker.runtime.clock import SystemClock
+from odradek_broker.runtime.clock import Clock, SystemClock
 from odradek_broker.runtime.descriptors import current_limit, share
 from odradek_broker.runtime.disk import Disk, RealDisk
 from odradek_broker.runtime.event_loop import EndOfPass, PollerLoop
@@ -64,6 +66,11 @@ from odradek_broker.runtime.peer import Peer
 from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import LoopThreads
+from odradek_broker.security.authorizer import Authorizer
+from odradek_broker.security.first_users import first_users
+from odradek_broker.security.quotas import ClientQuotas
+from odradek_broker.security.rates import Windows
+from odradek_broker.security.service import BrokerSecurity
 from odradek_broker.storage import (
     StorageFailedError,
     StorageServices,
@@ -75,7 +82,10 @@ from odradek_broker.txn.channels import BrokerCalls
 from odradek_broker.txn.markers import MarkerSender
 from odradek_broker.txn.service import TransactionCoordinator
 from odradek_broker.txn.verifier import TransactionVerifier
-from odradek_protocol.ids import BrokerId
+from odradek_protocol.ids import BrokerId, LeaderEpoch
+
+if TYPE_CHECKING:
+    from odradek_broker.testing.mode import TestingMode
 
 
 class Services:
@@ -87,63 +97,42 @@ class Services:
         loop: PollerLoop,
         readiness: Readiness,
         on_failure: Callable[[Exception], None],
+        testing: "TestingMode | None" = None,
     ) -> None:
         self._settings = settings
+        self._testing = testing
         self._readiness = readiness
         self._on_failure = on_failure
         self.node_id = BrokerId(settings.node_id)
-        self._ports = Ports(loop, SystemClock(), RealDisk(), Random(), LoopThreads(loop))
+        self.security = BrokerSecurity(settings, lambda: self.metadata.image)
+        disk = testing.disk if testing else RealDisk()
+        self._ports = Ports(
+            loop, SystemClock(), disk, Random(), LoopThreads(loop), self.security.peers
+        )
         self.clock = self._ports.clock
-        metrics = Metrics()
+        # Of logs, groups and transactions, whose time a test can advance.
+        self.records_clock: Clock = testing.clock if testing else self.clock
+        self.metrics = Metrics()
 
         # The storage, and the metadata of the cluster.
-        _check_cluster_id(settings, self._ports.disk)
-        self.logs = LogManager(
-            [str(path) for path in settings.log_dirs],
-            self._ports.disk,
-            self.clock,
-            LogSettings.of(settings),
-        )
-        self.cleaner = CleanerManager(
-            self.logs.logs,
-            lambda: CleanerConfig.of(settings),
-            self.clock,
-            loop.call_soon_threadsafe,
-        )
+        self.logs = self._build_logs()
+        self.cleaner = self._build_cleaner()
         self.metadata = MetadataPublisher(self.node_id, settings)
 
         # The metadata quorum, the controller, and this broker's registration with it.
         self.quorum = self._build_quorum()
-        self.controller = ControllerService(
-            settings,
-            self._ports.rng,
-            self.quorum,
-            self.metadata,
-            self.logs.cluster_id,
-            self.clock,
-            loop,
-        )
+        self.controller = self._build_controller()
         self.seat = ControllerSeat(self.controller, self.quorum, self.metadata, self.clock, loop)
         self.channels: list[ControllerChannel] = []
         self.lifecycle = self._build_lifecycle()
 
         # The partitions, and what follows from their records.
-        self.partitions = PartitionService(
-            self.node_id,
-            settings,
-            self.logs,
-            self.clock,
-            EndOfPass(loop),
-            self._ports.threads,
-            cut_off=lambda: self.lifecycle.cut_off,
-        )
+        self.partitions = self._build_partitions(EndOfPass(loop))
         self.replication = self._build_replication()
         self.groups = self._build_groups()
-        self.producer_ids = ProducerIdBlocks(
-            self.node_id, lambda: self.lifecycle.broker_epoch, self._channel("producer-ids")
-        )
+        self.producer_ids = self._build_producer_ids()
         self.transactions = TransactionCoordinator(
-            settings, self.partitions, self.clock, loop, self.producer_ids.next
+            settings, self.partitions, self.records_clock, loop, self.producer_ids.next
         )
         # Markers and verifications have connections of their own: neither waits for the other.
         self.verification_calls = self._broker_calls("txn-verifier")
@@ -152,20 +141,33 @@ class Services:
         self.marker_sender = MarkerSender(self.marker_calls, self._image)
 
         # The requests of clients and brokers.
-        self.context = self._build_context(metrics)
+        self.quotas = self._build_quotas()
+        self.context = self._build_context()
         self.descriptors = share(current_limit())
         self.server = Server(
             self.context, loop, loop.poller, self.descriptors, on_starved=self._memory_starved
         )
-        self.storage = StorageWatch(
-            settings,
-            self._ports,
-            StorageServices(self.logs, self.metadata, self.partitions, self.lifecycle, self.quorum),
-            readiness,
-            on_end=on_failure,
-        )
+
+        # What watches over the rest.
+        self.storage = self._build_storage_watch()
         session_timeout_ms = settings.int("broker.session.timeout.ms")
-        self.lag = LoopLag(loop, self.clock, metrics, session_timeout_ms)
+        self.lag = LoopLag(loop, self.clock, self.metrics, session_timeout_ms)
+
+    # --- the steps -----------------------------------------------------------------------
+
+    def _build_logs(self) -> LogManager:
+        settings, disk = self._settings, self._ports.disk
+        _check_cluster_id(settings, disk)
+        directories = [str(path) for path in settings.log_dirs]
+        return LogManager(directories, disk, self.records_clock, LogSettings.of(settings))
+
+    def _build_cleaner(self) -> CleanerManager:
+        return CleanerManager(
+            self.logs.logs,
+            lambda: CleanerConfig.of(self._settings),
+            self.records_clock,
+            self._ports.loop.call_soon_threadsafe,
+        )
 
     def _build_quorum(self) -> QuorumService:
         settings, ports, cluster_id = self._settings, self._ports, self.logs.cluster_id
@@ -174,6 +176,7 @@ class Services:
             metadata_log = open_metadata_log(path, ports.disk, settings, ports.clock.now_ms())
         except OSError as error:
             raise metadata_log_failed(str(path), error) from error
+        self._is_new = metadata_log.log.log_end_offset == 0
         return open_quorum(
             settings,
             metadata_log,
@@ -187,6 +190,20 @@ class Services:
             self._metadata_log_failed,
         )
 
+    def _build_controller(self) -> ControllerService:
+        controller = ControllerService(
+            self._settings,
+            self._ports.rng,
+            self.quorum,
+            self.metadata,
+            self.logs.cluster_id,
+            self.clock,
+            self._ports.loop,
+        )
+        file = self._settings.str("odradek.add.scram.file")
+        controller.first_users = first_users(file, is_new=self._is_new)
+        return controller
+
     def _build_lifecycle(self) -> BrokerLifecycle:
         logs = self.logs
         return BrokerLifecycle(
@@ -199,6 +216,17 @@ class Services:
             ),
             applied_offset=lambda: self.quorum.applied_offset,
             on_failure=self._on_failure,
+        )
+
+    def _build_partitions(self, end_of_pass: EndOfPass) -> PartitionService:
+        return PartitionService(
+            self.node_id,
+            self._settings,
+            self.logs,
+            self.clock,
+            end_of_pass,
+            self._ports.threads,
+            cut_off=lambda: self.lifecycle.cut_off,
         )
 
     def _build_replication(self) -> ReplicationService:
@@ -222,14 +250,21 @@ class Services:
             ),
             lambda _: new_shard(lambda: GroupConfig.of(settings), self._ports.rng, metrics),
             self.partitions,
-            self.clock,
+            self.records_clock,
             self._ports.loop,
         )
         return GroupService(coordinator, settings, metrics)
 
-    def _build_context(self, metrics: Metrics) -> BrokerContext:
-        settings = self._settings
+    def _build_producer_ids(self) -> ProducerIdBlocks:
+        channel = self._channel("producer-ids")
+        return ProducerIdBlocks(self.node_id, lambda: self.lifecycle.broker_epoch, channel)
+
+    def _build_context(self) -> BrokerContext:
+        settings, metrics = self._settings, self.metrics
         slots = settings.int("max.incremental.fetch.session.cache.slots")
+        apis = build_apis(metrics)
+        if self._testing is not None:
+            self._testing.faults.wrap(apis)
         return BrokerContext(
             node_id=self.node_id,
             cluster_id=self.logs.cluster_id,
@@ -250,9 +285,48 @@ class Services:
             verifier=self.verifier,
             groups=self.groups,
             consumer_groups=ConsumerGroupService(self.groups.coordinator, settings),
-            log_ends=LogEnds(self.groups, self.partitions, settings.listeners.inter_broker_name),
-            apis=build_apis(metrics),
+            log_ends=self._build_log_ends(),
+            apis=apis,
+            listener_security=self.security.listeners,
+            authorizer=self._authorizer(),
+            quotas=self.quotas,
         )
+
+    def _build_quotas(self) -> ClientQuotas:
+        settings = self._settings
+        quotas = ClientQuotas(
+            Windows.of(settings.int("quota.window.num"), settings.int("quota.window.size.seconds")),
+            Windows.of(
+                settings.int("controller.quota.window.num"),
+                settings.int("controller.quota.window.size.seconds"),
+            ),
+        )
+        self.metadata.subscribe(self._apply_quotas)
+        return quotas
+
+    def _build_log_ends(self) -> LogEnds:
+        listener = self._settings.listeners.inter_broker_name
+        return LogEnds(self.groups, self.partitions, listener, partial(self._peer, "group-lag"))
+
+    def _build_storage_watch(self) -> StorageWatch:
+        return StorageWatch(
+            self._settings,
+            self._ports,
+            StorageServices(self.logs, self.metadata, self.partitions, self.lifecycle, self.quorum),
+            self._readiness,
+            on_end=self._on_failure,
+        )
+
+    def _authorizer(self) -> Authorizer | None:
+        settings = self._settings
+        if not settings.str("authorizer.class.name"):
+            return None
+        authorizer = Authorizer(
+            settings.super_users, allow_if_no_acl_found=settings.allow_if_no_acl_found
+        )
+        authorizer.load(self.metadata.image)
+        self.metadata.subscribe(lambda delta, _: authorizer.apply(delta))
+        return authorizer
 
     # --- connections to other brokers ----------------------------------------------------
 
@@ -267,7 +341,9 @@ class Services:
             assign_replicas_to_dirs.API_KEY: controller.assign_replicas_to_dirs,
         }
         client_id = f"broker-{self.node_id}-{purpose}"
-        channel = ControllerChannel(self.quorum, local_requests, self._ports.loop, client_id)
+        channel = ControllerChannel(
+            self.quorum, local_requests, self._ports.loop, client_id, self._ports.peer_security
+        )
         self.channels.append(channel)
         return channel
 
@@ -291,7 +367,8 @@ class Services:
         )
 
     def _peer(self, client_id: str, host: str, port: int) -> Peer:
-        return Peer(host, port, self._ports.loop, client_id=client_id)
+        ports = self._ports
+        return Peer(host, port, ports.loop, client_id=client_id, security=ports.peer_security)
 
     def _image(self) -> MetadataImage:
         return self.partitions.image
@@ -303,6 +380,11 @@ class Services:
         if isinstance(error, StorageFailedError):
             self._readiness.needs_restart("storage", str(error))
         self._on_failure(error)
+
+    def _apply_quotas(self, delta: MetadataDelta, _: LeaderEpoch) -> None:
+        if delta.after.client_quotas is not delta.before.client_quotas:
+            self.quotas.apply(delta.after.client_quotas)
+            self.server.limits.apply(delta.after.client_quotas)
 
     def _memory_starved(self, reason: str | None) -> None:
         if reason is None:

@@ -50,14 +50,17 @@ def odradek(
     broker: RunningBroker,
     monkeypatch: pytest.MonkeyPatch,
     capsysbinary: pytest.CaptureFixture[bytes],
+    tmp_path: Path,
 ) -> Odradek:
     """odradek("topics", "list") -> what it printed; fails unless the exit code is `code`."""
     monkeypatch.setenv("ODRADEK_BOOTSTRAP", broker.bootstrap)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("COLUMNS", "200")
 
-    def run(*args: str, stdin: str = "", code: int = 0) -> Done:
+    def run(*args: str, stdin: str | bytes = "", code: int = 0) -> Done:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "argv", ["odradek", *args])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         exit_code = 0
         try:
             main()

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,19 @@ def test_broker_run_until_sigterm(tmp_path: Path) -> None:
         assert ready["node_id"] == 5
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+def test_a_start_that_fails_leaves_no_directory(odradek: Odradek, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*COMMAND, "broker", "run", "--override", f"log.dirs={tmp_path}/data",
+             "--override", f"listeners=PLAINTEXT://127.0.0.1:{port}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert f"listeners: cannot bind PLAINTEXT://127.0.0.1:{port}: Address already" in done.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_broker_run_refuses_bad_settings(odradek: Odradek) -> None:

@@ -13,6 +13,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -20,9 +21,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from cli_tests.conftest import Odradek
 from odradek_cli.errors import CliError
-from odradek_cli.groups import parse_duration_ms
+from odradek_cli.reading import parse_duration_ms
+from odradek_protocol.client import ApiKey, Coordinator, CoordinatorType, KafkaClient, Struct
 from odradek_testkit import engines as harness
 from odradek_testkit.engines import RunningBroker, Server
+from odradek_testkit.waiting import wait_until
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -128,13 +131,13 @@ def test_a_group_with_members_is_left_alone(
         consumer.poll(0.1)
     refused = odradek("groups", "reset", group, "--to-earliest", code=1).stderr
     assert f"group {group} has 1 active members (state Stable): stop them first" in refused
-    assert "odradek: group" in odradek("groups", "delete", group, code=1).stderr
+    assert "odradek: group" in odradek("groups", "delete", group, "--yes", code=1).stderr
     (described,) = as_json(odradek("groups", "describe", group, "--json"))
     assert described["type"] == "Consumer"
     assert described["members"][0]["partitions"] == [{"topic": topic, "partition": 0}]
     assert f"{topic} 0" in odradek("groups", "describe", group, "--members").stdout
     consumer.close()
-    assert f"Deleted group {group}." in odradek("groups", "delete", group).stdout
+    assert f"Deleted group {group}." in odradek("groups", "delete", group, "-y").stdout
     assert "no such group" in odradek("groups", "describe", group, code=1).stderr
 
 
@@ -146,7 +149,7 @@ def test_consume_in_a_group(odradek: Odradek, names: tuple[str, str], protocol: 
     assert odradek(*how, "-n", "3").stdout == "0\n1\n2\n"
     assert odradek(*how, "--until-end").stdout == "3\n"
     assert as_json(odradek("groups", "describe", group, "--json"))[0]["lag"] == 0
-    assert "--group" in odradek("consume", topic, "-g", group, "-o", "1", code=1).stderr
+    assert "--group" in odradek("consume", topic, "-g", group, "-o", "1", code=2).stderr
 
 
 def test_sigterm_leaves_the_group(broker: Server, odradek: Odradek, names: tuple[str, str]) -> None:
@@ -165,13 +168,34 @@ def test_sigterm_leaves_the_group(broker: Server, odradek: Odradek, names: tuple
     assert (described["state"], described["lag"]) == ("Empty", 0)
 
 
+def test_offsets_of_a_topic_are_deleted(
+    broker: Server, odradek: Odradek, names: tuple[str, str]
+) -> None:
+    topic, group = names
+    fill(odradek, topic)
+    commit(broker, group, TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 4))
+
+    def committed() -> dict[int, int]:
+        (described,) = as_json(odradek("groups", "describe", group, "--json"))
+        return {p["partition"]: p["committed"] for p in described["partitions"]}
+
+    how = ("groups", "delete-offsets", group, "--topic")
+    assert "--yes" in odradek(*how, f"{topic}:1", code=2).stderr
+    assert committed() == {0: 3, 1: 4}
+    odradek(*how, f"{topic}:1", "--yes")
+    assert committed() == {0: 3}
+    assert "no offsets of" in odradek(*how, f"{topic}:1", "--yes", code=1).stderr
+    deleted = as_json(odradek(*how, topic, "--yes", "--json"))
+    assert deleted == {"deleted": [{"topic": topic, "partition": 0}]}
+
+
 def test_wrong_use(odradek: Odradek, names: tuple[str, str]) -> None:
     topic, group = names
-    assert "say where to" in odradek("groups", "reset", group, code=1).stderr
+    assert "say where to" in odradek("groups", "reset", group, code=2).stderr
     assert "name topics" in odradek("groups", "reset", group, "--to-latest", code=1).stderr
     missing = odradek("groups", "reset", group, "--to-latest", "-t", topic, code=1).stderr
     assert f"--topic {topic}: there is no such topic" in missing
-    assert "odradek: group" in odradek("groups", "delete", group, code=1).stderr
+    assert "odradek: group" in odradek("groups", "delete", group, "-y", code=1).stderr
     how = ("consume", topic, "--group", group, "--group-protocol", "foo")
     assert "'foo' is not one of 'classic', 'consumer'" in odradek(*how, code=2).stderr
 
@@ -203,4 +227,47 @@ def test_metrics_have_the_lag(broker: Server, odradek: Odradek, names: tuple[str
     assert f'kafka_consumergroup_members{{consumergroup="{group}"}} 0.0' in lines
     assert any(
         line.startswith("kafka_coordinator_group_groupmetadatamanager_numgroups ") for line in lines
+    )
+
+
+def test_a_group_has_settings_of_its_own(
+    odradek: Odradek, broker: Server, names: tuple[str, str]
+) -> None:
+    """They reach the members with their next heartbeat."""
+    topic, group = names
+    odradek("topics", "create", topic)
+    with closing(KafkaClient(broker.bootstrap)) as client:
+        member = join(client, group, topic)
+        assert member.heartbeat_interval == 5000
+        odradek("configs", "alter", "group", group, "--set", "consumer.heartbeat.interval.ms=7000")
+        shown = odradek("configs", "describe", "group", group).stdout
+        assert shown.split()[-4:] == ["consumer.heartbeat.interval.ms", "7000", "group", "config"]
+        wait_until(
+            lambda: join(client, group, topic, member).heartbeat_interval == 7000, "the new value"
+        )
+    refused = odradek(
+        "configs", "alter", "group", group, "--set", "consumer.heartbeat.interval.ms=1", code=1
+    )
+    assert "group.consumer.min.heartbeat.interval.ms" in refused.stderr
+    odradek("configs", "alter", "group", group, "--delete", "consumer.heartbeat.interval.ms")
+    assert "have their defaults" in odradek("configs", "describe", "group", group).stdout
+
+
+def join(client: KafkaClient, group: str, topic: str, member: Struct | None = None) -> Struct:
+    """A heartbeat of the consumer protocol; the first one joins."""
+    return client.call(
+        Coordinator(CoordinatorType.GROUP, group),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        Struct(
+            group_id=group,
+            member_id=member.member_id if member else str(uuid.uuid4()),
+            member_epoch=member.member_epoch if member else 0,
+            instance_id=None,
+            rack_id=None,
+            rebalance_timeout=60_000,
+            subscribed_topic_names=[topic],
+            subscribed_topic_regex=None,
+            server_assignor=None,
+            topic_partitions=[],
+        ),
     )

@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from odradek_api.kafka_cluster.status import BrokerStatus, DiskStatus, KafkaClusterStatus
+from odradek_api.pipeline.status import JobStatus
 from odradek_cli.local import _lines, _rows
+from odradek_cli.local_start import at_work, failure
+from odradek_operator.local.pipelines import PipelineReport
 from odradek_operator.local.runtime import ClusterReport
 from odradek_testkit.engines import answers_api_versions
 
@@ -80,6 +84,10 @@ def test_up_status_plan_down(manifests: Path) -> None:
         found = json.loads(odradek("local", "status", "--json", *where).stdout)
         assert found["clusters"][key]["topics"]["default/orders"]["partitions"] == 2
         said = odradek("local", "status", *where).stdout
+        metrics = f"http://{found['clusters'][key]['admin']['0']}/metrics"
+        assert f"metrics: 0 {metrics}" in said
+        with urllib.request.urlopen(metrics) as answer:
+            assert answer.status == 200
         assert "1 of 1 brokers ready" in said
         assert odradek("local", "plan", *where).stdout == (
             "KafkaCluster default/main: nothing to do\n"
@@ -87,7 +95,8 @@ def test_up_status_plan_down(manifests: Path) -> None:
         again = odradek("local", "up", *where, code=1)
         assert f"pid {found['pid']}" in again.stderr
     finally:
-        odradek("local", "down", "--delete", *where)
+        assert "--yes" in odradek("local", "down", "--delete", *where, code=2).stderr
+        odradek("local", "down", "--delete", "--yes", *where)
     assert gone(found["pid"])
     assert all(gone(pid) for pid in found["clusters"][key]["pids"].values())
     assert not (manifests / ".odradek").exists()
@@ -145,9 +154,7 @@ def test_disks_and_brokers_that_ended_are_shown() -> None:
     assert _rows(report)[0][-1] == ended
 
 
-def test_what_is_wrong_is_said_in_one_line(
-    manifests: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_are_one_line(manifests: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (manifests / "all.yaml").write_text(MANIFESTS.replace("brokers: 1", "brokrs: 1"))
     for command in (("plan",), ("local", "up"), ("local", "up", "--detach"), ("local", "plan")):
         said = odradek(*command, "-f", str(manifests), code=1).stderr
@@ -160,6 +167,96 @@ def test_what_is_wrong_is_said_in_one_line(
     monkeypatch.delenv("ODRADEK_KAFKA_JARS", raising=False)
     said = odradek("local", "up", "-f", str(manifests), code=1).stderr
     assert "spec.engine: engine apache needs java" in said
+
+
+PIPELINE = """
+---
+apiVersion: odradek.dev/v1alpha1
+kind: SparkPipeline
+metadata: {name: count}
+spec:
+  cluster: {name: main}
+  sources: [{topics: [orders]}]
+  steps: [{sql: "STEP"}]
+  sink: {console: {}}
+"""
+GOOD_STEP = "SELECT * FROM source"
+
+
+def test_pipelines_of_the_manifests_are_checked(manifests: Path) -> None:
+    """By plan and by up, before anything starts."""
+    path = manifests / "all.yaml"
+    path.write_text(MANIFESTS + PIPELINE.replace("STEP", "SELEC 1"))
+    wrong = "SparkPipeline default/count: spec.steps[0].sql: begins with 'SELEC' and is not a query"
+    where = ("-f", str(manifests))
+    for command in (("plan",), ("local", "plan"), ("local", "up"), ("local", "up", "--detach")):
+        assert wrong in odradek(*command, *where, code=1).stderr
+    found = odradek("plan", "--json", *where, code=1)
+    assert wrong in json.loads(found.stdout)["problems"][0]
+    assert not (manifests / ".odradek").exists()
+    path.write_text(MANIFESTS + PIPELINE.replace("STEP", GOOD_STEP))
+    assert "start broker 0" in odradek("plan", *where).stdout, "a declared topic need not exist yet"
+
+
+def test_topics_of_pipelines_are_looked_up_on_a_running_cluster(manifests: Path) -> None:
+    where = ("-f", str(manifests))
+    odradek("local", "up", "--detach", *where)
+    try:
+        pipeline = PIPELINE.replace("STEP", "SELECT 1").replace("[orders]", "[ordrs]")
+        (manifests / "pipeline.yaml").write_text(pipeline)
+        said = odradek("plan", *where, code=1).stderr
+        assert "spec.sources[0].topics[0]: topic ordrs does not exist on" in said
+        assert "did you mean orders?" in said
+    finally:
+        odradek("local", "down", *where)
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (PipelineReport(pid=1), None),
+        (PipelineReport(waits="Topic orders is not ready"), None),
+        (PipelineReport(pid=1, status=JobStatus(pipeline="p", state="Starting")), None),
+        (PipelineReport(pid=1, status=JobStatus(pipeline="p", state="Running")), ""),
+        (PipelineReport(status=JobStatus(pipeline="p", state="Completed")), ""),
+        (PipelineReport(waits="spec.suspend is true", idle=True), ""),
+        (PipelineReport(), "ended at its start"),
+        (PipelineReport(pid=2, restarts=1), "ended at its start"),
+        (
+            PipelineReport(status=JobStatus(pipeline="p", state="Failed", field="a", message="b")),
+            "SparkPipeline p: a: b",
+        ),
+    ],
+)
+def test_when_a_detached_start_is_over(report: PipelineReport, said: str | None) -> None:
+    """None: it waits on; empty: the pipeline is at work; else the reason of the failure."""
+    found = failure("p", report)
+    if said:
+        assert said in found[0]
+    else:
+        assert not found
+        assert at_work(report) == (said is not None)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_detached_start_fails_with_its_pipeline(manifests: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
+    where = ("-f", str(manifests))
+    path = manifests / "all.yaml"
+    path.write_text(MANIFESTS + PIPELINE.replace("STEP", "SELECT nope FROM source"))
+    try:
+        failed = odradek("local", "up", "--detach", *where, code=1)
+        assert "SparkPipeline default/count: spec.steps[0].sql" in failed.stderr
+        assert "nope" in failed.stderr
+        assert failed.stdout.startswith("default/main"), "the cluster is there"
+        odradek("local", "down", *where)
+        path.write_text(MANIFESTS + PIPELINE.replace("STEP", GOOD_STEP))
+        odradek("local", "up", "--detach", *where)
+        found = json.loads(odradek("local", "status", "--json", *where).stdout)
+        assert found["pipelines"]["default/count"]["status"]["state"] == "Running"
+    finally:
+        odradek("local", "down", *where)
 
 
 @pytest.mark.long

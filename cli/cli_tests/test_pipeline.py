@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from odradek_api.pipeline.status import JobStatus, QueryProgress
+from odradek_cli.pipeline import failures, labelled, pipeline_rows
+from odradek_cli.pipeline_checks import sql_problem, type_problems
+from odradek_operator.local.pipelines import PipelineReport
+from odradek_protocol.client import KafkaClient
 from odradek_testkit.engines import RunningBroker
 from spark_tests.pipelines import Pipelines
 
@@ -46,7 +51,7 @@ def manifest(directory: Path, **spec: object) -> Path:
 
 @pytest.mark.parametrize("example", ["web-activity", "log-collection", "late-data", "join"])
 def test_a_plan_says_what_would_happen(example: str) -> None:
-    done = odradek("plan", "-f", str(EXAMPLES / example), "--bootstrap", "localhost:1")
+    done = odradek("plan", "-f", str(EXAMPLES / example), "--bootstrap", "localhost:1", "--offline")
     assert done.returncode == 0, done.stderr
     assert "read " in done.stdout
     assert "write " in done.stdout
@@ -67,6 +72,78 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = odradek("plan", "-f", str(path))
     assert done.returncode == 1
     assert "KafkaCluster default/main does not run here" in done.stderr
+
+
+def test_a_plan_checks_what_spark_would_refuse_later(tmp_path: Path) -> None:
+    """Each by its field, before Spark starts: files, functions, SQL, types; then the topics."""
+    (tmp_path / "steps.py").write_text("def other(frame):\n    return frame\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    source = {"topics": ["visits"], "format": {"type": "json", "schema": "id INT, who STRNG"}}
+    steps = [
+        {"sql": "SELEC * FROM source"},
+        {"python": "missing.py", "function": "f"},
+        {"python": "steps.py", "function": "f"},
+        {"python": "broken.py", "function": "f"},
+    ]
+    path = manifest(tmp_path, sources=[source], steps=steps, sink={"topic": {"name": "counts"}})
+    with RunningBroker({"auto.create.topics.enable": "false"}, directory=tmp_path / "b") as broker:
+        done = odradek("plan", "-f", str(path), "-b", broker.bootstrap)
+        with KafkaClient(broker.bootstrap) as client:
+            assert not client.metadata().topics, "a plan changes nothing"
+    assert done.returncode == 1
+    for expected in (
+        "spec.sources[0].format.schema: STRNG is not a type of Spark; did you mean STRING?",
+        "spec.steps[0].sql: begins with 'SELEC' and is not a query; did you mean SELECT?",
+        f"spec.steps[1].python: file {tmp_path}/missing.py does not exist",
+        "spec.steps[2].function: the code defines no function f",
+        "spec.steps[3].python: line 1: invalid syntax",
+        "spec.sources[0].topics[0]: topic visits does not exist on",
+        "spec.sink.topic.name: topic counts does not exist on",
+    ):
+        assert expected in done.stderr
+    done = odradek("plan", "-f", str(path), "-b", "localhost:1")
+    assert done.returncode == 1
+    assert "localhost:1: no broker answers there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "id INT, name STRING",
+        "at TIMESTAMP NOT NULL COMMENT 'when, STRNG x', n DECIMAL(10, 2)",
+        "tags ARRAY<STRING>, m MAP<STRING, INT>, s STRUCT<x: INT, `odd name`: ARRAY<DOUBLE>>",
+        '{"type": "record", "name": "r", "fields": []}',
+    ],
+)
+def test_types_of_spark_are_accepted(schema: str) -> None:
+    assert list(type_problems(schema)) == []
+
+
+@pytest.mark.parametrize("sql", ["WITH a AS (SELECT 1) SELECT * FROM a", "-- x\n(select 1)"])
+def test_queries_are_accepted(sql: str) -> None:
+    assert sql_problem(sql) == ""
+
+
+def test_a_line_of_progress_names_its_numbers() -> None:
+    query = QueryProgress(batch=4, input_rate=12.0, lag={"a": 1_000}, rows_out=7,
+                          watermark="2026-11-16T11:59:00.000Z")  # fmt: skip
+    status = JobStatus(pipeline="default/p", state="Running", queries={"main": query})
+    (row,) = pipeline_rows("default/p", PipelineReport(status=status))
+    assert labelled(row) == (
+        "default/p main Running, batch 4, in/s 12, done/s 0, batch ms 0, lag 1,000, rows out 7, "
+        "watermark 2026-11-16T11:59:00.000Z, restarts 0"
+    )
+    (row,) = pipeline_rows("default/p", PipelineReport(waits="topic a is not ready"))
+    assert labelled(row) == "default/p topic a is not ready, restarts 0"
+
+
+def test_why_a_pipeline_failed_is_a_line_of_the_status() -> None:
+    status = JobStatus(
+        pipeline="default/p", state="Failed", field="spec.steps[0].sql", message="no"
+    )
+    assert failures({"default/p": PipelineReport(status=status), "x": PipelineReport()}) == [
+        "SparkPipeline default/p: spec.steps[0].sql: no"
+    ]
 
 
 @spark

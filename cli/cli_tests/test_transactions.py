@@ -55,7 +55,7 @@ def test_an_open_transaction_is_seen_and_aborted(
     assert described["partitions"] == [{"topic": topic, "partition": 0}]
     assert described["producer_id"] == mine["producer_id"]
     assert f"{topic}-0" in odradek("transactions", "describe", name).stdout
-    assert "fenced" in odradek("transactions", "abort", name).stdout
+    assert "fenced" in odradek("transactions", "abort", name, "--yes").stdout
     (described,) = json.loads(odradek("transactions", "describe", name, "--json").stdout)
     assert described["state"] in ("Empty", "CompleteAbort", "PrepareAbort")
     with pytest.raises(KafkaException) as caught:
@@ -69,7 +69,7 @@ def test_a_transaction_is_aborted_in_one_partition(
     name, _producer = opened(broker, topic)
     (described,) = json.loads(odradek("transactions", "describe", name, "--json").stdout)
     producer_id = str(described["producer_id"])
-    how = ("transactions", "abort", "--partition", f"{topic}:0", "--producer-id")
+    how = ("transactions", "abort", "--partition", f"{topic}:0", "--yes", "--producer-id")
     assert "knows no producer" in odradek(*how, "987654", code=1).stderr
     done = json.loads(odradek(*how, producer_id, "--json").stdout)
     assert done["aborted"]["start_offset"] == 0
@@ -77,7 +77,7 @@ def test_a_transaction_is_aborted_in_one_partition(
 
 
 def test_wrong_use(odradek: Odradek) -> None:
-    assert "say which" in odradek("transactions", "abort", code=1).stderr
+    assert "say which" in odradek("transactions", "abort", code=2).stderr
     unknown = odradek("transactions", "abort", "nobody", code=1).stderr
     assert unknown.startswith("odradek: transactional id nobody: there is no such id")
     assert unknown.count("\n") == 1

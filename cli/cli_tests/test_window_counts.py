@@ -26,7 +26,9 @@ def test_windows_that_differ_are_named() -> None:
         assert said in difference(Counter(found), wanted)
 
 
-def test_a_machine_without_room_or_without_spark_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_room_or_without_spark_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("odradek_operator.local.pipeline_processes.spark_missing", lambda: "")
     assert spark_guest.spark_absent(8 << 30) == ""
     assert "needs 2 GB of memory, and 512 MB are free" in spark_guest.spark_absent(512 << 20)

@@ -30,6 +30,15 @@ def run(
             metavar="NAME=VALUE",
         ),
     ] = None,
+    add_scram_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--add-scram-file",
+            help="Users that a new cluster begins with, one line each: "
+            "SCRAM-SHA-512=[name=admin,password=...]. Ignored at later starts.",
+            metavar="FILE",
+        ),
+    ] = None,
 ) -> None:
     """Run one broker.
 
@@ -40,4 +49,6 @@ def run(
     from odradek_broker.main import main
 
     arguments = ["--config", str(config)] if config else []
+    if add_scram_file:
+        arguments += ["--add-scram-file", str(add_scram_file)]
     sys.exit(main([*arguments, *(f"--override={setting}" for setting in override or [])]))

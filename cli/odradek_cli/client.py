@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
-from odradek_cli.errors import CliError
+from odradek_cli import session
+from odradek_cli.errors import CliError, UsageError
 from odradek_protocol.client.deadline import Deadline
 from odradek_protocol.client.errors import AddressError, ClientError, NoBrokerError
 from odradek_protocol.client.kafka_client import KafkaClient
@@ -18,21 +19,30 @@ CONNECT_TIMEOUT_S = 5.0
 Answer = TypeVar("Answer")
 
 
-def open_client(bootstrap: str, timeout_s: float = CONNECT_TIMEOUT_S) -> KafkaClient:
+class NoTopicError(CliError):
+    """The topic does not exist."""
+
+
+def open_client(bootstrap: str, timeout_s: float | None = None) -> KafkaClient:
     """A client that has reached a broker; the caller closes it."""
+    now = session.current()
+    if timeout_s is None:
+        timeout_s = now.milliseconds("socket.connection.setup.timeout.ms", CONNECT_TIMEOUT_S)
+    request_s = now.milliseconds("request.timeout.ms", TIMEOUT_S)
     try:
         client = KafkaClient(
             bootstrap,
             ClientSettings(
-                client_id="odradek-cli",
+                client_id=now.settings.get("client.id", "odradek-cli"),
                 connect_timeout_s=timeout_s,
-                request_timeout_s=TIMEOUT_S,
-                deadline_s=TIMEOUT_S,
+                request_timeout_s=request_s,
+                deadline_s=request_s,
+                security=now.security(),
             ),
         )
         client.find_any(Deadline(timeout_s))
     except AddressError as error:
-        raise CliError(f"--bootstrap: {error}") from error
+        raise UsageError(f"--bootstrap: {error}") from error
     except NoBrokerError as error:
         message = f"--bootstrap {bootstrap}: no broker answers there: {error.reasons}"
         raise CliError(message) from error
@@ -40,7 +50,7 @@ def open_client(bootstrap: str, timeout_s: float = CONNECT_TIMEOUT_S) -> KafkaCl
 
 
 @contextmanager
-def connect(bootstrap: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Iterator[KafkaClient]:
+def connect(bootstrap: str, timeout_s: float | None = None) -> Iterator[KafkaClient]:
     """The same for a block of code, in which errors of the client become sentences."""
     with open_client(bootstrap, timeout_s) as client:
         try:
@@ -63,6 +73,20 @@ def found(what: str, answer: Answer | ClientError) -> Answer:
     if isinstance(answer, ClientError):
         raise CliError(f"{what}: {answer}") from answer
     return answer
+
+
+def check_topic(client: KafkaClient, topic: str, remedy: str = "") -> None:
+    """A topic that does not exist is an error at once; the message names one like it."""
+    import difflib
+
+    found = client.metadata([topic]).topics[topic]
+    if found.error is None:
+        return
+    if found.error.name != "UNKNOWN_TOPIC_OR_PARTITION":
+        raise CliError(f"topic {topic}: {found.error}")
+    close = difflib.get_close_matches(topic, client.metadata().topics, 1)
+    hint = f" (there is {close[0]})" if close else ""
+    raise NoTopicError(f"topic {topic}: there is no such topic{hint}{remedy}")
 
 
 def raise_first(kind: str, refused: Mapping[str, ClientError]) -> None:

@@ -6,6 +6,9 @@
       broker  address          rack  leaders  replicas
            1  127.0.0.1:21001  a           2         6
     6 partitions in 1 topics; preferred leaders 100 %; under-replicated 0; without a leader 0
+
+`odradek cluster health` is for probes and scripts: its exit code says whether the cluster works.
+`odradek cluster log-dirs` shows the directories of the brokers, their room and their replicas.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from odradek_cli.health import health
+from odradek_cli.log_dirs import log_dirs
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from odradek_cli.output import print_json, print_table
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from odradek_protocol.client.metadata import Metadata
 
 app = typer.Typer(help="Show the brokers and the health of a cluster.", no_args_is_help=True)
+app.command()(health)
+app.command("log-dirs")(log_dirs)
 
 LISTED_MAX = 20  # under-replicated partitions in the table; --json has all of them
 
@@ -72,11 +79,11 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) 
         node.broker_id: Broker(node.broker_id, str(node.address), node.rack)
         for _, node in sorted(metadata.brokers.items())
     }
-    health = survey(metadata, brokers)
+    state = survey(metadata, brokers)
     if as_json:
-        print_json(_as_json(metadata.cluster_id, controller, brokers, health))
+        print_json(_as_json(metadata.cluster_id, controller, brokers, state))
     else:
-        _print(metadata.cluster_id, controller, brokers, health)
+        _print(metadata.cluster_id, controller, brokers, state)
 
 
 def survey(metadata: Metadata, brokers: dict[int, Broker]) -> Health:

@@ -1,4 +1,10 @@
-"""`odradek configs`: show and change settings of topics and brokers at run time."""
+"""`odradek configs`: show and change settings of topics, brokers and groups at run time.
+
+odradek configs describe topic orders
+odradek configs alter broker 1 --set log.cleaner.threads=2     one broker
+odradek configs alter broker --set log.cleaner.threads=2       the default of all brokers
+odradek configs alter group billing --set consumer.session.timeout.ms=60000
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek_cli.errors import CliError
+from odradek_cli.errors import CliError, UsageError
 from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pairs
 from odradek_cli.output import print_json, print_table
 
@@ -16,16 +22,25 @@ if TYPE_CHECKING:
     from odradek_protocol.client.admin.configs import ResourceType
     from odradek_protocol.client.kafka_client import KafkaClient
 
-app = typer.Typer(help="Show and change settings of topics and brokers.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show and change settings of topics, brokers and groups.", no_args_is_help=True
+)
 
 
 class Kind(StrEnum):
     topic = "topic"
     broker = "broker"
+    group = "group"
 
 
-KindArgument = Annotated[Kind, typer.Argument(help="What NAME is: a topic or a broker.")]
-NameArgument = Annotated[str, typer.Argument(help="A topic's name or a broker's id.")]
+KindArgument = Annotated[Kind, typer.Argument(help="What NAME is.")]
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A topic, a group, or a broker's id. Without it: the default of all brokers.",
+        metavar="[NAME]",
+    ),
+]
 
 
 @dataclass
@@ -44,7 +59,7 @@ class Changes:
 @app.command()
 def describe(
     kind: KindArgument,
-    name: NameArgument,
+    name: NameArgument = "",
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Also settings at their default.")
     ] = False,
@@ -53,11 +68,12 @@ def describe(
 ) -> None:
     """Show the settings that were changed, and where each value comes from."""
     from odradek_cli.client import connect, found
-    from odradek_protocol.client.admin.configs import ResourceType, describe_configs
+    from odradek_protocol.client.admin.configs import ConfigSource, ResourceType, describe_configs
 
+    subject = subject_of(kind, name)
     with connect(bootstrap) as client:
         answers = describe_configs(client, ResourceType[kind.upper()], [name])
-    entries = found(f"{kind} {name}", answers[name])
+    entries = found(subject, answers[name])
     shown: list[dict[str, Any]] = [
         {
             "name": entry.name,
@@ -67,11 +83,14 @@ def describe(
         }
         for entry in sorted(entries.values(), key=lambda entry: entry.name)
         if everything or not entry.is_default
+        # Asked for the default of all brokers, a broker also sends its own static settings.
+        if name or entry.source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     ]
     if as_json:
         print_json(shown)
     elif not shown:
-        print(f"{kind} {name}: all settings have their defaults (--all shows them).")
+        hint = " (--all shows them)" if name else ""
+        print(f"{subject}: all settings have their defaults{hint}.")
     else:
         rows = [(s["name"], s["value"], s["source"].replace("_", " ")) for s in shown]
         print_table(["setting", "value", "source"], rows)
@@ -80,7 +99,7 @@ def describe(
 @app.command()
 def alter(
     kind: KindArgument,
-    name: NameArgument,
+    name: NameArgument = "",
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="New value; repeatable."),
@@ -111,18 +130,29 @@ def alter(
         delete=delete or [],
     )
     if not changes:
-        raise CliError("nothing to alter: give --set, --delete, --append or --subtract")
+        raise UsageError("nothing to alter: give --set, --delete, --append or --subtract")
+    subject = subject_of(kind, name)
     with connect(bootstrap) as client:
         apply(client, ResourceType[kind.upper()], name, changes)
     if as_json:
         print_json({kind.value: name, "altered": True})
     else:
-        print(f"Altered {kind} {name}.")
+        print(f"Altered {subject}.")
+
+
+def subject_of(kind: Kind, name: str) -> str:
+    """What messages are about; only a broker's name may be left out."""
+    if name:
+        if kind is Kind.broker and not name.isdecimal():
+            raise UsageError(f"broker {name}: expected a broker's id such as 1, or nothing")
+        return f"{kind} {name}"
+    if kind is not Kind.broker:
+        raise UsageError(f"{kind}: expected the name of a {kind}")
+    return "default of all brokers"
 
 
 def apply(client: KafkaClient, kind: ResourceType, name: str, changes: Changes) -> None:
     """Sends the changes as one request: all of them are made, or none."""
-    from odradek_cli.client import raise_first
     from odradek_protocol.client.admin.configs import ConfigChange, ConfigOperation, alter_configs
 
     operations = [
@@ -131,4 +161,6 @@ def apply(client: KafkaClient, kind: ResourceType, name: str, changes: Changes) 
         *(ConfigChange(n, ConfigOperation.SUBTRACT, v) for n, v in changes.subtract.items()),
         *(ConfigChange(n, ConfigOperation.DELETE) for n in changes.delete),
     ]
-    raise_first(kind.name.lower(), alter_configs(client, kind, {name: operations}))
+    refused = alter_configs(client, kind, {name: operations})
+    if name in refused:
+        raise CliError(f"{subject_of(Kind(kind.name.lower()), name)}: {refused[name]}")

@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -44,6 +45,7 @@ class Seen:
     read: Counter[int] = field(default_factory=Counter)
     stamps: list[tuple[int, int]] = field(default_factory=list)  # read: number, record's time in ms
     latencies_ms: list[float] = field(default_factory=list)
+    answers: list[tuple[float, float]] = field(default_factory=list)  # acknowledged at, latency ms
 
     @property
     def lost(self) -> int:
@@ -61,11 +63,25 @@ class Seen:
     @property
     def longest_silence_s(self) -> float:
         """The longest time without an acknowledgement."""
-        return max((b - a for a, b in pairwise(sorted(self.acked.values()))), default=0.0)
+        return longest_gap_s(sorted(self.acked.values()))
 
     def percentile_ms(self, percent: int) -> float:
-        ordered = sorted(self.latencies_ms) or [0.0]
-        return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+        return percentile(self.latencies_ms, percent)
+
+    def between(self, begin: float, end: float) -> tuple[float, float]:
+        """What the writer saw from one instant to another: 99th percentile in ms, silence in s."""
+        found = sorted(one for one in list(self.answers) if begin <= one[0] <= end)
+        instants = [begin, *(at for at, _ in found), end]
+        return percentile([latency for _, latency in found], 99), longest_gap_s(instants)
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    ordered = sorted(values) or [0.0]
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def longest_gap_s(instants: Sequence[float]) -> float:
+    return max((b - a for a, b in pairwise(instants)), default=0.0)
 
 
 class Clients:
@@ -104,6 +120,7 @@ class Clients:
             if error is None:
                 seen.acked[number] = now
                 seen.latencies_ms.append(1000 * (now - at))
+                seen.answers.append((now, 1000 * (now - at)))
             else:
                 seen.errors.append(error.str())
 

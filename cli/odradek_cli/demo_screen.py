@@ -63,7 +63,7 @@ class RollScreen:
     def show(self, cluster: ClusterReport) -> None:
         now = time.monotonic() - self.began
         self._note(cluster, now)
-        line = ([*cluster.failures, *cluster.plan] or ["all is as it should be"])[0]
+        line = ([*cluster.failures, *cluster.plan] or ["nothing left to do"])[0]
         if line != self._said:
             self._said = line
             self._console.print(f"   {now:5.1f} s  {line}", markup=False, soft_wrap=True)

@@ -4,6 +4,7 @@
     odradek groups describe billing                       offsets and lag of each partition
     odradek groups reset billing --to-earliest --dry-run  what would be committed
     odradek groups reset billing --topic orders:0 --to-timestamp 2026-01-31T12:00:00
+    odradek groups delete-offsets billing --topic orders  a topic that it no longer reads
     odradek groups delete billing
 
 Offsets can be set only while the group has no members: members would go on from where they are
@@ -12,7 +13,6 @@ and overwrite what was set with their next commit.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek_cli.errors import CliError
-from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, complete_group
+from odradek_cli.errors import CliError, UsageError
+from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, complete_group, confirm
 from odradek_cli.output import print_json, print_table
 from odradek_cli.partitions import Target
 
@@ -169,7 +169,7 @@ def reset(
 
     ways = (to_offset, to_timestamp, by_duration, shift_by)
     if sum((to_earliest, to_latest, *(way is not None for way in ways))) != 1:
-        raise CliError(
+        raise UsageError(
             "say where to: one of --to-earliest, --to-latest, --to-offset, --to-timestamp, "
             "--by-duration, --shift-by"
         )
@@ -199,9 +199,48 @@ def reset(
     _print_reset(wanted, committed, as_json, dry_run)
 
 
+@app.command("delete-offsets")
+def delete_offsets(
+    group: Group,
+    topic: Annotated[
+        list[str],
+        typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="Repeatable."),
+    ],
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Delete committed offsets of topics that the group no longer reads."""
+    from odradek_cli.client import about, connect
+    from odradek_protocol.client.admin import groups
+    from odradek_protocol.ids import TopicPartition
+
+    with connect(bootstrap) as client:
+        committed = _committed(client, group)
+        wanted = [
+            TopicPartition(*place)
+            for target in map(Target.parse, topic)
+            for place in sorted(committed)
+            if place[0] == target.topic and target.partition in (None, place[1])
+        ]
+        if not wanted:
+            raise CliError(f"group {group}: there are no offsets of {', '.join(topic)}")
+        confirm(f"Delete the offsets of group {group} for {', '.join(topic)}?", yes)
+        with about(f"group {group}"):
+            refused = groups.delete_offsets(client, group, wanted)
+    if refused:
+        raise CliError("; ".join(f"group {group}: {p}: {e}" for p, e in refused.items()))
+    if as_json:
+        print_json({"deleted": [place._asdict() for place in wanted]})
+    else:
+        for place in wanted:
+            print(f"Deleted the offset of {place}.")
+
+
 @app.command()
 def delete(
     names: Groups,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -209,6 +248,7 @@ def delete(
     from odradek_cli.client import connect, raise_first
     from odradek_protocol.client.admin.groups import delete_groups
 
+    confirm(f"Delete {', '.join(names)} with all committed offsets?", yes)
     with connect(bootstrap) as client:
         refused = delete_groups(client, names)
     deleted = [name for name in names if name not in refused]
@@ -344,25 +384,12 @@ def _at_time(client: KafkaClient, places: list[Place], at_ms: int) -> dict[Place
 
 
 def _moment_ms(timestamp: str | None, duration: str | None) -> int:
-    from odradek_cli.consume import parse_time
+    from odradek_cli.reading import parse_duration_ms, parse_time
 
     if timestamp is not None:
         return parse_time(timestamp, "--to-timestamp")
     assert duration is not None
     return int(time.time() * 1000) - parse_duration_ms(duration)
-
-
-def parse_duration_ms(text: str) -> int:
-    """90s, 30m, 12h, 7d, or a duration of ISO 8601: P1DT2H30M."""
-    units = {"D": 86_400, "H": 3_600, "M": 60, "S": 1}
-    iso = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", text.upper())
-    short = re.fullmatch(r"(\d+)([SMHD])", text.upper())
-    if short is not None:
-        return int(short[1]) * units[short[2]] * 1000
-    if iso is not None and any(iso.groups()):
-        seconds = sum(int(n) * units[u] for n, u in zip(iso.groups(), "DHMS", strict=True) if n)
-        return seconds * 1000
-    raise CliError(f"--by-duration {text}: expected 90s, 30m, 12h, 7d or PT1H30M")
 
 
 def _commit(client: KafkaClient, group: str, wanted: dict[Place, int]) -> None:

@@ -1,5 +1,6 @@
 """`odradek local`: runs the manifests of a directory on this machine, without Kubernetes.
 
+    odradek local quickstart quickstart          manifests to begin with
     odradek local up -f examples/quickstart      brokers and topics as the manifests say
     odradek local status -f examples/quickstart  what is there, what is awaited
     odradek local plan -f examples/quickstart    what would be done now
@@ -14,8 +15,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,8 +22,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek_cli.errors import CliError
-from odradek_cli.options import AsJson
+from odradek_cli.extras import needs_extra
+from odradek_cli.local_start import start_detached
+from odradek_cli.options import AsJson, Yes, confirm
 from odradek_cli.output import print_json, print_table, remarks
+from odradek_cli.pipeline_checks import manifest_problems
+from odradek_cli.quickstart import quickstart
 from odradek_cli.rolling_demo import rolling_demo
 
 if TYPE_CHECKING:
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Run clusters on this machine from manifests.", no_args_is_help=True)
 
 app.command("demo")(rolling_demo)
+app.command()(quickstart)
 
-START_DEADLINE_S = 120.0  # of --detach
 STOP_DEADLINE_S = 90.0
 
 Manifests = Annotated[
@@ -58,7 +61,7 @@ def up(
         typer.Option(
             "--detach",
             "-d",
-            help="Return when everything is ready; keep running in the background.",
+            help="Return when everything is ready and pipelines run; go on in the background.",
         ),
     ] = False,
 ) -> None:
@@ -68,7 +71,8 @@ def up(
     """
     directory = state_directory(files, state)
     if detach:
-        _detach(files, directory)
+        _runtime(files, directory).release()  # so that errors are printed here, not into a file
+        start_detached(files, directory)
         return
     with _runtime(files, directory) as runtime:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -121,11 +125,14 @@ def down(
     delete: Annotated[
         bool, typer.Option("--delete", help="Delete the state directory too, with all data.")
     ] = False,
+    yes: Yes = False,
 ) -> None:
     """Stop the runtime and its brokers, also brokers of a runtime that was killed."""
     from odradek_operator.local.runtime import lock, running_pid, stop_orphans
 
     directory = state_directory(files, state)
+    if delete and directory.exists():
+        confirm(f"Delete {directory} with the data of all its clusters?", yes)
     pid = running_pid(directory)
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
@@ -157,8 +164,13 @@ def state_directory(files: list[Path], given: Path | None) -> Path:
 
     if given is not None:
         return given.resolve()
+    return manifest_directory(files) / DEFAULT_STATE
+
+
+def manifest_directory(files: list[Path]) -> Path:
+    """Paths in manifests are resolved against it."""
     first = files[0].resolve()
-    return (first if first.is_dir() else first.parent) / DEFAULT_STATE
+    return first if first.is_dir() else first.parent
 
 
 def plan_anywhere(
@@ -182,14 +194,15 @@ def plan_anywhere(
 
 
 def _show_plan_on_kubernetes(files: list[Path], *, as_json: bool) -> None:
-    import httpx2
-    from lightkube import Client
-    from lightkube.core.exceptions import ApiError, ConfigError, LoadResourceError
+    with needs_extra("operator", "odradek plan --kubernetes"):
+        import httpx2
+        from lightkube import Client
+        from lightkube.core.exceptions import ApiError, ConfigError, LoadResourceError
 
+        from odradek_operator.kubernetes.dry_run import as_text, dry_run
+        from odradek_operator.main import parse_arguments
     from odradek_api.base import InvalidManifestError
     from odradek_api.parse import load
-    from odradek_operator.kubernetes.dry_run import as_text, dry_run
-    from odradek_operator.main import parse_arguments
 
     try:
         resources = load(files)
@@ -200,14 +213,16 @@ def _show_plan_on_kubernetes(files: list[Path], *, as_json: bool) -> None:
         raise CliError(f"Kubernetes: {error}") from None
     if as_json:
         print_json({"clusters": {one.key: one.lines for one in found}})
-        return
-    for one in found:
-        print(as_text(one))
+    else:
+        for one in found:
+            print(as_text(one))
+    if wrong := manifest_problems(resources, directory=None):
+        raise CliError("\n".join(wrong))
 
 
 def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
     from odradek_api.base import InvalidManifestError
-    from odradek_operator.local.runtime import LocalRuntime
+    from odradek_operator.local.runtime import LocalRuntime, read_report, running_pid
 
     runtime = LocalRuntime(files, directory)
     try:
@@ -217,14 +232,20 @@ def show_plan(files: list[Path], directory: Path, *, as_json: bool) -> None:
     finally:
         for cluster in runtime.clusters.values():
             cluster.close()
+    running = read_report(directory) if running_pid(directory) is not None else None
+    there = running.clusters if running else {}
+    addresses = {key: one.status.bootstrap_servers for key, one in there.items()}
+    wrong = manifest_problems(runtime.resources, manifest_directory(files), addresses)
     if as_json:
-        print_json({"problems": report.problems,
+        print_json({"problems": [*report.problems, *wrong],
                     "clusters": {key: c.plan for key, c in report.clusters.items()}})  # fmt: skip
-        return
-    for problem in report.problems:
-        print(f"refuse: {problem}")
-    for key, found in report.clusters.items():
-        _print_plan(key, found.plan)
+    else:
+        for problem in report.problems:
+            print(f"refuse: {problem}")
+        for key, found in report.clusters.items():
+            _print_plan(key, found.plan)
+    if wrong:
+        raise CliError("\n".join(wrong))
 
 
 def _print_plan(key: str, lines: list[str]) -> None:
@@ -247,38 +268,11 @@ def _runtime(files: list[Path], directory: Path) -> LocalRuntime:
         runtime.read_manifests()
         if problems := runtime.manifest_problems:
             raise CliError("\n".join(problems))
+        if wrong := manifest_problems(resources, manifest_directory(files)):
+            raise CliError("\n".join(wrong))
         return runtime.acquire()
     except (InvalidManifestError, RuntimeBusyError, LedgerError) as error:
         raise CliError(str(error)) from None
-
-
-def _detach(files: list[Path], directory: Path) -> None:
-    from odradek_operator.local.runtime import read_report
-
-    _runtime(files, directory).release()  # so that errors are printed here, not into a file
-    flags = [part for file in files for part in ("-f", str(file.resolve()))]
-    with open(directory / "runtime.out", "ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "odradek_cli", "local", "up", *flags, "--state", str(directory)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    give_up = time.monotonic() + START_DEADLINE_S
-    while time.monotonic() < give_up:
-        if process.poll() is not None:
-            raise CliError(f"the runtime ended; see {directory / 'runtime.out'}")
-        report = read_report(directory)
-        if report is not None and report.settled:
-            for key, cluster in report.clusters.items():
-                print(f"{key}\t{cluster.status.bootstrap_servers}")
-            return
-        time.sleep(0.1)
-    raise CliError(
-        f"not everything is ready after {START_DEADLINE_S:.0f} s; the runtime (pid {process.pid}) "
-        "goes on: `odradek local status` says what is awaited"
-    )
 
 
 class LocalScreen:
@@ -363,6 +357,9 @@ def _print_cluster(key: str, cluster: ClusterReport) -> None:
           f"bootstrap {found.bootstrap_servers}")  # fmt: skip
     columns = ["broker", "rack", "pid", "ready", ">leaders", ">preferred", ">behind", "next"]
     print_table(columns, _rows(cluster))
+    if cluster.admin:
+        where = ", ".join(f"{b} http://{at}/metrics" for b, at in sorted(cluster.admin.items()))
+        print(f"metrics: {where}")
     print_table(
         ["condition", "", "since", "message"],
         [(c.type, c.status, c.last_transition_time, c.message) for c in found.conditions],
@@ -381,7 +378,9 @@ def _print_cluster(key: str, cluster: ClusterReport) -> None:
 
 
 def _print_pipelines(report: Report) -> None:
-    from odradek_cli.pipeline import COLUMNS, pipeline_rows
+    from odradek_cli.pipeline import COLUMNS, failures, pipeline_rows
 
     if report.pipelines:
         print_table(COLUMNS, [r for k, p in report.pipelines.items() for r in pipeline_rows(k, p)])
+    for line in failures(report.pipelines):
+        print(line)

@@ -18,13 +18,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek_cli.errors import CliError
-from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, complete_topic
+from odradek_cli.errors import CliError, UsageError
+from odradek_cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    Yes,
+    complete_topic,
+    confirm,
+)
 from odradek_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from odradek_protocol.client.kafka_client import KafkaClient
     from odradek_protocol.client.metadata import Metadata
+    from odradek_protocol.ids import TopicPartition
 
 app = typer.Typer(help="Move replicas between brokers; elect leaders.", no_args_is_help=True)
 
@@ -59,7 +67,7 @@ class Target:
                 tuple(int(broker) for broker in replicas.split(",")) if replicas else (),
             )
         except ValueError:
-            raise CliError(
+            raise UsageError(
                 f"{text}: expected TOPIC, TOPIC:PARTITION or TOPIC:PARTITION=1,2,3"
             ) from None
 
@@ -107,6 +115,7 @@ def reassign(
             plan = dict(spread(current, racks, replication_factor, Random()))
         else:
             plan = dict(_explicit(parsed))
+            _check_brokers(metadata, plan)
         if not dry_run:
             _submit(client, plan)
         if wait and not dry_run:
@@ -122,6 +131,7 @@ def elect(
         bool,
         typer.Option("--unclean", help="Also elect replicas that are not in sync: loses records."),
     ] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -132,6 +142,8 @@ def elect(
 
     parsed = [Target.parse(text) for text in targets or []]
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    if unclean:
+        confirm("Elect replicas that are not in sync, and lose what only the others have?", yes)
     with connect(bootstrap) as client, about("elect"):
         places = _current(client.metadata(), parsed)
         wanted = [TopicPartition(*place) for place in places] if parsed else None
@@ -193,11 +205,18 @@ def _current(metadata: Metadata, targets: list[Target]) -> dict[Place, list[int]
     return found
 
 
+def places_of(metadata: Metadata, targets: list[Target]) -> list[TopicPartition]:
+    """The partitions of the targets; an unknown topic or partition is an error."""
+    from odradek_protocol.ids import TopicPartition
+
+    return [TopicPartition(*place) for place in sorted(_current(metadata, targets))]
+
+
 def _explicit(targets: list[Target]) -> dict[Place, list[int]]:
     plan = {}
     for target in targets:
         if target.partition is None or not target.replicas:
-            raise CliError(
+            raise UsageError(
                 f"{target.topic}: name the new brokers with {target.topic}:PARTITION=BROKER,… "
                 "or --brokers"
             )
@@ -205,12 +224,24 @@ def _explicit(targets: list[Target]) -> dict[Place, list[int]]:
     return plan
 
 
+def _check_brokers(metadata: Metadata, plan: dict[Place, list[int] | None]) -> None:
+    """Names a broker that does not exist: Kafka's own error says only that the list is wrong."""
+    known = sorted(metadata.brokers)
+    for (topic, number), replicas in plan.items():
+        for broker in replicas or ():
+            if broker not in metadata.brokers:
+                raise CliError(
+                    f"{topic}:{number}: there is no live broker {broker}; live are: "
+                    f"{', '.join(map(str, known))}"
+                )
+
+
 def _racks(metadata: Metadata, brokers: str) -> dict[int, str | None]:
     nodes = {node.broker_id: node.rack for node in metadata.brokers.values()}
     try:
         asked = [int(broker) for broker in brokers.split(",")]
     except ValueError:
-        raise CliError(f"--brokers {brokers}: expected ids such as 1,2,3") from None
+        raise UsageError(f"--brokers {brokers}: expected ids such as 1,2,3") from None
     if unknown := [broker for broker in asked if broker not in nodes]:
         raise CliError(f"--brokers {brokers}: there is no broker {unknown[0]}")
     return {broker: nodes[broker] for broker in asked}

@@ -12,15 +12,18 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from odradek_cli import session
 from odradek_cli.errors import CliError
-from odradek_cli.local import Manifests, State, state_directory
+from odradek_cli.local import Manifests, State, manifest_directory, state_directory
 from odradek_cli.options import AsJson, parse_pairs
 from odradek_cli.output import print_json, print_table, remarks
+from odradek_cli.pipeline_checks import check, is_secured
 
 if TYPE_CHECKING:
     from odradek_api.base import Resource
@@ -34,15 +37,16 @@ app = typer.Typer(help="Run data pipelines on Spark.", no_args_is_help=True)
 
 LOOK_S = 0.5
 COLUMNS = ["pipeline", "query", "state", ">batch", ">in/s", ">done/s", ">batch ms", ">lag",
-           "last checkpoint", ">restarts"]  # fmt: skip
+           ">rows out", "watermark", "last checkpoint", ">restarts"]  # fmt: skip
 
 Name = Annotated[
     str | None, typer.Option("--name", help="The pipeline, if the manifests have several.")
 ]
 Bootstrap = Annotated[
     str | None,
-    typer.Option("--bootstrap", "-b", envvar="ODRADEK_BOOTSTRAP", metavar="HOST:PORT[,…]",
-                 help="Brokers of the pipeline's cluster; default: the local runtime's."),
+    typer.Option("--bootstrap", "-b", metavar="HOST:PORT[,…]",
+                 help="Brokers of the pipeline's cluster; default: the local runtime's.",
+                 callback=lambda given: given or session.current().explicit_bootstrap()),
 ]  # fmt: skip
 Clusters = Annotated[
     list[str] | None,
@@ -62,9 +66,10 @@ def run(
     """Run a pipeline until it ends or Ctrl-C; it goes on from its checkpoint the next time."""
     from odradek_operator.local.pipeline_processes import LocalPipeline, spark_missing
 
+    resource, job = _job(files, name, bootstrap, cluster, state)
     if missing := spark_missing():
         raise CliError(missing)
-    resource, job = _job(files, name, bootstrap, cluster, state)
+    check(job, offline=is_secured(job))
     process = LocalPipeline(_directory(files, state, resource), job.spec.restart_policy)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -92,12 +97,16 @@ def plan(
     bootstrap: Bootstrap = None,
     cluster: Clusters = None,
     state: State = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Do not ask the clusters for the topics.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a pipeline reads, does and writes, and what it promises; start nothing."""
+    """Check a pipeline, and show what it reads, does and writes; start nothing."""
     import msgspec
 
     resource, job = _job(files, name, bootstrap, cluster, state)
+    check(job, offline=offline or is_secured(job))
     if as_json:
         print_json(msgspec.to_builtins(job))
         return
@@ -128,10 +137,8 @@ def status(
         print_json({key: msgspec.to_builtins(one.status) for key, one in found.items()})
         return
     print_table(COLUMNS, [row for key, one in found.items() for row in pipeline_rows(key, one)])
-    for key, one in found.items():
-        assert one.status is not None
-        if one.status.message:
-            print(f"{key}: {one.status.field or 'failed'}: {one.status.message}")
+    for line in failures(found):
+        print(line)
 
 
 @app.command()
@@ -212,10 +219,8 @@ def _job(
             f"KafkaCluster {missing[0]} does not run here: start it with `odradek local up`, "
             f"or give its address with --bootstrap or --cluster {missing[0]}=HOST:PORT"
         )
-    first = files[0].resolve()
-    directory = first if first.is_dir() else first.parent
     return resource, Job(name=resource.name, namespace=namespace, spec=spec,
-                         clusters=addresses, directory=str(directory))  # fmt: skip
+                         clusters=addresses, directory=str(manifest_directory(files)))  # fmt: skip
 
 
 def _directory(
@@ -299,7 +304,15 @@ class PipelineScreen:
         elif rows != self._said:
             self._said = rows
             for row in rows:
-                self._console.print("  ".join(filter(None, row)), markup=False, soft_wrap=True)
+                self._console.print(labelled(row), markup=False, soft_wrap=True)
+
+
+def labelled(row: list[str]) -> str:
+    """A row as a line of a log: numbers with the names of their columns."""
+    named = zip(COLUMNS[3:], row[3:], strict=True)
+    return " ".join(filter(None, row[:3])) + "".join(
+        f", {column.lstrip('>')} {text}" for column, text in named if text
+    )
 
 
 def _table(rows: list[list[str]]) -> Any:
@@ -314,16 +327,25 @@ def _table(rows: list[list[str]]) -> Any:
     return table
 
 
+def failures(reports: Mapping[str, PipelineReport]) -> list[str]:
+    """Why pipelines failed, one line for each."""
+    said = {key: one.status for key, one in reports.items() if one.status is not None}
+    return [f"SparkPipeline {key}: {s.field + ': ' if s.field else ''}{s.message}"
+            for key, s in said.items() if s.message]  # fmt: skip
+
+
 def pipeline_rows(key: str, report: PipelineReport) -> list[list[str]]:
     """A row per query; one row with the state while there is no query yet."""
     said = report.status
     if said is None or not said.queries:
         state = report.waits or (said.state if said else "Starting")
-        return [[key, "", state, *[""] * 6, str(report.restarts)]]
+        return [[key, "", state, *[""] * (len(COLUMNS) - 4), str(report.restarts)]]
     return [
         [
             key, name, said.state, str(q.batch), f"{q.input_rate:,.0f}", f"{q.process_rate:,.0f}",
-            str(q.batch_ms), f"{sum(q.lag.values()):,}", q.checkpoint, str(report.restarts),
+            str(q.batch_ms), f"{sum(q.lag.values()):,}",
+            f"{q.rows_out:,}" if q.rows_out >= 0 else "", q.watermark, q.checkpoint,
+            str(report.restarts),
         ]
         for name, q in said.queries.items()
     ]  # fmt: skip

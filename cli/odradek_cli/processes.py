@@ -7,16 +7,17 @@ a failed start contains.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 import psutil
+
+from odradek_operator.local.environment import without_settings
 
 START_DEADLINE_S = 60.0  # ours needs well under one second; Apache Kafka 3 to 8
 STOP_DEADLINE_S = 20.0  # a clean shutdown flushes every log
@@ -31,6 +32,31 @@ class StartFailedError(Exception):
         self.log = log
 
 
+class ChildProcess(Protocol):
+    """What is needed of a started process: the methods of subprocess.Popen that are used here."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+
+    @property
+    def returncode(self) -> int | None:
+        """As the last `poll` or `wait` found it."""
+        ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; subprocess.TimeoutExpired if it runs for longer than `timeout` seconds."""
+        ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class ServerProcess:
     """One server process; `spawn` starts it, `stop` and `kill` end it."""
 
@@ -39,16 +65,14 @@ class ServerProcess:
     def __init__(self, log_path: Path, env: Mapping[str, str] | None = None) -> None:
         self.log_path = log_path
         self.env = dict(env or {})
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ChildProcess | None = None
 
     @property
     def pid(self) -> int:
         assert self.process is not None, f"{self.name} is not running"
         return self.process.pid
 
-    def spawn(
-        self, command: Sequence[str], *, stdout: int | None = None
-    ) -> subprocess.Popen[bytes]:
+    def spawn(self, command: Sequence[str], *, stdout: int | None = None) -> ChildProcess:
         assert self.process is None, f"{self.name} is already running"
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
@@ -56,7 +80,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log if stdout is None else stdout,
                 stderr=log,
-                env={**os.environ, **self.env},
+                env={**without_settings(), **self.env},
             )
         return self.process
 
@@ -149,7 +173,7 @@ class BrokerProcess(ServerProcess):
         """ "127.0.0.1:PORT" of /healthz, /readyz and /metrics."""
         return str(self.ready["admin"])
 
-    def _follow_stdout(self, process: subprocess.Popen[bytes], said: threading.Event) -> None:
+    def _follow_stdout(self, process: ChildProcess, said: threading.Event) -> None:
         """Copies stdout to the log, and says when the ready line came or when nothing more will."""
         assert process.stdout is not None
         with process.stdout, open(self.log_path, "ab") as log:

@@ -1,4 +1,8 @@
-"""`odradek produce`: one record per line of stdin or of a file."""
+"""`odradek produce`: one record per line of stdin or of a file.
+
+echo paid | odradek produce orders --key order-7
+odradek consume orders -o beginning --until-end --json | odradek produce copy --json
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,27 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from odradek_cli.errors import CliError
-from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Topic, parse_pairs
+from odradek_cli.errors import CliError, UsageError
+from odradek_cli.escapes import unescape
+from odradek_cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, parse_pairs
 from odradek_cli.output import bytes_text, print_json, progress_bar, remarks
+from odradek_cli.records import Headers, Record, from_json
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+
+    from odradek_protocol.client.kafka_client import KafkaClient
+
+FLUSH_S = 30.0
+CREATED_S = 30.0  # until a broker knows a topic that was just created
+POLL_S = 0.05
 
 
 class Codec(StrEnum):
@@ -57,9 +69,12 @@ def produce(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read this file instead of stdin.")
     ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", help="Text between key and value of a line."),
+        typer.Option(
+            "--key-separator", "-K", help=r"Text between key and value of a line; \t is a tab."
+        ),
     ] = None,
     null_value: Annotated[
         str | None, typer.Option(help="Lines with this value become tombstones (no value).")
@@ -73,12 +88,25 @@ def produce(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", help="Default: chosen by key, or any.")
     ] = None,
+    json_lines: Annotated[
+        bool,
+        typer.Option("--json", help="Each line is a record as `odradek consume --json` prints it."),
+    ] = False,
+    by_key: Annotated[
+        bool,
+        typer.Option("--by-key", help="With --json: choose partitions by key, not as in the line."),
+    ] = False,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the topic if it does not exist.")
+    ] = False,
     compression: Annotated[Codec, typer.Option("--compression", "-z")] = Codec.none,
     acks: Annotated[
         Acks, typer.Option(help="Which replicas must have a record before it counts as written.")
     ] = Acks.all,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: AsJson = False,
+    json_report: Annotated[
+        bool, typer.Option("--json-report", help="Print how much was written as JSON.")
+    ] = False,
 ) -> None:
     """Write one record per line to a topic.
 
@@ -89,39 +117,114 @@ def produce(
     from odradek_cli.client import connect
     from odradek_cli.librdkafka import settings
 
-    headers = list(parse_pairs("--header", header or []).items())
-    with connect(bootstrap):
-        pass  # one sentence if no broker answers; librdkafka would wait
-    producer = Producer(
-        settings(
-            bootstrap,
-            compression_type=compression.value,
-            acks=acks.value,
-            enable_idempotence=acks is Acks.all,
-            linger_ms=5,
-        )
+    lines = Lines(
+        key=None if key is None else key.encode(),
+        separator=None if key_separator is None else unescape(key_separator).encode(),
+        null_value=None if null_value is None else null_value.encode(),
+        headers=[(n, v.encode()) for n, v in parse_pairs("--header", header or []).items()],
+        partition=partition,
+        json=json_lines,
+        by_key=by_key,
     )
-    tally = Tally()
-    started = time.monotonic()
-    marker = null_value.encode() if null_value is not None else None
-    with opened(file) as lines, progress_bar() as progress:
-        shown = progress.add_task(f"to {topic}", total=None)
-        for number, line in enumerate(lines, start=1):
-            key, value = split(line.removesuffix(b"\n"), key_separator, number)
-            send(
-                producer,
-                tally,
-                topic=topic,
-                value=None if marker is not None and value == marker else value,
-                key=key,
-                headers=headers,
-                partition=-1 if partition is None else partition,
+    with opened(file) as source:
+        with connect(bootstrap) as client:  # one sentence if no broker answers
+            partitions = ensure_topic(client, topic, create)
+        if partition is not None and partition not in partitions:
+            raise CliError(
+                f"--partition {partition}: topic {topic} has {len(partitions)} partitions"
             )
-            if number % 1_000 == 0:
-                progress.update(shown, completed=tally.acked)
-        unacknowledged = producer.flush(30)
-        progress.update(shown, completed=tally.acked, total=tally.sent)
-    report(topic, tally, unacknowledged, time.monotonic() - started, as_json)
+        producer = Producer(
+            settings(
+                bootstrap,
+                compression_type=compression.value,
+                acks=acks.value,
+                enable_idempotence=acks is Acks.all,
+                linger_ms=5,
+            )
+        )
+        tally = Tally()
+        started = time.monotonic()
+        with progress_bar() as progress:
+            shown = progress.add_task(f"to {topic}", total=None)
+            try:
+                for number, line in enumerate(source, start=1):
+                    record = lines.parse(line.removesuffix(b"\n"), number)
+                    if record.partition is not None and record.partition not in partitions:
+                        raise CliError(
+                            f"line {number}: partition {record.partition}: topic {topic} has "
+                            f"{len(partitions)} partitions; --by-key chooses them by key"
+                        )
+                    send(producer, tally, **arguments(topic, record))
+                    if number % 1_000 == 0:
+                        progress.update(shown, completed=tally.acked)
+            finally:  # what was sent before a bad line is written, and counted
+                unacknowledged = producer.flush(FLUSH_S)
+            progress.update(shown, completed=tally.acked, total=tally.sent)
+    report(topic, tally, unacknowledged, time.monotonic() - started, json_report)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """How a line becomes a record."""
+
+    key: bytes | None = None
+    separator: bytes | None = None
+    null_value: bytes | None = None
+    headers: Headers = field(default_factory=list)
+    partition: int | None = None
+    json: bool = False
+    by_key: bool = False
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.separator is not None:
+            raise UsageError("--key and --key-separator exclude each other")
+        if self.separator == b"":
+            raise UsageError("--key-separator: must not be empty")
+        if self.json and (self.key, self.separator, self.null_value) != (None, None, None):
+            raise UsageError(
+                "--json: the lines have keys and values: --key, --key-separator and --null-value "
+                "are for plain lines"
+            )
+        if self.by_key and not self.json:
+            raise UsageError("--by-key is for --json: plain lines name no partitions")
+
+    def parse(self, line: bytes, number: int) -> Record:
+        if self.json:
+            record = from_json(line, number)
+            wanted = None if self.by_key else record.partition
+            partition = wanted if self.partition is None else self.partition
+            return replace(record, headers=[*record.headers, *self.headers], partition=partition)
+        key, value = self.key, line
+        if self.separator is not None:
+            key, found, value = line.partition(self.separator)
+            if not found:
+                text = self.separator.decode()
+                raise CliError(f"line {number}: has no key separator {text!r} (--key-separator)")
+        tombstone = self.null_value is not None and value == self.null_value
+        return Record(key, None if tombstone else value, self.headers, self.partition)
+
+
+def ensure_topic(client: KafkaClient, topic: str, create: bool) -> set[int]:
+    """The partitions of the topic. A name with a typo must not become a topic without a word."""
+    from odradek_cli.client import NoTopicError, check_topic, raise_first
+    from odradek_protocol.client.admin.topics import NewTopic, create_topics
+
+    try:
+        remedy = f"; create it with `odradek topics create {topic}`, or give --create"
+        check_topic(client, topic, remedy)
+    except NoTopicError as missing:
+        if not create:
+            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+                raise
+            question = str(missing).removesuffix(remedy)
+            typer.confirm(f"{question} Create it?", abort=True, err=True)
+        raise_first("topic", create_topics(client, [NewTopic(topic)]))
+    deadline = time.monotonic() + CREATED_S
+    while (found := client.metadata([topic]).topics[topic]).error is not None:
+        if time.monotonic() > deadline:
+            raise CliError(f"topic {topic}: {found.error}")
+        time.sleep(POLL_S)
+    return set(found.partitions)
 
 
 @contextmanager
@@ -136,14 +239,16 @@ def opened(file: Path | None) -> Iterator[BinaryIO]:
         raise CliError(f"--file {file}: {error.strerror}") from error
 
 
-def split(line: bytes, separator: str | None, number: int) -> tuple[bytes | None, bytes]:
-    """Key and value of a line; (None, line) without --key-separator."""
-    if separator is None:
-        return None, line
-    key, found, value = line.partition(separator.encode())
-    if not found:
-        raise CliError(f"line {number}: has no key separator {separator!r} (--key-separator)")
-    return key, value
+def arguments(topic: str, record: Record) -> dict[str, Any]:
+    """The record as arguments of librdkafka's `produce`, in which -1 and 0 mean "you choose"."""
+    return {
+        "topic": topic,
+        "value": record.value,
+        "key": record.key,
+        "headers": record.headers,
+        "partition": -1 if record.partition is None else record.partition,
+        "timestamp": record.timestamp_ms or 0,
+    }
 
 
 def send(producer: Producer, tally: Tally, **record: Any) -> None:

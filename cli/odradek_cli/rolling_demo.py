@@ -2,12 +2,15 @@
 
 1. The manifests (examples/quickstart) are carried out on this machine, in a directory of its own.
 2. A writer sends numbered records, acks=all; a reader follows. Both are real Kafka clients. Where
-   Spark is set up (`make spark`), a pipeline counts the records in windows of ten seconds.
+   Spark is set up (`make run` does so), a pipeline counts the records in windows of ten seconds.
 3. A restart of all brokers is asked for, and every step is shown: which brokers, why, what is
    awaited, what the clients see.
-4. The verdict: acknowledged, lost, duplicated, errors, leaders, time per broker, Spark's counts.
+4. The verdict: acknowledged, lost, duplicated, errors, leaders, Spark's counts; for each broker the
+   time of its restart, and the latency and longest silence that the writer saw meanwhile.
 
-Nothing is left behind: no process, no file. The exit code is 1 if a client noticed anything.
+Nothing is left behind, also after Ctrl-C: no process, no file. The exit code is 1 if a client
+noticed anything. With less than 3 GB of free memory three brokers run instead of six;
+ODRADEK_DEMO_MEMORY_MB takes the place of what the machine reports.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import psutil
 import typer
 
 from odradek_cli.demo_clients import PER_SECOND, Clients, Seen
@@ -30,16 +35,29 @@ from odradek_cli.demo_screen import RollScreen
 from odradek_cli.errors import CliError
 from odradek_cli.options import AsJson
 from odradek_cli.output import print_json, print_table, remarks
+from odradek_cli.quickstart import QUICKSTART
 from odradek_cli.spark_guest import SparkGuest, spark_absent
 
 if TYPE_CHECKING:
     from odradek_operator.local.runtime import ClusterReport, LocalRuntime
 
-QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 DEADLINE_S = 300.0
 QUIET_S = 2.0  # of load before and after the roll, to compare with
-BROKER_BYTES = 150 << 20  # memory of a broker; fewer are started where memory is short
+FULL_BYTES = 3 << 30  # six brokers, Spark and their clients; with less, three brokers run
 BROKERS_MIN = 3
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MEMORY_MB = "ODRADEK_DEMO_MEMORY_MB"
+
+INTRODUCTION = """\
+This runs a Kafka cluster on this machine, from the same manifests that the operator takes on
+Kubernetes, and restarts every broker while clients write and read.
+
+Every upgrade, changed setting or new certificate needs such a rolling restart, and it is where
+clusters lose records or stop answering. So only brokers of one rack restart at a time, after
+their leaders have moved, and the next ones follow when all replicas are in sync again. Each
+record has a number and acks=all: one that is lost or written twice shows at the end.
+"""
+MAKEFILE = QUICKSTART.parents[1] / "Makefile"
 
 
 def rolling_demo(
@@ -53,6 +71,8 @@ def rolling_demo(
     as_json: AsJson = False,
 ) -> None:
     """Start the quickstart's cluster, restart all brokers under load, show what clients saw."""
+    if not as_json:
+        remarks().print(INTRODUCTION, soft_wrap=True)
     absent = "" if spark is False else spark_absent(available_bytes())
     if absent and spark:
         raise CliError(absent)
@@ -62,7 +82,10 @@ def rolling_demo(
     else:
         rows = [(name.replace("_", " "), value) for name, value in findings.rows.items()]
         print_table(["what", ">measured"], rows)
-        columns = ["broker", "rack", ">restart asked at", ">ready after", ">in sync, leading after"]
+        columns = [
+            *("broker", "rack", ">restart asked at", ">ready after", ">in sync, leading after"),
+            *(">p99 meanwhile", ">longest silence"),
+        ]
         print_table(columns, [[t[k] for k in t] for t in times])
     if findings.complaints:
         raise CliError("; ".join(findings.complaints))
@@ -72,7 +95,23 @@ def rolling_demo(
         soft_wrap=True,
     )
     if absent:
-        remarks().print(f"Spark did not take part: {absent}.", soft_wrap=True)
+        remarks().print(f"Spark did not take part: {absent}.", soft_wrap=True, markup=False)
+    if not as_json:
+        remarks().print("\nWhat to try next:")
+        for command, words in _next(files):
+            remarks().print(f"  {command:50} {words}", soft_wrap=True, markup=False)
+
+
+def _next(files: Path) -> list[tuple[str, str]]:
+    odradek = "odradek" if shutil.which("odradek") else os.path.relpath(sys.argv[0])
+    manifests = os.path.relpath(files)
+    roll = ("make e2e STORY=roll", "the same roll on Kubernetes, by the operator")
+    commands = (f"{odradek} --help", "topics, groups, transactions, migration from other clusters")
+    return [
+        (f"{odradek} local up -f {manifests}", "keep such a cluster; any Kafka client can use it"),
+        (f"{odradek} demo", "one broker: throughput, latency, and what survives kill -9"),
+        roll if MAKEFILE.exists() else commands,
+    ]
 
 
 def _in_a_directory_of_its_own(
@@ -83,8 +122,8 @@ def _in_a_directory_of_its_own(
     def end(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)  # as Ctrl-C: the brokers are stopped
+    for number in SIGNALS:  # SIGINT too: a shell starts its background jobs without it
+        signal.signal(number, end)
     directory = Path(tempfile.mkdtemp(prefix="odradek-demo-"))
     manifests = directory / "manifests"
     guests = [SparkGuest(directory / "spark")] if spark else []
@@ -95,12 +134,19 @@ def _in_a_directory_of_its_own(
             try:
                 return _run(runtime, manifests, guests)
             finally:
+                _ignore_signals()  # a second Ctrl-C must not leave brokers behind
                 for guest in guests:
                     guest.stop()
                 remarks().print("[bold]5.[/] Stopping the brokers …")
                 runtime.stop_brokers()
     finally:
+        _ignore_signals()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _ignore_signals() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _run(
@@ -142,7 +188,7 @@ def _run(
         found = guest.finish(clients.seen)
         findings.rows |= found.rows
         findings.complaints += found.complaints
-    return findings, _times(screen)
+    return findings, _times(screen, clients.seen)
 
 
 def _clients_line(seen: Seen, guests: Sequence[Guest]) -> str:
@@ -182,20 +228,26 @@ def _judge(
     return Findings(rows, complaints)
 
 
-def _times(screen: RollScreen) -> list[dict[str, Any]]:
+def _times(screen: RollScreen, seen: Seen) -> list[dict[str, Any]]:
+    """A row per broker; latency and silence are those of the writer during its restart."""
+
     def after(instant: float | None, began: float) -> str:
         return "" if instant is None else f"{instant - began:.1f} s"
 
-    return [
-        {
+    rows = []
+    for broker, t in sorted(screen.times.items(), key=lambda one: one[1].asked):
+        end = t.asked if t.home is None else t.home
+        p99_ms, silence_s = seen.between(screen.began + t.asked, screen.began + end)
+        rows.append({
             "broker": broker,
             "rack": t.rack,
             "asked": f"{t.asked:.1f} s",
             "ready_after": after(t.up, t.asked),
             "whole_after": after(t.home, t.asked),
-        }
-        for broker, t in sorted(screen.times.items(), key=lambda one: one[1].asked)
-    ]
+            "latency_p99": f"{p99_ms:.1f} ms",
+            "longest_silence": f"{silence_s:.2f} s",
+        })  # fmt: skip
+    return rows
 
 
 # -- passes ----------------------------------------------------------------------------------------
@@ -252,23 +304,24 @@ def _ask_for_restart(document: dict[str, Any]) -> None:
 
 def _as_the_machine_allows(manifests: Path) -> None:
     """Fewer brokers where memory is short; three, one per rack, show the same."""
-    room = max(BROKERS_MIN, available_bytes() // BROKER_BYTES)
+    free = available_bytes()
 
     def shrink(document: dict[str, Any]) -> None:
         spec = document.get("spec") or {}
         wanted = spec.get("brokers", BROKERS_MIN)
-        if isinstance(wanted, int) and wanted > room:
-            remarks().print(f"   memory is short: {BROKERS_MIN} brokers instead of {wanted}")
+        if isinstance(wanted, int) and wanted > BROKERS_MIN and free < FULL_BYTES:
+            remarks().print(
+                f"   {free >> 20} MB of memory are free, fewer than {FULL_BYTES >> 20}: "
+                f"{BROKERS_MIN} brokers instead of {wanted}",
+                soft_wrap=True,
+            )
             spec["brokers"] = BROKERS_MIN
 
     _change_cluster(manifests, shrink)
 
 
 def available_bytes() -> int:
-    """Available memory; assumed to be plenty where /proc does not tell."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        (found,) = [line for line in lines if line.startswith("MemAvailable:")]
-        return int(found.split()[1]) * 1024
-    except (OSError, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Available memory of this machine, or what a test sets instead."""
+    if simulated := os.environ.get(MEMORY_MB):
+        return int(simulated) << 20
+    return int(psutil.virtual_memory().available)

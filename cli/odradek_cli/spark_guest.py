@@ -6,6 +6,8 @@ what the reader read, by the records' own times: a batch that was left out or co
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -32,13 +34,20 @@ SPARK_BYTES = 2 << 30  # a driver with 1 GB of heap, and its other memory
 
 
 def spark_absent(available_bytes: int) -> str:
-    """Why the demo runs without Spark; empty if it runs with it."""
+    """Why the demo runs without Spark, and what to do about it; empty if it runs with it."""
     from odradek_operator.local.pipeline_processes import spark_missing
+    from odradek_spark.session.jars import JarsMissingError, jars
 
     if missing := spark_missing():
         return missing
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        return "Java is not installed: apt-get install -y openjdk-17-jdk-headless"
     if available_bytes < SPARK_BYTES:
         return f"it needs {SPARK_BYTES >> 30} GB of memory, and {available_bytes >> 20} MB are free"
+    try:
+        jars()
+    except JarsMissingError as error:
+        return str(error)
     return ""
 
 

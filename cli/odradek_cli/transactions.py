@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek_cli.errors import CliError
-from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from odradek_cli.errors import CliError, UsageError
+from odradek_cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm
 from odradek_cli.output import print_json, print_table
 from odradek_cli.partitions import Target
 
@@ -112,6 +112,7 @@ def abort(
             "--producer-id", help="With --partition: the producer whose transaction is aborted."
         ),
     ] = None,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -121,15 +122,17 @@ def abort(
     if transactional_id is not None and partition is None:
         with connect(bootstrap) as client:
             _described(client, transactional_id)  # an unknown id is an error, not a new producer
+        confirm(f"Abort the transaction of {transactional_id}, and fence its producer?", yes)
         _abort_by_id(bootstrap, transactional_id)
         done = {"transactional_id": transactional_id}
         sentence = f"Aborted; earlier producers of {transactional_id} are fenced."
     elif transactional_id is None and partition is not None and producer_id is not None:
+        confirm(f"Abort the transaction of producer {producer_id} in {partition}?", yes)
         with connect(bootstrap) as client:
             done = _abort_in_partition(client, Target.parse(partition), producer_id)
         sentence = f"Aborted the transaction of producer {producer_id} in {partition}."
     else:
-        raise CliError("say which: a TRANSACTIONAL_ID, or --partition and --producer-id")
+        raise UsageError("say which: a TRANSACTIONAL_ID, or --partition and --producer-id")
     print_json({"aborted": done}) if as_json else print(sentence)
 
 
@@ -178,7 +181,7 @@ def _abort_in_partition(client: KafkaClient, target: Target, producer_id: int) -
     from odradek_protocol.ids import TopicPartition
 
     if target.partition is None:
-        raise CliError(f"--partition {target.topic}: expected TOPIC:PARTITION")
+        raise UsageError(f"--partition {target.topic}: expected TOPIC:PARTITION")
     place = TopicPartition(target.topic, target.partition)
     with about(str(place)):
         producer = _open_producer(client, place, producer_id)

@@ -15,6 +15,7 @@ from odradek_docs.repository_links import ROOT
 
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"`([\w.*/-]+)`")
+IMAGES = "odradek/"  # `odradek/broker` is an image; the package of that name is e2e/odradek
 EXAMPLE_NAMES = ("file.py", "job.py")  # of users, in examples
 # Where an abbreviated path may begin.
 BASES = (
@@ -36,6 +37,7 @@ BASES = (
     "bench",
     "docs",
     "examples",
+    "examples/testing",
 )
 
 
@@ -57,6 +59,8 @@ def _looks_like_ours(name: str) -> bool:
         return name.endswith(".py") and name not in EXAMPLE_NAMES
     if ".odradek" in name or name.startswith("build/"):  # what programs write
         return False
+    if name.startswith(IMAGES):
+        return name.endswith(".py")
     first = name.split("/")[0]
     return name.endswith((".py", ".md", "/")) or any(
         (ROOT / base / first).is_dir() for base in BASES

@@ -3,8 +3,8 @@
 The shell blocks of a page run in order in a scratch directory that looks like the repository's
 root: `.venv`, and copies of examples/, crds/ and charts/. `.venv/bin` is on the PATH. Port 9092 is
 replaced by a free one, in the text of the blocks and as the default of broker and command line, so
-that a broker that runs on this machine is not in the way. Every process that a page started is
-ended with the page.
+that a broker that runs on this machine is not in the way; 9093 by another, in the text. Every
+process that a page started is ended with the page.
 
 YAML blocks are given to odradek_api.parse.
 """
@@ -33,6 +33,7 @@ from odradek_docs.blocks import SHELL, Block, blocks_of
 from odradek_docs.repository_links import ROOT
 
 DEFAULT_PORT = "9092"
+SECOND_PORT = "9093"  # of a second listener
 BLOCK_SECONDS_MAX = 180.0  # a block that hangs is ended; the slowest takes some 10 s
 STOP_SECONDS_MAX = 20.0  # brokers hand over and flush before they end
 _POLL_SECONDS = 0.05
@@ -91,6 +92,7 @@ class _Session:
     def __enter__(self) -> _Session:
         self._token = uuid.uuid4().hex
         self._port = str(_free_port())
+        self._second_port = str(_free_port())
         self._output = ""
         self._background: list[subprocess.Popen[bytes]] = []
         self.directory = Path(tempfile.mkdtemp(prefix="odradek-docs-"))
@@ -105,6 +107,7 @@ class _Session:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def with_port(self, text: str) -> str:
+        text = re.sub(rf"\b{SECOND_PORT}\b", self._second_port, text)
         return re.sub(rf"\b{DEFAULT_PORT}\b", self._port, text)
 
     def run(self, block: Block) -> None:
@@ -132,7 +135,9 @@ class _Session:
     def _environment(self, block: Block) -> dict[str, str]:
         # Only of a single broker: the local runtime gives each of its brokers a port itself.
         listeners = {"KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{self._port}"}
-        return (os.environ | listeners if _SINGLE_BROKER in block.text else os.environ) | {
+        # A file has listeners of its own, with the port of this page.
+        by_default = _SINGLE_BROKER in block.text and f"{_SINGLE_BROKER} -c " not in block.text
+        return (os.environ | listeners if by_default else os.environ) | {
             "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ.get('PATH', '')}",
             "ODRADEK_BOOTSTRAP": f"127.0.0.1:{self._port}",
             "COLUMNS": "200",  # tables are not wrapped

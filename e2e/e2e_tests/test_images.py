@@ -97,9 +97,11 @@ def test_what_the_installed_packages_say_they_need_is_there(image: Image) -> Non
 @pytest.mark.parametrize("image", IMAGES.values(), ids=list(IMAGES))
 def test_the_sbom_names_every_package(image: Image) -> None:
     packages = requirements_of(image.name)
-    found = json.loads(sbom_text(packages, {"libc6": "2.36-9"}))["components"]
-    assert len(found) == len(packages) + 1
-    assert found[-1]["purl"] == "pkg:deb/debian/libc6@2.36-9"
+    jars = ["kafka-clients-4.3.1.jar"]
+    found = json.loads(sbom_text(packages, {"libc6": "2.36-9"}, jars))["components"]
+    assert len(found) == len(packages) + 2
+    assert found[-2]["purl"] == "pkg:deb/debian/libc6@2.36-9"
+    assert (found[-1]["name"], found[-1]["version"]) == ("kafka-clients", "4.3.1")
 
 
 @pytest.mark.parametrize("image", IMAGES.values(), ids=list(IMAGES))
@@ -115,6 +117,13 @@ def test_the_dockerfile_makes_the_same_image(image: Image) -> None:
             assert f"cp -r build/compiled-*/{package.name} /opt/odradek/{package.name}" in text
         else:
             assert f"COPY {where} /opt/odradek/{package.name}" in text
+    for name, value in image.labels.items():
+        said_value = "${VERSION}" if name.endswith(".version") else value
+        assert re.search(rf'{re.escape(name)}="?{re.escape(said_value)}"?( \\|$)', stage, re.M), (
+            name
+        )
+    assert (f"CMD {json.dumps(list(image.arguments))}" in stage) == bool(image.arguments)
+    assert (f"VOLUME {image.data}" in stage) == bool(image.data)
     for path in image.files:
         assert f"COPY {path.relative_to(ROOT)} /opt/odradek/{image.package}/" in text
     assert f"USER {USER_ID}:{USER_ID}" in text
@@ -172,6 +181,14 @@ def test_a_layer_is_roots_and_nobody_becomes_another(tree: Path, tmp_path: Path)
         content = tar.extractfile("opt/x/bin/su")
         assert content is not None
         assert content.read() == b"become somebody\n"
+
+
+def test_a_volume_belongs_to_the_user_of_the_image(tmp_path: Path) -> None:
+    layer = archive.write_directory(tmp_path / "layer.tar", "var/lib/data", USER_ID)
+    with tarfile.open(layer.path) as tar:
+        owners = {info.name: (info.uid, info.gid, oct(info.mode)) for info in tar}
+    assert owners["var"] == owners["var/lib"] == (0, 0, "0o755")
+    assert owners["var/lib/data"] == (USER_ID, USER_ID, "0o755")
 
 
 def test_the_same_files_give_the_same_image(tree: Path, tmp_path: Path) -> None:
@@ -237,6 +254,24 @@ def test_what_a_container_does_not_need_goes(tmp_path: Path) -> None:
     left = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert left == {"usr/bin/python3"}
     assert (tmp_path / "tmp").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_a_removed_package_leaves_neither_files_nor_its_entry(tmp_path: Path) -> None:
+    """Debian's /lib is a link to usr/lib, and every package lists it."""
+    for name in ("usr/lib/a.so", "usr/bin/perl", "var/lib/dpkg/status"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    ok = "Status: install ok installed"
+    status = f"Package: perl\n{ok}\nVersion: 1\n\nPackage: sed\n{ok}\nVersion: 2\n"
+    (tmp_path / "var/lib/dpkg/status").write_text(status)
+    (tmp_path / "lib").symlink_to("usr/lib")
+    info = tmp_path / "var/lib/dpkg/info"
+    info.mkdir()
+    (info / "perl:amd64.list").write_text("/.\n/lib\n/usr/bin\n/usr/bin/perl\n/usr/gone\n")
+    debian.remove_packages(tmp_path, ["perl"])
+    assert not (tmp_path / "usr/bin/perl").exists()
+    assert (tmp_path / "lib/a.so").exists()
+    assert debian.installed(tmp_path) == {"sed": "2"}
 
 
 def test_debian_packages_are_read_from_dpkg(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_steps_go_on_where_they_were(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == ""
 
 
-def test_times_are_told_as_people_do() -> None:
+def test_times_are_written_for_people() -> None:
     assert [minutes(s) for s in (0.4, 89, 90, 3661)] == ["0 s", "89 s", "1 min 30 s", "61 min 01 s"]
 
 

@@ -156,3 +156,24 @@ def dotted(settings: dict[str, Any]) -> dict[str, Any]:
 
 def wait_until(condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
     waiting.wait_until(condition, deadline_s=deadline_s)
+
+
+# What a delivered message always has; confluent-kafka types each of these as optional.
+
+
+def value_of(message: Message) -> bytes:
+    value = message.value()
+    assert isinstance(value, bytes), value
+    return value
+
+
+def partition_of(message: Message) -> int:
+    partition = message.partition()
+    assert partition is not None
+    return partition
+
+
+def offset_of(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset

@@ -2,11 +2,14 @@
 
 The kit itself raises typed errors and does not import pytest. This plugin turns them into skips;
 the root conftest.py loads it. With ODRADEK_REQUIRE_TOOLS set (CI) a missing program is a failure.
+With ODRADEK_TEST_DEADLINE (unix seconds) no long test begins later: CI has a time limit.
+It also marks the tests that need a Kubernetes, and runs one tier (tiers.py) with `--tier=NAME`.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -15,6 +18,28 @@ import pytest
 from odradek_testkit.engines import ToolsMissingError
 from odradek_testkit.kubernetes.programs import ProgramsMissingError
 from odradek_testkit.small_disk import MountRefusedError
+from odradek_testkit.tiers import KUBERNETES_FIXTURES, TIERS, tier_of
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=TIERS, help="run the tests of this tier only")
+
+
+@pytest.hookimpl(trylast=True)  # after those that add markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if KUBERNETES_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.kubernetes)
+    wanted = config.getoption("--tier")
+    if wanted is None:
+        return
+    chosen: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        markers = {mark.name for mark in item.iter_markers()}
+        (chosen if tier_of(markers) == wanted else others).append(item)
+    items[:] = chosen
+    config.hook.pytest_deselected(items=others)
 
 
 @contextmanager
@@ -30,7 +55,10 @@ def _skipping() -> Generator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Generator[None]:
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    deadline = float(os.environ.get("ODRADEK_TEST_DEADLINE") or "inf")
+    if time.time() > deadline and item.get_closest_marker("long"):
+        pytest.skip("no time is left for it in this run; make test-long runs it")
     with _skipping():
         yield
 

@@ -17,6 +17,7 @@ import io
 import json
 import platform
 import tarfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,31 @@ def write_layer(
             else:
                 tar.addfile(info)
     return Layer(target, sha256_of(target))
+
+
+def write_directory(target: Path, name: str, owner: int) -> Layer:
+    """A layer with one empty directory of a user; a volume that is made of it is the user's too."""
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as tar:
+        *parents, directory = _parents(name)
+        for part in parents:
+            tar.addfile(_owned(_directory(part), 0))
+        info = _owned(_directory(directory), 0)
+        info.uid = info.gid = owner
+        info.uname = info.gname = ""
+        tar.addfile(info)
+    return Layer(target, sha256_of(target))
+
+
+def compressed_bytes(layers: Sequence[Layer]) -> int:
+    """What a registry would send, with gzip as registries use it."""
+    total = 0
+    for layer in layers:
+        packer = zlib.compressobj(6, wbits=31)
+        with open(layer.path, "rb") as content:
+            while chunk := content.read(CHUNK):
+                total += len(packer.compress(chunk))
+        total += len(packer.flush())
+    return total
 
 
 def write_archive(target: Path, images: Sequence[Built]) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from odradek_images import archive, debian
+from odradek_images.compiled import MADE_OF, CompileError, compiled_modules, made_of
 from odradek_images.requirements import (
     Locked,
     LockError,
@@ -46,7 +47,7 @@ from odradek_images.table import (
 )
 
 DOCKERFILE = ROOT / "images" / "Dockerfile"
-RECIPE = "2"  # increase it to rebuild images after a change of this file
+RECIPE = "3"  # increase it to rebuild images after a change of this file
 SOURCE_SUFFIXES = (".py", ".json", ".sha256")
 KEPT = 3  # archives of each image in the cache
 MB = 1_000_000
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for name in given.images or IMAGES:
             print(build(IMAGES[name], given.way, fresh=given.fresh))
-    except (BuildError, LockError, debian.DebianError) as error:
+    except (BuildError, CompileError, LockError, debian.DebianError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
@@ -113,7 +114,8 @@ def build_with_docker(image: Image) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with progress(f"{tag_of(image)} with docker"):
         _run("docker", "build", f"--file={DOCKERFILE}", f"--target={image.name}",
-             f"--tag={tag_of(image)}", *_jars_context(image), str(ROOT),
+             f"--tag={tag_of(image)}", f"--build-arg=VERSION={image.tag()}",
+             *_jars_context(image), str(ROOT),
              environment={"DOCKER_BUILDKIT": "1"})  # fmt: skip
         _run("docker", "save", f"--output={target}", tag_of(image))
     return target
@@ -144,11 +146,15 @@ def assemble(image: Image, *, fresh: bool = False) -> Path:
         layers = [base, archive.write_layer(layer_file, staging, HOME.strip("/"), when=0)]
         if image.user_name:
             layers.append(user_layer(image, target.with_suffix(".user")))
+        if image.data:
+            data = target.with_suffix(".data")
+            layers.append(archive.write_directory(data, image.data.strip("/"), USER_ID))
         archive.write_archive(target, [archive.Built(tag_of(image), layers, config(image))])
     shutil.rmtree(staging)
+    unpacked, packed = target.stat().st_size, archive.compressed_bytes(layers)
+    say(f"{tag_of(image)}: {unpacked / MB:.0f} MB on disk, {packed / MB:.0f} MB compressed")
     for layer in layers[1:]:
         layer.path.unlink()
-    say(f"{tag_of(image)}: {target.stat().st_size / MB:.0f} MB")
     forget_older(image)
     return target
 
@@ -177,12 +183,11 @@ def config(image: Image) -> dict[str, object]:
         "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()],
         "WorkingDir": image.work_dir,
         "Entrypoint": image.entrypoint,
+        "Cmd": list(image.arguments),
+        "Volumes": {image.data: {}} if image.data else {},
+        "ExposedPorts": {f"{port}/tcp": {} for port in image.ports},
         "StopSignal": "SIGTERM",
-        "Labels": {
-            "org.opencontainers.image.title": image.repository,
-            "org.opencontainers.image.version": image.tag(),
-            "org.opencontainers.image.licenses": "Apache-2.0",
-        },
+        "Labels": image.labels,
     }
 
 
@@ -223,15 +228,12 @@ def extensions(image: Image) -> dict[str, Path]:
         say(f"{image.name}: not compiled, at half of its speed: that takes Python {PYTHON}")
         return {}
     with progress(f"{image.name}: compiling (two minutes, if it is to be done)"):
-        compiled = _run(sys.executable, str(image.compiler)).strip()
-    if not compiled:
-        return {}
-    found = sorted(Path(compiled).rglob("*.so"))
-    return {path.relative_to(compiled).as_posix(): path for path in found}
+        return compiled_modules(image.compiler)
 
 
 def base_key(base: str) -> str:
-    recipe = (SUITE, BASES[base], debian.UNWANTED, debian.EMPTY)
+    unwanted = (debian.UNWANTED, debian.UNWANTED_PATTERNS, debian.UNWANTED_PACKAGES)
+    recipe = (SUITE, BASES[base], unwanted, debian.EMPTY)
     return hashlib.sha256(repr(recipe).encode()).hexdigest()[:12]
 
 
@@ -242,6 +244,7 @@ def base_tree(base: str) -> Path:
 def base_layer(base: str, *, fresh: bool = False) -> archive.Layer:
     """One layer for all images of a base, so that they share most of their bytes."""
     tree = base_tree(base)
+    tree.parent.mkdir(parents=True, exist_ok=True)
     layer = tree.with_suffix(".tar")
     if fresh:
         shutil.rmtree(tree, ignore_errors=True)
@@ -265,7 +268,7 @@ def install(
     if packages:
         listed = target.with_suffix(".requirements")
         listed.write_text(requirements_text(packages))
-        _run(_uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes",
+        _run(uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes",
              "--only-binary=:all:", *(f"--no-binary={one}" for one in image.from_source),
              f"--python-version={PYTHON}", f"--target={target}",
              f"--requirements={listed}")  # fmt: skip
@@ -281,7 +284,9 @@ def install(
         copied = target / name
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copied)
-    (target / "sbom.json").write_text(sbom_text(packages, debian_packages))
+    if compiled := extensions(image):
+        (target / MADE_OF).write_text(made_of(compiled, sources(image)))
+    (target / "sbom.json").write_text(sbom_text(packages, debian_packages, jar_names(image)))
     compile_all(target)
 
 
@@ -312,7 +317,7 @@ def check_start(image: Image, staging: Path) -> None:
 # -- helpers ---------------------------------------------------------------------------------------
 
 
-def _uv() -> str:
+def uv() -> str:
     beside = Path(sys.executable).with_name("uv")
     found = str(beside) if beside.exists() else shutil.which("uv")
     if found is None:

@@ -1,14 +1,17 @@
 """A small Debian with Python, from Debian's packages: the base of images without a registry.
 
 Made by debootstrap (root is needed) from the mirror that this machine uses, then everything is
-removed that a container does not need: documentation, locales, package lists, the mirror's address.
+removed that a container does not need: documentation, locales, package lists, the mirror's address,
+and packages that only install, log in or mount. A shell, coreutils, grep and tar stay, for
+`kubectl exec` and `kubectl cp`. The Dockerfile removes the same with
+`python3 -m odradek_images.debian`.
 """
 
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from odradek_images.table import SUITE
@@ -16,20 +19,33 @@ from odradek_images.table import SUITE
 UNWANTED = (
     "usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale", "usr/share/lintian",
     "usr/share/common-licenses", "usr/share/bash-completion", "usr/share/zoneinfo",
-    "var/cache/apt", "var/cache/debconf", "var/lib/apt/lists", "var/log", "tmp",
-    "etc/apt/sources.list", "etc/apt/sources.list.d", "etc/hostname", "etc/resolv.conf",
+    "var/cache/apt", "var/cache/debconf", "var/log", "tmp", "etc/hostname", "etc/resolv.conf",
     "etc/machine-id", "debootstrap", "dev", "proc", "sys",
 )  # fmt: skip
-EMPTY = (
-    "opt/odradek",
-    "dev",
-    "proc",
-    "sys",
-    "tmp",
-    "var/log",
-    "var/cache/apt",
-    "var/lib/apt/lists",
-)
+# Left by packages that are removed below, or of no use to our programs.
+UNWANTED_PATTERNS = (
+    "usr/lib/*/gconv", "usr/lib/*/perl-base", "usr/lib/*/e2fsprogs", "usr/lib/*/security",
+    "usr/lib/python3*/pydoc_data", "usr/lib/python3*/lib2to3", "usr/lib/python3*/ensurepip",
+    "usr/lib/python3*/lib-dynload/nis.*", "usr/lib/python3*/lib-dynload/_dbm.*",
+    "usr/share/perl*", "usr/share/debconf", "usr/lib/apt", "usr/lib/dpkg", "etc/apt", "etc/pam.d",
+    "var/lib/dpkg/info", "var/lib/dpkg/*-old", "var/lib/apt", "var/lib/pam", "var/backups",
+)  # fmt: skip
+# Packages whose files go. What is left needs none of their libraries, but for the modules nis and
+# _dbm of Python; `orphans` finds out.
+UNWANTED_PACKAGES = (
+    "adduser", "apt", "bsdutils", "debconf", "debian-archive-keyring", "dpkg", "e2fsprogs", "gpgv",
+    "init-system-helpers", "libapt-pkg6.0", "libaudit1", "libaudit-common", "libblkid1",
+    "libcap-ng0", "libcom-err2", "libdb5.3", "libdebconfclient0", "libext2fs2", "libgcrypt20",
+    "libgnutls30", "libgpg-error0", "libgssapi-krb5-2", "libhogweed6", "libidn2-0",
+    "libk5crypto3", "libkeyutils1", "libkrb5-3", "libkrb5support0", "libmount1", "libnettle8",
+    "libnsl2", "libp11-kit0", "libpam-modules", "libpam-modules-bin", "libpam-runtime", "libpam0g",
+    "libseccomp2", "libsemanage-common", "libsemanage2", "libsepol2", "libsmartcols1", "libss2",
+    "libsystemd0", "libtasn1-6", "libtirpc-common", "libtirpc3", "libudev1", "libunistring2",
+    "libxxhash0", "login", "logsave", "mount", "ncurses-bin", "openssl", "passwd", "perl-base",
+    "sysvinit-utils", "tzdata", "util-linux", "util-linux-extra",
+)  # fmt: skip
+EMPTY = ("opt/odradek", "dev", "proc", "sys", "tmp", "var/log")
+MOUNTED = ("dev", "proc", "sys", "tmp", "etc/hostname", "etc/resolv.conf")  # in a docker build
 
 
 class DebianError(Exception):
@@ -75,12 +91,16 @@ def make_base(target: Path, include: Iterable[str]) -> None:
     if done.returncode != 0:
         raise DebianError(f"debootstrap failed, see {log}:\n{log.read_text()[-1500:]}")
     prune(partial)
+    if shutil.which("readelf") and (lost := orphans(partial)):
+        raise DebianError(f"a removed package is needed: {lost}")
     partial.rename(target)
 
 
-def prune(root: Path) -> None:
-    for name in UNWANTED:
-        path = root / name
+def prune(root: Path, kept: Collection[str] = ()) -> None:
+    """`kept`: paths that cannot be removed here."""
+    remove_packages(root, UNWANTED_PACKAGES)
+    found = [path for pattern in UNWANTED_PATTERNS for path in root.glob(pattern)]
+    for path in (*(root / name for name in UNWANTED if name not in kept), *found):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -88,6 +108,42 @@ def prune(root: Path) -> None:
     for name in EMPTY:
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
+
+
+def remove_packages(root: Path, names: Iterable[str]) -> None:
+    """Deletes their files and their entries in dpkg's database, without running their scripts."""
+    info, status = root / "var/lib/dpkg/info", root / "var/lib/dpkg/status"
+    for name in names:
+        for listed in (*info.glob(f"{name}.list"), *info.glob(f"{name}:*.list")):
+            for line in listed.read_text().splitlines():
+                path = root / line.lstrip("/")
+                if not path.is_dir():  # also /lib, which is a link to a directory
+                    path.unlink(missing_ok=True)
+    if status.exists():
+        gone = set(names)
+        blocks = status.read_text().split("\n\n")
+        left = [one for one in blocks if _package(one) not in gone]
+        status.write_text("\n\n".join(left))
+
+
+def _package(block: str) -> str:
+    found = re.search(r"^Package: (.+)$", block, re.M)
+    return found[1] if found else ""
+
+
+def orphans(root: Path) -> dict[str, set[str]]:
+    """Programs and libraries → libraries that they are linked with and that are not there."""
+    there = {path.name for path in (root / "usr/lib").rglob("*.so*")}
+    found = {}
+    for path in (*(root / "usr/bin").iterdir(), *(root / "usr/lib").rglob("*.so*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        said = subprocess.run(
+            ["readelf", "--dynamic", str(path)], capture_output=True, text=True, check=False
+        ).stdout
+        if lost := set(re.findall(r"\(NEEDED\).*\[(.+)\]", said)) - there:
+            found[path.relative_to(root).as_posix()] = lost
+    return found
 
 
 def installed(root: Path) -> dict[str, str]:
@@ -99,3 +155,7 @@ def installed(root: Path) -> dict[str, str]:
         if fields.get("Status", "").endswith(" installed"):
             found[fields["Package"]] = fields["Version"]
     return found
+
+
+if __name__ == "__main__":
+    prune(Path("/"), MOUNTED)

@@ -1,19 +1,23 @@
 """The part of requirements.lock that an image needs: its requirements and their dependencies.
 
     python -m odradek_images.requirements broker          # for pip or uv, with hashes
-    python -m odradek_images.requirements broker --sbom   # the same as a CycloneDX list
+    python -m odradek_images.requirements broker --sbom   # the same as a CycloneDX list; with
+                                                          # --debian ROOT also its Debian packages
     python -m odradek_images.requirements compiler        # for the Dockerfile's compiling stage
 
 The lock names after each package the ones that require it ("# via aiohttp"); reversed, that is what
 each package needs. Only the standard library is used: the Dockerfile runs this too.
 """
 
+import argparse
 import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from odradek_images.debian import installed
 from odradek_images.table import IMAGES, LOCK
 
 # Codecs that kafka-python uses if they are installed; the lock has them only for our tests.
@@ -84,10 +88,16 @@ def requirements_text(packages: Sequence[Locked]) -> str:
     return "".join(f"{package.text}\n" for package in packages)
 
 
-def sbom_text(packages: Sequence[Locked], debian: Mapping[str, str] | None = None) -> str:
-    """CycloneDX 1.5: the Python packages and, where they are known, Debian's."""
+def sbom_text(
+    packages: Sequence[Locked], debian: Mapping[str, str] | None = None, jars: Sequence[str] = ()
+) -> str:
+    """CycloneDX 1.5: the Python packages and, where they are known, Debian's, and the jars."""
     components = [_component("pypi", one.name, one.version) for one in packages]
     components += [_component("deb/debian", *one) for one in sorted((debian or {}).items())]
+    for name in jars:  # the file names have no group, so there is no package URL
+        found = re.fullmatch(r"(.+?)-(\d.*)\.jar", name)
+        artifact, version = found.groups() if found else (name, "")
+        components.append({"type": "library", "name": artifact, "version": version})
     bom = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "components": components}
     return json.dumps(bom, indent=1) + "\n"
 
@@ -97,16 +107,20 @@ def _component(kind: str, name: str, version: str) -> dict[str, str]:
     return {"type": "library", "name": name, "version": version, "purl": purl}
 
 
-def main(arguments: Sequence[str]) -> int:
-    names = [one for one in arguments if one != "--sbom"]
-    if len(names) != 1 or names[0] not in (*IMAGES, COMPILER):
-        usage = "usage: python -m odradek_images.requirements"
-        print(f"{usage} {' | '.join(IMAGES)} | {COMPILER} [--sbom]", file=sys.stderr)
-        return 2
-    packages = requirements_of(names[0])
-    sys.stdout.write(sbom_text(packages) if "--sbom" in arguments else requirements_text(packages))
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="odradek_images.requirements")
+    parser.add_argument("image", choices=(*IMAGES, COMPILER))
+    parser.add_argument("--sbom", action="store_true", help="as a CycloneDX list")
+    parser.add_argument("--debian", type=Path, help="a root whose Debian packages are listed too")
+    parser.add_argument("--jars", type=Path, help="a directory whose jars are listed too")
+    given = parser.parse_args(arguments)
+    packages = requirements_of(given.image)
+    debian = installed(given.debian) if given.debian else {}
+    jars = sorted(path.name for path in given.jars.iterdir()) if given.jars else []
+    text = sbom_text(packages, debian, jars) if given.sbom else requirements_text(packages)
+    sys.stdout.write(text)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -58,6 +58,10 @@ class Image:
     left_out: tuple[str, ...] = ()  # of what the requirements bring, below /opt/odradek
     work_dir: str = "/"
     user_name: str = ""  # in /etc/passwd, for programs that ask who they are
+    description: str = ""
+    arguments: tuple[str, ...] = ()  # if none are given: what `docker run` does
+    data: str = ""  # a directory of the user, and a volume if none is mounted there
+    ports: tuple[int, ...] = ()
 
     @property
     def package(self) -> str:
@@ -74,6 +78,17 @@ class Image:
     @property
     def entrypoint(self) -> list[str]:
         return ["python3", "-m", self.module]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """OCI's names for what an image is."""
+        return {
+            "org.opencontainers.image.title": self.repository,
+            "org.opencontainers.image.description": self.description,
+            "org.opencontainers.image.version": self.tag(),
+            "org.opencontainers.image.licenses": "Apache-2.0",
+            "org.opencontainers.image.vendor": "Odradek",
+        }
 
 
 def kafka_jars() -> Path:
@@ -100,20 +115,35 @@ BROKER = Image(
     "broker",
     ROOT / "broker" / "odradek_broker",
     "odradek_broker.main",
-    ("aiohttp", "cramjam", "crc32c", "google-re2", "kio", "librt", "prometheus-client"),
+    (
+        "aiohttp",
+        "cramjam",
+        "crc32c",
+        "cryptography",
+        "google-re2",
+        "kio",
+        "librt",
+        "prometheus-client",
+        "pyjwt",
+    ),
     also=(ROOT / "broker" / "odradek_protocol",),
     compiler=ROOT / "broker" / "compile.py",
+    description="A Kafka broker",
+    files=(ROOT / "images" / "server.properties",),
+    arguments=("--config", f"{HOME}/odradek_broker/server.properties"),
+    data="/var/lib/odradek",
+    ports=(9092,),
 )
 OPERATOR = Image(
     "operator",
     ROOT / "operator" / "odradek_operator",
     "odradek_operator.main",
     (
-        "aiohttp", "cramjam", "crc32c", "cronsim", "httpx2", "kio", "kopf", "librt", "lightkube",
-        "msgspec",
-        "prometheus-client", "pyyaml",
+        "aiohttp", "cramjam", "crc32c", "cronsim", "cryptography", "httpx2", "kio", "kopf",
+        "librt", "lightkube", "msgspec", "prometheus-client", "pyyaml",
     ),
     also=(ROOT / "operator" / "odradek_api", ROOT / "broker" / "odradek_protocol"),
+    description="The operator that runs Kafka clusters on Kubernetes",
 )  # fmt: skip
 APACHE = Image(
     "apache",
@@ -123,6 +153,7 @@ APACHE = Image(
     base="java",
     tag=kafka_version,
     jars=kafka_jars,
+    description="Apache Kafka for engine: apache",
     files=(ROOT / "operator" / "odradek_operator" / "kafka" / "apache-metrics.yaml",),
 )
 SPARK = Image(
@@ -134,6 +165,7 @@ SPARK = Image(
     base="java",
     locks=(LOCK, ROOT / "spark-on-k8s" / "requirements.lock"),
     jars=spark_jars,
+    description="Spark pipelines: drivers and executors",
     from_source=("pyspark",),
     left_out=("pyspark/data", "pyspark/examples", "pyspark/jars/connect-repl"),
     work_dir="/tmp",  # where executors put the files of a job; a volume

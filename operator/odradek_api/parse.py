@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -39,6 +39,7 @@ FILE_BYTES_MAX = 16 << 20  # refuses a data file that was given by mistake
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _NAMES = {"int": "an integer", "str": "a string", "bool": "true or false", "float": "a number"}
+_EXAMPLES = {"milliseconds?": "10 seconds", "(k|m|g|t)": "2g", "Ki|Mi": "10Gi"}  # by pattern
 _NAMES |= {"array": "a list", "object": "a mapping", "null": "null"}
 
 
@@ -114,7 +115,11 @@ def _files(paths: Iterable[Path]) -> list[Path]:
         if path == STDIN:
             files.append(path)
         elif path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and p.is_file())
+            inside = sorted(
+                p
+                for p in path.iterdir()
+                if p.suffix in SUFFIXES and p.is_file() and not _is_data(p)
+            )
             if not inside:
                 raise _refused(str(path), "", "", "contains no .yaml, .yml or .json file")
             files += inside
@@ -123,6 +128,14 @@ def _files(paths: Iterable[Path]) -> list[Path]:
         else:
             raise _refused(str(path), "", "", "no such file or directory")
     return files
+
+
+def _is_data(path: Path) -> bool:
+    """A .json file in a directory that does not mention our API is data, not a manifest."""
+    try:
+        return path.suffix == ".json" and GROUP.encode() not in path.read_bytes()
+    except OSError:
+        return False  # the error is reported when it is parsed
 
 
 def _documents(path: Path) -> list[Any]:
@@ -163,9 +176,13 @@ def _sentence(kind: Kind, text: str) -> tuple[str, str]:
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
         return f"{field}.{missing[1]}", "is missing"
     if enum := re.fullmatch(r"Invalid enum value (.*)", what):
-        return field, f"{enum[1]} is not an allowed value"
+        values = _values_at(kind, path)
+        allowed = f"; allowed are {', '.join(values)}" if values else ""
+        return field, f"{enum[1]} is not an allowed value{allowed}"
     if "matching regex" in what:
-        return field, f"does not match {what.split('regex ')[1]}"
+        pattern = what.split("regex ")[1]
+        example = next((text for key, text in _EXAMPLES.items() if key in pattern), "")
+        return field, f"does not match {pattern}" + (f"; for example {example}" if example else "")
     what = re.sub(r"`(\w+)( \| null)?`", lambda m: _NAMES.get(m[1], m[1]), what)
     what = what.replace(" >= ", " of at least ").replace(" <= ", " of at most ")
     return field, what[:1].lower() + what[1:]
@@ -181,6 +198,28 @@ def _fields_at(kind: Kind, path: str) -> Sequence[str]:
         if at is None:
             return ()
     return [f.encode_name for f in msgspec.structs.fields(at)]
+
+
+def _values_at(kind: Kind, path: str) -> list[str]:
+    """The values that the field at a path may have."""
+    parent, _, last = re.sub(r"\[.*?\]", "", path).rpartition(".")
+    at: Any = kind.spec
+    for step in filter(None, parent.split(".")):
+        at = next(iter(_structs(_hint_of(at, step))), None)
+        if at is None:
+            return []
+    return [str(value) for value in _literals(_hint_of(at, last))]
+
+
+def _hint_of(struct: Any, name: str) -> Any:
+    names = {f.encode_name: f.name for f in msgspec.structs.fields(struct)}
+    return get_type_hints(struct).get(names.get(name, ""))
+
+
+def _literals(hint: Any) -> list[Any]:
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [value for inner in get_args(hint) for value in _literals(inner)]
 
 
 def _structs(hint: Any) -> list[type[msgspec.Struct]]:

@@ -18,11 +18,16 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-import httpx2
-from lightkube import Client
+try:
+    import httpx2
+    from lightkube import Client
 
-from odradek_operator.kubernetes.dry_run import print_plan
-from odradek_operator.kubernetes.operator import Operator, Options
+    from odradek_operator.kubernetes.dry_run import print_plan
+    from odradek_operator.kubernetes.operator import Operator, Options
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"the operator needs {error.name}: pip install 'odradek[operator]'")
 
 REQUEST_TIMEOUT_S = 15.0
 APACHE_IMAGE = "odradek/apache:4.3.1"

@@ -31,8 +31,8 @@ from odradek_operator.kafka.observed import (
     ObservedTopic,
     Partition,
     Phase,
-    TopicPartition,
 )
+from odradek_protocol.ids import TopicPartition
 
 NOW = 1_800_000_000.0
 RACKS = ("a", "b", "c")

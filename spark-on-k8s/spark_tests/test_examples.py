@@ -68,6 +68,7 @@ def topics(own: Pipelines, example: str) -> None:
         own.topic(topic.spec.partitions, topic.name)
 
 
+@pytest.mark.long  # a whole example; test_jobs.py has its parts
 def test_web_activity(spark: Any, own: Pipelines) -> None:
     topics(own, "web-activity")
     sent = data.send(own.bootstrap, data.web_activity())
@@ -106,6 +107,7 @@ def test_log_collection(spark: Any, own: Pipelines) -> None:
     assert {headers(m)["odradek.file"].rpartition(b"/")[2] for m in dead} >= {b"app-0.log"}
 
 
+@pytest.mark.long  # likewise, with a second broker
 def test_mirror(spark: Any, own: Pipelines, pipelines: Pipelines) -> None:
     topics(own, "mirror")
     data.send(own.bootstrap, data.orders())

@@ -134,6 +134,29 @@ def test_duplicates_are_dropped_by_the_id_in_the_header(spark: Any, pipelines: P
     assert table(spark, pipelines.directory / "table") == list(range(20))
 
 
+def test_a_changed_query_on_an_old_checkpoint_says_what_to_do(
+    spark: Any, pipelines: Pipelines
+) -> None:
+    topic = pipelines.topic(1)
+
+    def counted(sql: str) -> JobStatus:
+        pipelines.produce(topic, rows([1]))
+        return run(
+            spark, pipelines,
+            sources=[{"topics": [topic], "format": JSON}], steps=[{"sql": sql}],
+            sink={"console": {}, "outputMode": "complete"},
+        )  # fmt: skip
+
+    assert counted("SELECT id, count(*) AS n FROM source GROUP BY id").state == "Completed"
+    for changed in (
+        "SELECT at, count(*) AS n FROM source GROUP BY at",
+        "SELECT id, max(at) AS n FROM source GROUP BY id",
+    ):
+        said = counted(changed)
+        assert (said.state, said.field) == ("Failed", "spec.steps")
+        assert "set a new spec.checkpoint" in said.message
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -147,7 +170,7 @@ def test_duplicates_are_dropped_by_the_id_in_the_header(spark: Any, pipelines: P
                        "watermark": {"column": "when", "delay": "1 hour"}}]},
          r"spec\.sources\[0\]\.watermark\.column: there is no column when"),
         ({"steps": [{"sql": "SELECT count(*) AS n FROM source"}]},
-         r"spec\.steps: .*not supported.*watermark"),
+         r"spec\.steps: .*not supported.*; set a watermark .*outputMode to update or complete"),
         ({"sources": [{"files": {"path": "nowhere"}, "format": {"type": "text"}}]},
          r"spec\.sources\[0\]\.files\.path: directory .* does not exist"),
         ({"sink": {"table": {"path": "t", "partitionBy": ["day"]}}},

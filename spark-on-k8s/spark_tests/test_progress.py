@@ -26,6 +26,19 @@ def test_a_report() -> None:
     assert (again.rows, again.late_rows) == (20, 4)
 
 
+def test_rows_out_and_watermark_show_why_nothing_comes_out() -> None:
+    report = {**REPORT, "sink": {"numOutputRows": 4},
+              "eventTime": {"watermark": "2026-11-16T11:59:00.000Z"}}  # fmt: skip
+    first = progress(report, None)
+    assert (first.rows_out, first.watermark) == (4, "2026-11-16T11:59:00.000Z")
+    again = progress({**report, "batchId": 4}, first)
+    assert again.rows_out == 8
+    silent = {**report, "sink": {"numOutputRows": -1},
+              "eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}  # fmt: skip
+    assert progress(silent, None).rows_out == -1
+    assert progress(silent, None).watermark == ""
+
+
 def test_lag_of_sources_that_are_no_topics() -> None:
     assert lag([{"endOffset": {"logOffset": 3}, "latestOffset": None}, {"endOffset": 5}]) == {}
     assert lag([{"endOffset": '{"a": {"0": 1}}', "latestOffset": '{"a": {"0": 3}}'}]) == {"a": 2}
@@ -38,5 +51,7 @@ def test_failures_name_a_field() -> None:
         "spec.sources.format",
         "t-0 offset 7 cannot be parsed: no; set spec.deadLetter to keep such records in a topic",
     )
+    plan = "[OTHER] no\n+- raise_error(USER_RAISED_EXCEPTION, concat(ODRADEK , _topic#1"
+    assert explain_failure(plan) == ("", "[OTHER] no"), "the words are in every plan"
     field, said = explain_failure("x\nCaused by: org.a.B: UnknownTopicOrPartition\n\tat c")
     assert (field, said) == ("spec.sources.topics", "org.a.B: UnknownTopicOrPartition")

@@ -60,6 +60,6 @@ def test_what_was_missed_is_due_once() -> None:
         ("0 0 2 * * *", "five fields"),  # seconds,
     ],
 )
-def test_what_is_not_cron_is_said(schedule: str, said: str) -> None:
+def test_an_invalid_schedule_is_an_error(schedule: str, said: str) -> None:
     with pytest.raises(ScheduleError, match=said):
         parse_schedule(schedule)

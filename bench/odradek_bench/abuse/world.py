@@ -52,9 +52,9 @@ class World:
                 self.rss_max = max(self.rss_max, rss_bytes(self.servers.pids))
             for member in self.servers.members:
                 restarting = member in starting and starting[member].is_alive()
-                if restarting or member.process is None or member.process.poll() is None:
+                if restarting or member.process is None or (code := member.process.poll()) is None:
                     continue
-                self.exits.append(member.process.returncode)
+                self.exits.append(code)
                 member.process = None
                 starting[member] = threading.Thread(target=self._restart, args=(member,))
                 starting[member].start()

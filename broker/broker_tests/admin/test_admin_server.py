@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 
 from confluent_kafka import TopicPartition
 
@@ -28,7 +29,7 @@ from odradek_testkit.clients import (
 )
 
 
-def get(server, path):
+def get(server: Any, path: Any) -> Any:
     try:
         with urllib.request.urlopen(f"http://{server.admin}{path}", timeout=10) as response:
             return response.status, response.read().decode()
@@ -36,34 +37,36 @@ def get(server, path):
         return error.code, error.read().decode()
 
 
-def samples(server):
+def samples(server: Any) -> Any:
     """{(name, frozenset of labels): value}"""
     found = {}
     for line in get(server, "/metrics")[1].splitlines():
         if line.startswith("#"):
             continue
-        name, labels, value = re.fullmatch(r"(\w+)(\{.*\})? (\S+)", line).groups()
+        match = re.fullmatch(r"(\w+)(\{.*\})? (\S+)", line)
+        assert match is not None, line
+        name, labels, value = match.groups()
         pairs = re.findall(r'(\w+)="([^"]*)"', labels or "")
         found[name, frozenset(pairs)] = float(value)
     return found
 
 
-def labels(**pairs):
+def labels(**pairs: Any) -> Any:
     return frozenset(pairs.items())
 
 
-def test_a_running_broker_is_healthy_and_ready(broker):
+def test_a_running_broker_is_healthy_and_ready(broker: Any) -> None:
     assert get(broker, "/healthz") == (200, '{"healthy": true}')
     status, body = get(broker, "/readyz")
     assert (status, json.loads(body)) == (200, {"ready": True, "reasons": {}})
 
 
-def states(server, what, **query):
+def states(server: Any, what: Any, **query: Any) -> Any:
     found = get(server, f"/v1/controller/{what}?" + urllib.parse.urlencode(query))
     return found[0], json.loads(found[1])
 
 
-def test_states_of_partitions_and_replicas(broker, topic):
+def test_states_of_partitions_and_replicas(broker: Any, topic: str) -> None:
     """Created, and deleted: the counts follow, and no step was illegal."""
     before = states(broker, "partitions")[1]
     create_topic(broker, topic, partitions=3)
@@ -94,7 +97,7 @@ def test_states_of_partitions_and_replicas(broker, topic):
     assert states(broker, "replicas")[1]["illegal_transitions"] == 0
 
 
-def test_traffic_shows_in_the_metrics(broker, topic):
+def test_traffic_shows_in_the_metrics(broker: Any, topic: str) -> None:
     create_topic(broker, topic)
     produce(broker, topic, numbered(50, size=100))
     consume(broker, topic, 50)
@@ -121,23 +124,23 @@ def test_traffic_shows_in_the_metrics(broker, topic):
     assert {"Produce", "Fetch", "Metadata", "ApiVersions", "CreateTopics"} <= set(requests)
 
 
-def test_request_times_add_up(broker, topic):
+def test_request_times_add_up(broker: Any, topic: str) -> None:
     create_topic(broker, topic)
     produce(broker, topic, [b"x"])
     found = samples(broker)
 
-    def total_ms(phase):
+    def total_ms(phase: Any) -> Any:
         key = f"kafka_network_requestmetrics_{phase.lower()}_all_sum"
         return found[key, labels(request="Produce")]
 
-    phases = ("RequestQueueTimeMs", "LocalTimeMs", "RemoteTimeMs")
-    phases += ("ResponseQueueTimeMs", "ResponseSendTimeMs")
+    phases = ["RequestQueueTimeMs", "LocalTimeMs", "RemoteTimeMs"]
+    phases += ["ResponseQueueTimeMs", "ResponseSendTimeMs"]
     assert total_ms("TotalTimeMs") > 0
     # Each phase is rounded down to a microsecond.
     assert abs(total_ms("TotalTimeMs") - sum(map(total_ms, phases))) < 0.1
 
 
-def test_a_waiting_fetch_is_in_the_purgatory(broker, topic):
+def test_a_waiting_fetch_is_in_the_purgatory(broker: Any, topic: str) -> None:
     create_topic(broker, topic)
     purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
     with consumer_of(broker, fetch_wait_max_ms=20_000) as consumer:
@@ -147,16 +150,16 @@ def test_a_waiting_fetch_is_in_the_purgatory(broker, topic):
         assert samples(broker)[purgatory, labels(delayedOperation="Produce")] == 0
 
 
-def test_the_loop_lag_is_measured(broker):
+def test_the_loop_lag_is_measured(broker: Any) -> None:
     lag = ("odradek_event_loop_lag_histogram_seconds_count", labels())
     wait_until(lambda: samples(broker)[lag] >= 3)
     assert samples(broker)["odradek_event_loop_lag_seconds", labels()] >= 0
 
 
-def test_an_unready_broker_says_what_it_waits_for():
+def test_an_unready_broker_says_what_it_waits_for() -> None:
     """Not ready while logs recover, with the progress; healthy all along."""
 
-    async def story():
+    async def story() -> None:
         readiness = Readiness()
         admin = AdminServer(readiness)
         with socket.create_server(("127.0.0.1", 0)) as sock:

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException
 
+from odradek_testkit.clients import partition_of, value_of
+
 DEADLINE_S = 60.0
 
 
@@ -43,10 +45,11 @@ class Member:
 
     def poll(self) -> None:
         for message in self.consumer.consume(500, 0.05):
-            if message.error() is None:
-                self.read.append((message.partition(), message.value()))
-            elif not message.error().retriable():
-                raise KafkaException(message.error())
+            error = message.error()
+            if error is None:
+                self.read.append((partition_of(message), value_of(message)))
+            elif not error.retriable():
+                raise KafkaException(error)
 
     def owned(self) -> set[tuple[str, int]]:
         return {(place.topic, place.partition) for place in self.consumer.assignment()}

@@ -30,9 +30,9 @@ APACHE = {
     80: (0, 1), 81: (0, 0), 83: (0, 0), 84: (0, 0), 85: (0, 1), 86: (0, 0), 87: (0, 1),
     88: (0, 0), 89: (0, 0), 90: (0, 1), 91: (0, 0), 92: (0, 0),
 }  # fmt: skip
-# Not there yet, or never (broker/SKIPPED.md): SASL, delegation tokens, quotas, SCRAM, telemetry,
+# Not there yet, or never (broker/SKIPPED.md): delegation tokens, telemetry,
 # share groups, streams groups.
-LEFT_OUT = {17, 36, 38, 39, 40, 41, 49, 51, 71, 72, *range(76, 80), *range(83, 93)}
+LEFT_OUT = {38, 39, 40, 41, 71, 72, *range(76, 80), *range(83, 93)}
 
 BROKER_HEARTBEAT = 63
 

@@ -68,7 +68,8 @@ def test_members_share_and_hand_over(server: Server, topic: str, group: str) -> 
         member.consumer.commit(asynchronous=False)
     third.close()
     until(shared(6, first, second), first, second, what="one left")
-    first.close(), second.close()
+    first.close()
+    second.close()
     again = Member(server, group).subscribe(topic)
     until(shared(6, again), again, what="a new one")
     committed = again.consumer.committed([TopicPartition(topic, p) for p in range(6)], timeout=10)
@@ -111,7 +112,8 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(
     until(lambda: bool(again.owned()), again, two, what="back again")
     assert again.owned() == had
     assert two.owned() == others
-    again.close(), two.close()
+    again.close()
+    two.close()
 
 
 def test_a_subscription_by_expression_finds_new_topics(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
 import time
 import urllib.request
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from broker_tests.clients.test_request_memory import metric, produce_and_fetch
+from odradek_cli.processes import ChildProcess
 from odradek_testkit import raw_requests as raw
 from odradek_testkit.clients import wait_until
 from odradek_testkit.engines import RunningBroker, on_apache
@@ -31,9 +31,7 @@ CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
 class LimitedBroker(RunningBroker):
     """A broker that may have 256 descriptors, and cannot raise that."""
 
-    def spawn(
-        self, command: Sequence[str], *, stdout: int | None = None
-    ) -> subprocess.Popen[bytes]:
+    def spawn(self, command: Sequence[str], *, stdout: int | None = None) -> ChildProcess:
         limited = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", *command]
         return super().spawn(limited, stdout=stdout)
 

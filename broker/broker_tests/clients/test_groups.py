@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -241,7 +242,7 @@ def test_aiokafka(broker: Server, topic: str, group: str) -> None:
         )
         await consumer.start()
         try:
-            seen = set()
+            seen: set[Any] = set()
             async with asyncio.timeout(DEADLINE_S):
                 while len(seen) < len(values):
                     seen.add((await consumer.getone()).value)

@@ -99,6 +99,18 @@ def test_kafka_configs_of_brokers(broker: Server) -> None:
     assert "log.cleaner.threads" not in configs(broker, *one, "--describe")
 
 
+def test_kafka_configs_of_a_group(broker: Server, topic: str) -> None:
+    entity = ("--entity-type", "groups", "--entity-name", topic)
+    added = "consumer.session.timeout.ms=50000"
+    done = configs(broker, *entity, "--alter", "--add-config", added)
+    assert f"Completed updating config for group {topic}." in done
+    assert added in configs(broker, "--entity-type", "groups", "--describe")
+    refused = configs(
+        broker, *entity, "--alter", "--add-config", "consumer.session.timeout.ms=5", check=False
+    )
+    assert "must be greater than or equal to group.consumer.min.session.timeout.ms" in refused
+
+
 def test_offsets_delete_records_and_log_dirs(broker: Server, topic: str, tmp_path: Path) -> None:
     create_topic(broker, topic, partitions=2)
     produce(broker, topic, numbered(100, size=1_000))
@@ -168,3 +180,43 @@ def test_topic_deletion_frees_the_directory(broker: Server, topic: str) -> None:
     assert (broker.data_dir / f"{topic}-0").is_dir()
     topics(broker, "--delete", "--topic", topic)
     wait_until(lambda: not (broker.data_dir / f"{topic}-0").exists())
+
+
+def test_kafka_configs_of_scram_users(broker: Server, topic: str) -> None:
+    user = ("--entity-type", "users", "--entity-name", topic)
+    added = "SCRAM-SHA-512=[iterations=8192,password=alice-secret]"
+    done = configs(broker, *user, "--alter", "--add-config", added)
+    assert f"Completed updating config for user {topic}." in done
+    configs(broker, *user, "--alter", "--add-config", "SCRAM-SHA-256=[password=alice-secret]")
+    described = configs(broker, *user, "--describe")
+    assert "SCRAM-SHA-512=iterations=8192" in described
+    assert "SCRAM-SHA-256=iterations=4096" in described
+    assert "alice-secret" not in broker.log()
+    configs(broker, *user, "--alter", "--delete-config", "SCRAM-SHA-512")
+    left = configs(broker, *user, "--describe")
+    assert "SCRAM-SHA-512" not in left
+    assert "SCRAM-SHA-256=iterations=4096" in left
+
+
+def test_kafka_configs_of_quotas(broker: Server, topic: str) -> None:
+    user, client = ("--entity-type", "users"), ("--entity-type", "clients")
+    quota = "producer_byte_rate=1048576,consumer_byte_rate=2097152,request_percentage=50"
+    done = configs(broker, *user, "--entity-name", topic, *client, "--entity-name", "app",
+                   "--alter", "--add-config", quota)  # fmt: skip
+    assert f"Completed updating config for user {topic}." in done
+    described = configs(broker, *user, "--entity-name", topic, *client, "--describe")
+    assert f"Quota configs for user-principal '{topic}', client-id 'app' are" in described
+    assert "producer_byte_rate=1048576" in described
+    configs(broker, *client, "--entity-default", "--alter", "--add-config",
+            "controller_mutation_rate=3.5")  # fmt: skip
+    assert "controller_mutation_rate=3.5" in configs(broker, *client, "--describe")
+    address = ("--entity-type", "ips", "--entity-name", "10.9.8.7")
+    configs(broker, *address, "--alter", "--add-config", "connection_creation_rate=7")
+    assert "connection_creation_rate=7" in configs(broker, *address, "--describe")
+    refused = configs(broker, *user, "--entity-name", topic, "--alter", "--add-config",
+                      "producer_byte_rate=-1", check=False)  # fmt: skip
+    assert "must be greater than 0" in refused
+    configs(broker, *address, "--alter", "--delete-config", "connection_creation_rate")
+    assert "10.9.8.7" not in configs(broker, *address, "--describe")
+    configs(broker, *client, "--entity-default", "--alter", "--delete-config",
+            "controller_mutation_rate")  # fmt: skip

@@ -72,8 +72,8 @@ def test_offsets_from_the_end_and_by_time(broker: Server, topic: str) -> None:
     while time.time() * 1000 <= middle_ms:
         pass
     kcat(broker, "-P", "-t", topic, "-p", "0", stdin=b"later")
-    out = kcat(broker, "-Q", "-t", f"{topic}:0:{middle_ms}").decode()
-    assert out.split() == [topic, "[0]", "offset", "20"]
+    found = kcat(broker, "-Q", "-t", f"{topic}:0:{middle_ms}").decode()
+    assert found.split() == [topic, "[0]", "offset", "20"]
     out = kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "-2", "-e", "-q")
     assert out == numbered(20)[-1] + b"\nlater\n"
     out = kcat(broker, "-C", "-t", topic, "-p", "0", "-o", f"s@{middle_ms}", "-e", "-q")

@@ -91,7 +91,7 @@ def test_errors_do_not_wait(broker: Server, topic: str) -> None:
             assert raw.fetched(connection.ask(asked))[0] == error
 
 
-def test_a_client_that_waits_long_hears_at_once(broker: Server, topic: str) -> None:
+def test_a_client_with_a_long_wait_is_answered_at_once(broker: Server, topic: str) -> None:
     """The same through librdkafka: fetch.wait.max.ms of five minutes does not delay a record."""
     create_topic(broker, topic)
     arrived = threading.Event()

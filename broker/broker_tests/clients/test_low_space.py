@@ -46,7 +46,10 @@ def test_producers_wait_for_room_and_readers_do_not(
     disk: SmallDisk, tmp_path: Path, topic: str
 ) -> None:
     with broker_on(disk, tmp_path) as broker:
-        where = {"bootstrap.servers": broker.bootstrap, "log_level": 2}
+        where: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": broker.bootstrap,
+            "log_level": 2,
+        }
         admin = AdminClient(where)
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
         delivered: list[int] = []
@@ -122,7 +125,10 @@ def test_a_full_disk_at_start(disk: SmallDisk, tmp_path: Path, topic: str) -> No
     """A single broker out of space ends, and a restart loses nothing."""
     broker = broker_on(disk, tmp_path)
     with broker:
-        where = {"bootstrap.servers": broker.bootstrap, "log_level": 2}
+        where: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": broker.bootstrap,
+            "log_level": 2,
+        }
         producer = Producer({**where, "acks": "all", "message.timeout.ms": 5_000})
         producer.produce(topic, b"before")
         assert producer.flush(DEADLINE_S) == 0

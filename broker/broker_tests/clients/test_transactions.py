@@ -22,6 +22,7 @@ from odradek_testkit.clients import (
     consumer_of,
     create_topic,
     produce,
+    value_of,
     wait_until,
 )
 from odradek_testkit.engines import Server
@@ -46,14 +47,14 @@ def transactional(broker: Server, transactional_id: str, **settings: Any) -> Pro
 def committed(broker: Server, topic: str, count: int, partition: int = 0) -> list[bytes]:
     """What a reader of committed transactions gets, up to a last mark that is no transaction."""
     produce(broker, topic, [b"-"]) if partition == 0 else None
-    found = []
+    found: list[bytes] = []
     with consumer_of(broker, isolation_level="read_committed") as consumer:
         consumer.assign([TopicPartition(topic, partition, 0)])
         while len(found) < count + (partition == 0):
             message = consumer.poll(DEADLINE_S)
             assert message is not None, found
             assert message.error() is None
-            found.append(message.value())
+            found.append(value_of(message))
     return [value for value in found if value != b"-"]
 
 

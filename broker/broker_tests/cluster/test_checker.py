@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def final_of(history: History, number: int) -> Read:
     return next(r for r in history.reads if r.reader == FINAL and r.number == number)
 
 
-def replace_final(history: History, number: int, **changed: int) -> None:
+def replace_final(history: History, number: int, **changed: Any) -> None:
     read = final_of(history, number)
     history.reads[history.reads.index(read)] = read._replace(**changed)
 

@@ -51,6 +51,7 @@ def wait_for_end(cluster: Cluster, node: Node, deadline_s: float = FAILOVER_S) -
     assert process is not None
     cluster.wait_until(lambda: process.poll() is not None, f"{node.name} ends", deadline_s)
     node.process = None
+    assert process.returncode is not None
     return process.returncode, node.log().rstrip().splitlines()[-1]
 
 

@@ -48,7 +48,8 @@ class Growing:
     def quorum(self, node: Node) -> Struct:
         topics = [Struct(topic_name=METADATA_TOPIC, partitions=[Struct(partition_index=0)])]
         answer = self._questions.ask(node.address, DESCRIBE_QUORUM, 2, Struct(topics=topics))
-        return answer.topics[0].partitions[0]
+        partition: Struct = answer.topics[0].partitions[0]
+        return partition
 
     def voters(self) -> list[int]:
         return sorted(v.replica_id for v in self.quorum(self.running[-1]).current_voters)

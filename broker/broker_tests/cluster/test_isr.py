@@ -69,7 +69,7 @@ def produce_error(cluster: Cluster, topic: str, acks: str) -> str | None:
     errors: list[str | None] = []
     producer.produce(
         topic, b"0", partition=0,
-        on_delivery=lambda error, _: errors.append(error and error.name()),
+        on_delivery=lambda error, _: errors.append(error.name() if error else None),
     )  # fmt: skip
     producer.flush(12)
     assert errors, "neither acknowledged nor refused"

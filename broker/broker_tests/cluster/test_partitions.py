@@ -80,6 +80,7 @@ def test_a_leader_without_the_others(cluster: PartitionedCluster, topic: str) ->
     assert load.check() >= ENOUGH
 
 
+@pytest.mark.long  # as the test above, in the other directions; both together are half a minute
 def test_one_way(cluster: PartitionedCluster, topic: str) -> None:
     """1. a leader's own requests do not arrive (no heartbeats), the others fetch from it: it is
     replaced. 2. nobody's requests reach a leader, whose heartbeats arrive: its followers leave

@@ -21,7 +21,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from odradek_testkit.clients import offset_of, partition_of, value_of
 
 ACCOUNTS = 10
 OPENING_BALANCE = 100
@@ -78,8 +86,8 @@ def copy(bootstrap: str, transactional_id: str, group: str, source: str, target:
         try:
             producer.begin_transaction()
             for message in messages:
-                producer.produce(target, message.value() + b"!", message.key())
-                ends[message.partition()] = message.offset() + 1
+                producer.produce(target, value_of(message) + b"!", message.key())
+                ends[partition_of(message)] = offset_of(message) + 1
             offsets = [TopicPartition(source, index, end) for index, end in ends.items()]
             metadata = consumer.consumer_group_metadata()
             send = partial(producer.send_offsets_to_transaction, offsets, metadata, TIMEOUT_S)
@@ -154,19 +162,20 @@ def read_committed(bootstrap: str, topic: str, partition: int, offset: int = 0) 
         where = TopicPartition(topic, partition, offset)
         end = consumer.get_watermark_offsets(where, TIMEOUT_S)[1]
         consumer.assign([where])
-        found = []
+        found: list[Message] = []
         while True:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"{topic}-{partition}: nothing up to {end}"
-            if message.error() is None:
-                if message.offset() >= end:
+            error = message.error()
+            if error is None:
+                if offset_of(message) >= end:
                     return found
                 found.append(message)
-            elif message.error().name() == "_PARTITION_EOF":
-                if message.offset() >= end:
+            elif error.name() == "_PARTITION_EOF":
+                if offset_of(message) >= end:
                     return found
-            elif not message.error().retriable():
-                raise KafkaException(message.error())
+            elif not error.retriable():
+                raise KafkaException(error)
     finally:
         consumer.close()
 

@@ -21,6 +21,7 @@ from odradek_protocol.error_codes import KafkaError
 from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages.struct import Struct
 
+ME = BrokerId(1)
 DIRECTORY = UUID(int=777)  # the first 100 are reserved
 
 
@@ -77,10 +78,19 @@ async def started(
     return controller
 
 
-async def register(controller: ControllerService) -> int:
-    """Registers broker 1 as a new incarnation and unfences it; gives its broker epoch."""
+async def register(
+    controller: ControllerService,
+    broker: BrokerId = ME,
+    *,
+    directory: UUID = DIRECTORY,
+    previous_epoch: int = -1,
+) -> int:
+    """Registers a new incarnation of the broker and unfences it; gives its broker epoch.
+
+    `previous_epoch`: the broker epoch that its last clean shutdown noted; -1 if it was not clean.
+    """
     registration = Struct(
-        broker_id=BrokerId(1),
+        broker_id=broker,
         cluster_id=controller.cluster_id,
         incarnation_id=uuid4(),
         listeners=[Struct(name="PLAINTEXT", host="localhost", port=9092, security_protocol=0)],
@@ -93,23 +103,29 @@ async def register(controller: ControllerService) -> int:
             for feature in SUPPORTED_FEATURES
         ],
         rack=None,
-        log_dirs=[DIRECTORY],
-        previous_broker_epoch=-1,
+        log_dirs=[directory],
+        previous_broker_epoch=previous_epoch,
     )
     epoch: int = (await controller.broker_registration(registration)).broker_epoch
-    answer = await controller.broker_heartbeat(heartbeat(epoch))
+    answer = await controller.broker_heartbeat(heartbeat(epoch, broker))
     assert not answer.is_fenced
     return epoch
 
 
-def heartbeat(broker_epoch: int, *, want_fence: bool = False) -> Struct:
-    """Of broker 1, which has all metadata."""
+def heartbeat(
+    broker_epoch: int,
+    broker: BrokerId = ME,
+    *,
+    want_fence: bool = False,
+    want_shut_down: bool = False,
+) -> Struct:
+    """Of a broker that has all metadata."""
     return Struct(
-        broker_id=BrokerId(1),
+        broker_id=broker,
         broker_epoch=broker_epoch,
         current_metadata_offset=1_000_000,
         want_fence=want_fence,
-        want_shut_down=False,
+        want_shut_down=want_shut_down,
         offline_log_dirs=[],
     )
 

@@ -1,5 +1,7 @@
 """AlterPartition: who may change an ISR, to what, and what else that brings about."""
 
+from typing import Any
+
 import pytest
 
 from broker_tests.controller.active_support import World
@@ -21,7 +23,7 @@ def ask(world: World, request: Struct) -> ErrorCode:
 
 
 class TestAccepted:
-    def test_shrink_and_expand(self):
+    def test_shrink_and_expand(self) -> None:
         w = world()
         answer = w.alter_isr([1, 3])
         assert answer.error_code is ErrorCode.none
@@ -31,13 +33,13 @@ class TestAccepted:
         assert w.alter_isr([1, 3, 2]).partition_epoch == 2
         assert w.show() == "leader 1 epoch 0 isr 1,3,2"
 
-    def test_no_change(self):
+    def test_no_change(self) -> None:
         w = world()
         answer = w.alter_isr([1, 2, 3])
         assert answer.error_code is ErrorCode.none
         assert answer.partition_epoch == 0
 
-    def test_version_2_without_broker_epochs(self):
+    def test_version_2_without_broker_epochs(self) -> None:
         w = world()
         request = w.proposal(w.partition(), [1], "t", 0)
         asked = request.topics[0].partitions[0]
@@ -56,7 +58,7 @@ class TestRefused:
             ("partition_epoch", -1, ErrorCode.invalid_update_version),
         ],
     )
-    def test_epochs(self, field, change, code):
+    def test_epochs(self, field: Any, change: Any, code: ErrorCode) -> None:
         w = world()
         w.heartbeat(1, want_fence=True)
         w.alter_isr([2, 3])
@@ -68,22 +70,22 @@ class TestRefused:
         assert w.image.offset == offset
 
     @pytest.mark.parametrize("isr", [[2, 3], [1, 4], [1, 1, 2], []])
-    def test_an_isr_that_cannot_be(self, isr):
+    def test_an_isr_that_cannot_be(self, isr: Any) -> None:
         w = world()
         assert w.alter_isr(isr).error_code is ErrorCode.invalid_request
 
-    def test_not_by_a_follower(self):
+    def test_not_by_a_follower(self) -> None:
         w = world()
         request = w.proposal(w.partition(), [1, 2], "t", 0)
-        request.broker_id, request.broker_epoch = BrokerId(2), w.image.brokers[2].epoch
+        request.broker_id, request.broker_epoch = BrokerId(2), w.image.brokers[BrokerId(2)].epoch
         assert ask(w, request) is ErrorCode.invalid_request
 
-    def test_a_fenced_member(self):
+    def test_a_fenced_member(self) -> None:
         w = world()
         w.fence(2)
         assert w.alter_isr([1, 2, 3]).error_code is ErrorCode.ineligible_replica
 
-    def test_a_member_that_was_restarted_since_it_caught_up(self):
+    def test_a_member_that_was_restarted_since_it_caught_up(self) -> None:
         w = world()
         w.alter_isr([1, 3])
         request = w.proposal(w.partition(), [1, 2, 3], "t", 0)
@@ -94,7 +96,7 @@ class TestRefused:
         request.topics[0].partitions[0].new_isr_with_epochs[1].broker_epoch = -1
         assert ask(w2, request) is ErrorCode.none, "-1: the leader does not know"
 
-    def test_recovery_state(self):
+    def test_recovery_state(self) -> None:
         w = world()
         request = w.proposal(w.partition(), [1], "t", 0)
         request.topics[0].partitions[0].leader_recovery_state = 1
@@ -102,7 +104,7 @@ class TestRefused:
         request.topics[0].partitions[0].leader_recovery_state = 5
         assert ask(w, request) is ErrorCode.invalid_request
 
-    def test_what_does_not_exist(self):
+    def test_what_does_not_exist(self) -> None:
         w = world()
         request = w.proposal(w.partition(), [1], "t", 0)
         request.topics[0].partitions[0].partition_index = 7
@@ -111,7 +113,7 @@ class TestRefused:
         request.topics[0].topic_id = w.image.topics["t"].id.__class__(int=5)
         assert ask(w, request) is ErrorCode.unknown_topic_id
 
-    def test_a_broker_from_before(self):
+    def test_a_broker_from_before(self) -> None:
         w = world()
         request = w.proposal(w.partition(), [1], "t", 0)
         request.broker_epoch += 1
@@ -119,7 +121,7 @@ class TestRefused:
             w.active.alter_partition(request)
         assert caught.value.code is ErrorCode.stale_broker_epoch
 
-    def test_one_partition_twice_in_a_request(self):
+    def test_one_partition_twice_in_a_request(self) -> None:
         w = world()
         request = w.proposal(w.partition(), [1], "t", 0)
         request.topics[0].partitions *= 2

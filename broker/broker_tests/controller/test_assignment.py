@@ -2,6 +2,7 @@
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,33 +20,35 @@ class FromStart(Random):
         return 0
 
 
-def no_racks(count: int) -> dict[int, str | None]:
+def no_racks(count: int) -> dict[Any, str | None]:
     return dict.fromkeys(range(count))
 
 
-def test_the_example_of_the_docstring():
+def test_the_example_of_the_docstring() -> None:
     assert assign_replicas(no_racks(5), 10, 3, FromStart()) == [
         (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1),
         (0, 2, 3), (1, 3, 4), (2, 4, 0), (3, 0, 1), (4, 1, 2),
     ]  # fmt: skip
 
 
-def test_racks_alternate_as_in_the_seeds():
-    assert alternate_racks({0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}) == [0, 3, 1, 4, 2, 5]
-    assert alternate_racks({0: "a", 1: "b", 2: "b", 3: "b"}) == [0, 1, 2, 3]
+def test_racks_alternate_as_in_the_seeds() -> None:
+    two: dict[Any, str] = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}
+    assert alternate_racks(two) == [0, 3, 1, 4, 2, 5]
+    uneven: dict[Any, str] = {0: "a", 1: "b", 2: "b", 3: "b"}
+    assert alternate_racks(uneven) == [0, 1, 2, 3]
 
 
-def test_racks_count_only_if_every_broker_has_one():
-    racks = {0: "a", 1: "a", 2: None}
+def test_racks_count_only_if_every_broker_has_one() -> None:
+    racks: dict[Any, str | None] = {0: "a", 1: "a", 2: None}
     assert assign_replicas(racks, 3, 2, FromStart()) == [(0, 1), (1, 2), (2, 0)]
 
 
-def test_the_example_of_the_seeds():
+def test_the_example_of_the_seeds() -> None:
     """Six brokers, start at 4: partition 0 on 4 5 0, partition 1 on 5 0 1; with racks the
     first follower of a leader on 4 is on 2."""
     start_at_4 = Starts(4, 0)
     assert assign_replicas(no_racks(6), 6, 3, start_at_4)[:2] == [(4, 5, 0), (5, 0, 1)]
-    racks = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}
+    racks: dict[Any, str | None] = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}
     assert assign_replicas(racks, 6, 2, Starts(3, 0))[0] == (4, 2)
 
 
@@ -60,7 +63,7 @@ class Starts(Random):
         return self.numbers.pop(0)
 
 
-def test_less_than_a_round_is_spread_too():
+def test_less_than_a_round_is_spread_too() -> None:
     """Three of five brokers lead; the walk alone would give broker 2 three replicas."""
     found = assign_replicas(no_racks(5), 3, 3, FromStart())
     assert [replicas[0] for replicas in found] == [0, 1, 2]
@@ -68,27 +71,27 @@ def test_less_than_a_round_is_spread_too():
     assert sorted(used.values()) == [1, 2, 2, 2, 2]
 
 
-def test_new_partitions_fill_what_the_old_ones_left():
+def test_new_partitions_fill_what_the_old_ones_left() -> None:
     old = assign_replicas(no_racks(3), 3, 3, FromStart())
     new = assign_replicas(no_racks(6), 3, 3, Random(1), old)
     assert sorted(replicas[0] for replicas in new) == [3, 4, 5]
     assert {broker for replicas in new for broker in replicas} == {3, 4, 5}
 
 
-def test_more_replicas_than_brokers():
+def test_more_replicas_than_brokers() -> None:
     with pytest.raises(KafkaError) as caught:
         assign_replicas(no_racks(2), 1, 3, Random(1))
     assert caught.value.code is ErrorCode.invalid_replication_factor
     assert "target replication factor of 3 cannot be reached" in str(caught.value)
 
 
-def counts(found, brokers):
+def counts(found: Any, brokers: Any) -> Any:
     leaders = Counter(replicas[0] for replicas in found)
     replicas = Counter(broker for replicas in found for broker in replicas)
     return [leaders[b] for b in brokers], [replicas[b] for b in brokers]
 
 
-def assert_even(found, brokers, replicas_by):
+def assert_even(found: Any, brokers: Any, replicas_by: Any) -> None:
     leaders, replicas = counts(found, brokers)
     assert max(leaders) - min(leaders) <= 1
     assert max(replicas) - min(replicas) <= replicas_by
@@ -100,12 +103,14 @@ def assert_even(found, brokers, replicas_by):
     replication_factor=st.integers(1, 5),
     seed=st.integers(0, 1000),
 )
-def test_distinct_brokers_and_even_counts(brokers, steps, replication_factor, seed):
+def test_distinct_brokers_and_even_counts(
+    brokers: Any, steps: Any, replication_factor: Any, seed: int
+) -> None:
     """Also when the topic grows again and again; then seldom one replica more, because what
     exists is not moved."""
     replication_factor = min(brokers, replication_factor)
     rng = Random(seed)
-    found: list = []
+    found: list[Any] = []
     for partitions in steps:
         new = assign_replicas(no_racks(brokers), partitions, replication_factor, rng, found)
         assert len(new) == partitions
@@ -121,12 +126,14 @@ def test_distinct_brokers_and_even_counts(brokers, steps, replication_factor, se
     replication_factor=st.integers(1, 5),
     seed=st.integers(0, 1000),
 )
-def test_replicas_spread_over_racks(racks, per_rack, steps, replication_factor, seed):
+def test_replicas_spread_over_racks(
+    racks: Any, per_rack: Any, steps: Any, replication_factor: Any, seed: int
+) -> None:
     """No two in one rack while there are racks enough, and even use of equal racks."""
-    brokers = {i: f"rack-{i // per_rack}" for i in range(racks * per_rack)}
+    brokers: dict[Any, str | None] = {i: f"rack-{i // per_rack}" for i in range(racks * per_rack)}
     replication_factor = min(replication_factor, len(brokers))
     rng = Random(seed)
-    found: list = []
+    found: list[Any] = []
     for partitions in steps:
         found += assign_replicas(brokers, partitions, replication_factor, rng, found)
         for replicas in found:
@@ -141,7 +148,7 @@ def test_replicas_spread_over_racks(racks, per_rack, steps, replication_factor, 
     replication_factor=st.integers(1, 5),
     seed=st.integers(0, 1000),
 )
-def test_racks_of_any_size(racks, partitions, replication_factor, seed):
+def test_racks_of_any_size(racks: Any, partitions: Any, replication_factor: Any, seed: int) -> None:
     """Evenly led; and never two in one rack where another has none."""
     replication_factor = min(replication_factor, len(racks))
     found = assign_replicas(racks, partitions, replication_factor, Random(seed))
@@ -153,13 +160,13 @@ def test_racks_of_any_size(racks, partitions, replication_factor, seed):
     assert max(leaders) - min(leaders) <= 1
 
 
-def test_placing_twice_as_many_partitions_is_twice_the_work():
-    brokers = {i: f"rack-{i % 3}" for i in range(30)}
+def test_placing_twice_as_many_partitions_is_twice_the_work() -> None:
+    brokers: dict[Any, str | None] = {i: f"rack-{i % 3}" for i in range(30)}
 
     def steps(partitions: int) -> Steps:
         with Steps() as counted:
             old = assign_replicas(brokers, partitions, 3, Random(1))
-            assign_replicas({**brokers, 30: "rack-0"}, partitions, 3, Random(1), old)
+            assign_replicas(brokers | {30: "rack-0"}, partitions, 3, Random(1), old)
         return counted
 
     grows_linearly(steps(600), steps(1_200))

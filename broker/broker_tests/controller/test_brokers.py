@@ -1,9 +1,11 @@
 """Brokers as the controller sees them: registration, sessions, fencing, controlled shutdown."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from broker_tests.broker_ids import ids
 from broker_tests.controller.active_support import CLUSTER_ID, World, directory
 from odradek_broker.controller.active import PeriodicTask
 from odradek_broker.controller.heartbeats import BrokerState, answer_to
@@ -16,7 +18,7 @@ from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages.struct import Struct
 
 
-def refused(code: ErrorCode, action) -> str:
+def refused(code: ErrorCode, action: Any) -> str:
     with pytest.raises(KafkaError) as caught:
         action()
     assert caught.value.code is code
@@ -24,16 +26,16 @@ def refused(code: ErrorCode, action) -> str:
 
 
 class TestRegistration:
-    def test_the_epoch_is_the_offset_of_the_record(self):
+    def test_the_epoch_is_the_offset_of_the_record(self) -> None:
         world = World(1)
         world.topic("t", [(1,)])
         before = world.next_offset
         epoch = world.register(1)
-        assert epoch == before == world.image.brokers[1].epoch
-        assert world.image.brokers[1].fenced
-        assert world.image.brokers[1].endpoints["PLAINTEXT"].host == "b1"
+        assert epoch == before == world.image.brokers[BrokerId(1)].epoch
+        assert world.image.brokers[BrokerId(1)].fenced
+        assert world.image.brokers[BrokerId(1)].endpoints["PLAINTEXT"].host == "b1"
 
-    def test_unfenced_when_caught_up_with_its_own_registration(self):
+    def test_unfenced_when_caught_up_with_its_own_registration(self) -> None:
         world = World(1)
         epoch = world.register(2)
         assert world.heartbeat(2, offset=epoch - 1).is_fenced
@@ -41,15 +43,15 @@ class TestRegistration:
         assert answer.is_fenced
         assert answer.is_caught_up
         assert not world.heartbeat(2, offset=epoch).is_fenced
-        assert not world.image.brokers[2].fenced
+        assert not world.image.brokers[BrokerId(2)].fenced
 
-    def test_another_cluster(self):
+    def test_another_cluster(self) -> None:
         text = refused(
             ErrorCode.inconsistent_cluster_id, lambda: World(1).register(2, cluster_id="other")
         )
         assert text == f"Expected cluster ID {CLUSTER_ID}, but got cluster ID other"
 
-    def test_a_second_broker_with_the_same_number(self):
+    def test_a_second_broker_with_the_same_number(self) -> None:
         """Refused while the first is alive, and allowed when its session has ended."""
         world = World(2)
         text = refused(
@@ -58,22 +60,22 @@ class TestRegistration:
         assert text == "Another broker is registered with that broker id."
         world.now_ms += world.active.sessions.timeout_ms + 1
         world.register(1, disks=[5])
-        assert world.image.brokers[1].log_dirs == (directory(1, 5),)
+        assert world.image.brokers[BrokerId(1)].log_dirs == (directory(1, 5),)
 
-    def test_who_holds_the_directory_has_not_to_wait(self):
+    def test_the_owner_of_the_directory_need_not_wait(self) -> None:
         """A directory is locked by its process, so the old one is dead."""
         world = World(3)
         world.topic("t", [(1, 2)])
         world.register(1)
         assert world.show() == "leader 2 epoch 1 isr 2"
-        assert world.image.brokers[1].fenced
+        assert world.image.brokers[BrokerId(1)].fenced
 
-    def test_the_same_incarnation_again_changes_what_it_says(self):
+    def test_the_same_incarnation_again_changes_what_it_says(self) -> None:
         world = World(1)
         epoch = world.register(2, incarnation=50)
         world.heartbeat(2)
         assert world.register(2, disks=[0, 1], incarnation=50) == epoch
-        broker = world.image.brokers[2]
+        broker = world.image.brokers[BrokerId(2)]
         assert not broker.fenced
         assert len(broker.log_dirs) == 2
 
@@ -87,7 +89,7 @@ class TestRegistration:
             ([directory(1)], f"Broker 1 is already registered with directory {directory(1)}"),
         ],
     )
-    def test_directories(self, log_dirs, reason):
+    def test_directories(self, log_dirs: Any, reason: str) -> None:
         world = World(1)
         request = Struct(
             broker_id=BrokerId(2),
@@ -102,7 +104,7 @@ class TestRegistration:
         register = lambda: world.active.register_broker(request, 9, 0.0)  # noqa: E731
         assert refused(ErrorCode.invalid_registration, register) == reason
 
-    def test_a_feature_that_the_broker_lacks(self):
+    def test_a_feature_that_the_broker_lacks(self) -> None:
         world = World(1)
         request = Struct(
             broker_id=BrokerId(2),
@@ -124,14 +126,14 @@ class TestRegistration:
             "metadata.version. The broker wants a version between 1 and 25, inclusive."
         )
 
-    def test_the_registration_comes_before_what_it_causes(self):
+    def test_the_registration_comes_before_what_it_causes(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)])
         world.incarnations += 1
         world.fence(1)
         world.start(1, clean=True)
         world.alter_isr([2, 1])
-        existing = world.image.brokers[1]
+        existing = world.image.brokers[BrokerId(1)]
         request = Struct(
             broker_id=existing.id,
             cluster_id=CLUSTER_ID,
@@ -156,7 +158,7 @@ class TestRegistration:
 
 
 class TestSessions:
-    def test_silence_is_fenced_and_a_heartbeat_unfences(self):
+    def test_silence_is_fenced_and_a_heartbeat_unfences(self) -> None:
         world = World(3)
         timeout_ms = world.active.sessions.timeout_ms
         world.topic("t", [(1, 2, 3)])
@@ -170,7 +172,7 @@ class TestSessions:
         assert not world.heartbeat(3).is_fenced, "it was only slow"
         assert world.live() == [2, 3]
 
-    def test_a_new_controller_gives_everybody_a_full_session(self):
+    def test_a_new_controller_gives_everybody_a_full_session(self) -> None:
         world = World(2)
         timeout_ms = world.active.sessions.timeout_ms
         world.now_ms += timeout_ms * 0.9
@@ -180,7 +182,7 @@ class TestSessions:
         world.tick(1)
         assert world.live() == []
 
-    def test_a_broken_connection_shortens_the_session(self):
+    def test_a_broken_connection_shortens_the_session(self) -> None:
         world = World(3)
         grace_ms = 2 * world.settings.int("broker.heartbeat.interval.ms")
         assert grace_ms < world.active.sessions.timeout_ms
@@ -196,11 +198,11 @@ class TestSessions:
         assert world.show() == "leader 2 epoch 1 isr 2,3"
         assert not world.heartbeat(1).is_fenced, "it was only slow"
 
-    def test_an_old_incarnation_is_not_listened_to(self):
+    def test_an_old_incarnation_is_not_listened_to(self) -> None:
         world = World(2)
         request = Struct(
             broker_id=BrokerId(1),
-            broker_epoch=world.image.brokers[1].epoch - 1,
+            broker_epoch=world.image.brokers[BrokerId(1)].epoch - 1,
             current_metadata_offset=100,
             want_fence=False,
             want_shut_down=False,
@@ -210,7 +212,7 @@ class TestSessions:
             ErrorCode.stale_broker_epoch,
             lambda: world.active.heartbeat(request, world.next_offset, 0.0),
         )
-        epoch = world.image.brokers[1].epoch
+        epoch = world.image.brokers[BrokerId(1)].epoch
         assert text == f"Expected broker epoch {epoch}, but got broker epoch {epoch - 1}"
         request.broker_id = BrokerId(9)
         text = refused(
@@ -219,7 +221,7 @@ class TestSessions:
         )
         assert text == "No broker registration found for broker id 9"
 
-    def test_a_leader_that_was_fenced_only_half(self):
+    def test_a_leader_that_was_fenced_only_half(self) -> None:
         """The controller died between two batches: the next one finishes."""
         world = World(2)
         world.topic("t", [(1, 2)])
@@ -231,14 +233,14 @@ class TestSessions:
 
 
 class TestControlledShutdown:
-    def test_leaders_move_before_it_may_stop(self):
+    def test_leaders_move_before_it_may_stop(self) -> None:
         world = World(3)
         world.topic("t", [(1, 2, 3), (2, 1, 3)])
         answer = world.heartbeat(1, want_shut_down=True)
         assert not answer.should_shut_down
         assert world.show(index=0) == "leader 2 epoch 1 isr 2,3"
         assert world.show(index=1) == "leader 2 epoch 0 isr 2,3"
-        assert world.image.brokers[1].in_controlled_shutdown
+        assert world.image.brokers[BrokerId(1)].in_controlled_shutdown
         moved_at = world.image.offset
         assert not world.heartbeat(1, want_shut_down=True).should_shut_down
         world.heartbeat(2, offset=moved_at)
@@ -248,36 +250,36 @@ class TestControlledShutdown:
         answer = world.heartbeat(1, want_shut_down=True)
         assert answer.should_shut_down
         assert answer.is_fenced
-        assert world.image.brokers[1].fenced
+        assert world.image.brokers[BrokerId(1)].fenced
 
-    def test_who_leads_nothing_may_stop_at_once(self):
+    def test_a_broker_without_leaderships_may_stop_at_once(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)])
         assert world.heartbeat(2, want_shut_down=True).should_shut_down
         assert world.show() == "leader 1 epoch 0 isr 1"
 
-    def test_a_fenced_one_may_stop_at_once(self):
+    def test_a_fenced_one_may_stop_at_once(self) -> None:
         world = World(1)
         world.register(2)
         assert world.heartbeat(2, want_shut_down=True).should_shut_down
 
-    def test_what_nobody_else_can_lead_goes_offline(self):
+    def test_what_nobody_else_can_lead_goes_offline(self) -> None:
         world = World(2)
         world.topic("t", [(1,)])
         world.stop(1)
         assert world.show() == "leader -1 epoch 1 isr 1"
         world.start(1, clean=True)
         assert world.show() == "leader 1 epoch 2 isr 1"
-        assert not world.image.brokers[1].in_controlled_shutdown
+        assert not world.image.brokers[BrokerId(1)].in_controlled_shutdown
 
-    def test_two_at_once(self):
+    def test_two_at_once(self) -> None:
         world = World(3)
         world.topic("t", [(1, 2, 3)])
         world.heartbeat(1, want_shut_down=True)
         world.heartbeat(2, want_shut_down=True)
         assert world.show() == "leader 3 epoch 2 isr 3"
 
-    def test_goes_on_under_another_controller(self):
+    def test_goes_on_under_another_controller(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)])
         world.heartbeat(1, want_shut_down=True)
@@ -286,14 +288,14 @@ class TestControlledShutdown:
         world.heartbeat(2)
         assert world.heartbeat(1, want_shut_down=True).should_shut_down
 
-    def test_no_new_replicas_on_one_that_stops(self):
+    def test_no_new_replicas_on_one_that_stops(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)])
         world.heartbeat(1, want_shut_down=True)
         assert world.alter_isr([2, 1]).error_code is ErrorCode.ineligible_replica
 
 
-def test_the_answers_to_a_heartbeat_are_kafkas():
+def test_the_answers_to_a_heartbeat_are_kafkas() -> None:
     """All 128 cases, as BrokerHeartbeatManager's switch has them."""
     for state in (BrokerState.FENCED, BrokerState.UNFENCED, BrokerState.CONTROLLED_SHUTDOWN):
         for bits in range(32):
@@ -328,7 +330,7 @@ def test_the_answers_to_a_heartbeat_are_kafkas():
 
 
 class TestUnregister:
-    def test_it_is_forgotten(self):
+    def test_it_is_forgotten(self) -> None:
         world = World(3)
         world.topic("t", [(1, 2), (2, 1)])
         answer = world.decide(world.active.unregister_broker(Struct(broker_id=BrokerId(1))))
@@ -337,14 +339,14 @@ class TestUnregister:
         assert world.show(index=0) == "leader 2 epoch 1 isr 2"
         assert world.show(index=1) == "leader 2 epoch 0 isr 2"
 
-    def test_a_later_broker_with_its_id_may_vote(self):
+    def test_a_later_broker_with_its_id_may_vote(self) -> None:
         world = World(3)
         world.decide(remember_removal(world.image, 1))
         assert not may_join(world.image, 1)
         world.decide(world.active.unregister_broker(Struct(broker_id=BrokerId(1))))
         assert may_join(world.image, 1)
 
-    def test_unknown(self):
+    def test_unknown(self) -> None:
         world = World(1)
         text = refused(
             ErrorCode.broker_id_not_registered,
@@ -361,7 +363,7 @@ class TestDirectories:
         world.decide(world.active.assign_replicas_to_dirs(self.assign(world, disk=1)))
         return world
 
-    def assign(self, world: World, *, disk: int, broker: int = 3, **changes) -> Struct:
+    def assign(self, world: World, *, disk: int, broker: int = 3, **changes: Any) -> Struct:
         partition = Struct(partition_index=changes.get("index", 0))
         topic_id = changes.get("topic_id") or world.image.topics["t"].id
         topic = Struct(topic_id=topic_id, partitions=[partition])
@@ -371,12 +373,12 @@ class TestDirectories:
             directories=[Struct(id_=directory(broker, disk), topics=[topic])],
         )
 
-    def test_assigned(self):
+    def test_assigned(self) -> None:
         world = self.two_disks()
         assert world.partition().directories == (directory(3, 1), directory(1))
         assert world.partition().leader_epoch == 0
 
-    def test_a_failed_directory(self):
+    def test_a_failed_directory(self) -> None:
         world = self.two_disks()
         world.heartbeat(3, offline=[directory(3, 0)])
         assert world.show() == "leader 3 epoch 0 isr 3,1", "it is on the other one"
@@ -384,24 +386,24 @@ class TestDirectories:
         world.alter_isr([1, 3])
         world.heartbeat(3, offline=[directory(3, 1)])
         assert world.partition().isr == (1,)
-        assert world.image.brokers[3].log_dirs == (directory(3, 0),)
+        assert world.image.brokers[BrokerId(3)].log_dirs == (directory(3, 0),)
         offset = world.image.offset
         world.heartbeat(3, offline=[directory(3, 1)])
         assert world.image.offset == offset, "said again, nothing changes"
 
-    def test_without_any_directory_it_is_fenced(self):
+    def test_without_any_directory_it_is_fenced(self) -> None:
         world = self.two_disks()
         world.heartbeat(3, offline=[directory(3, 1)])
         answer = world.heartbeat(3, offline=[directory(3, 0), directory(3, 1)])
         assert answer.is_fenced
-        assert world.image.brokers[3].fenced
+        assert world.image.brokers[BrokerId(3)].fenced
         assert world.show() == "leader 1 epoch 1 isr 1"
         offset = world.image.offset
         answer = world.heartbeat(3, offline=[directory(3, 0), directory(3, 1)])
         assert answer.is_fenced, "it is not let in again"
         assert world.image.offset == offset
 
-    def test_it_does_not_rejoin_while_its_directory_is_offline(self):
+    def test_it_does_not_rejoin_while_its_directory_is_offline(self) -> None:
         """1. its leader still counts the replica as caught up, and proposes it; 2. whatever it
         tries, nothing is written to the metadata log."""
         world = self.two_disks()
@@ -416,13 +418,13 @@ class TestDirectories:
         world.start(3, disks=[0, 1])
         assert world.alter_isr([1, 3]).error_code is ErrorCode.none
 
-    def test_an_unassigned_replica_waits_while_a_directory_is_offline(self):
+    def test_an_unassigned_replica_waits_while_a_directory_is_offline(self) -> None:
         world = self.two_disks()
         unassigned = PartitionChangeRecord(
             0,
             world.image.topics["t"].id,
-            leader=1,
-            isr=(1,),
+            leader=BrokerId(1),
+            isr=ids(1),
             directories=(UUID(int=0), directory(1)),
         )
         world.decide(ControllerResult([unassigned], Struct()))
@@ -431,7 +433,7 @@ class TestDirectories:
         world.decide(world.active.assign_replicas_to_dirs(self.assign(world, disk=0)))
         assert world.alter_isr([1, 3]).error_code is ErrorCode.none
 
-    def test_a_new_replica_is_not_taken_for_the_lost_one(self):
+    def test_a_new_replica_is_not_taken_for_the_lost_one(self) -> None:
         """1. broker 3 is alone in sync; 2. it comes back without that disk, makes the replica
         anew on another, and says so; 3. it must not lead, but may when it has caught up."""
         world = self.two_disks()
@@ -455,7 +457,7 @@ class TestDirectories:
             ({"broker": 2}, ErrorCode.not_leader_or_follower),
         ],
     )
-    def test_refused(self, changes, code):
+    def test_refused(self, changes: Any, code: ErrorCode) -> None:
         world = self.two_disks()
         request = self.assign(world, disk=0, **changes)
         answer = world.decide(world.active.assign_replicas_to_dirs(request))

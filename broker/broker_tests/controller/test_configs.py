@@ -4,6 +4,7 @@ The expected texts were read off Apache Kafka 4.3.1 with the same requests.
 """
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def resource(kind: int, name: str, *changes: tuple[int, str, str | None]) -> Str
     )
 
 
-def alter(image: MetadataImage, *resources: Struct, incremental: bool = True, **kw: bool):
+def alter(image: MetadataImage, *resources: Struct, incremental: bool = True, **kw: bool) -> Any:
     request = Struct(resources=list(resources), validate_only=kw.get("validate_only", False))
     function = configs.incremental_alter_configs if incremental else configs.alter_configs
     return function(image, request, SETTINGS)
@@ -48,13 +49,13 @@ def altered(image: MetadataImage, *resources: Struct, incremental: bool = True) 
 
 
 class TestIncremental:
-    def test_set_and_delete(self):
+    def test_set_and_delete(self) -> None:
         image = altered(IMAGE, resource(TOPIC, "t", (SET, "retention.ms", "5")))
         assert image.topic_config("t") == {"retention.ms": "5"}
         image = altered(image, resource(TOPIC, "t", (DELETE, "retention.ms", None)))
         assert image.topic_config("t") == {}
 
-    def test_lists_grow_and_shrink_from_their_default(self):
+    def test_lists_grow_and_shrink_from_their_default(self) -> None:
         image = altered(IMAGE, resource(TOPIC, "t", (APPEND, "cleanup.policy", "compact")))
         assert image.topic_config("t") == {"cleanup.policy": "delete,compact"}
         image = altered(image, resource(TOPIC, "t", (SUBTRACT, "cleanup.policy", "delete")))
@@ -62,16 +63,16 @@ class TestIncremental:
         image = altered(image, resource(TOPIC, "t", (SUBTRACT, "cleanup.policy", "compact")))
         assert image.topic_config("t") == {"cleanup.policy": ""}
 
-    def test_no_record_where_nothing_changes(self):
+    def test_no_record_where_nothing_changes(self) -> None:
         image = altered(IMAGE, resource(TOPIC, "t", (SET, "retention.ms", "5")))
         again = alter(image, resource(TOPIC, "t", (SET, "retention.ms", "5")))
         assert again.records == []
 
-    def test_validate_only(self):
+    def test_validate_only(self) -> None:
         request = resource(TOPIC, "t", (SET, "retention.ms", "5"))
         assert alter(IMAGE, request, validate_only=True).records == []
 
-    def test_a_resource_changes_as_a_whole_or_not_at_all(self):
+    def test_a_resource_changes_as_a_whole_or_not_at_all(self) -> None:
         bad = resource(TOPIC, "t", (SET, "retention.ms", "5"), (SET, "flush.ms", "x"))
         good = resource(BROKER, "", (SET, "log.retention.ms", "5"))
         result = alter(IMAGE, bad, good)
@@ -190,13 +191,13 @@ class TestIncremental:
             ),
         ],
     )
-    def test_refused(self, asked, code, message):
+    def test_refused(self, asked: Any, code: Any, message: str) -> None:
         result = alter(IMAGE, asked)
         (answer,) = result.response.responses
         assert (int(answer.error_code), answer.error_message) == (code, message)
         assert result.records == []
 
-    def test_a_resource_named_twice(self):
+    def test_a_resource_named_twice(self) -> None:
         one = resource(TOPIC, "t", (SET, "flush.ms", "1"))
         result = alter(IMAGE, one, one)
         assert [a.error_message for a in result.response.responses] == [
@@ -204,20 +205,20 @@ class TestIncremental:
         ] * 2
         assert result.records == []
 
-    def test_unknown_broker_names_are_left_to_plugins(self):
+    def test_unknown_broker_names_are_left_to_plugins(self) -> None:
         image = altered(IMAGE, resource(BROKER, "1", (SET, "my.plugin.level", "9")))
         assert image.config(BROKER, "1") == {"my.plugin.level": "9"}
 
 
 class TestReplaceAll:
-    def test_what_is_not_named_goes_back_to_its_default(self):
+    def test_settings_that_are_not_named_return_to_their_defaults(self) -> None:
         image = altered(IMAGE, resource(TOPIC, "t", (SET, "retention.ms", "5")))
         image = altered(image, resource(TOPIC, "t", (SET, "flush.ms", "9")), incremental=False)
         assert image.topic_config("t") == {"flush.ms": "9"}
         image = altered(image, resource(TOPIC, "t"), incremental=False)
         assert image.configs == {}
 
-    def test_null_is_refused(self):
+    def test_null_is_refused(self) -> None:
         result = alter(IMAGE, resource(TOPIC, "t", (SET, "flush.ms", None)), incremental=False)
         assert result.response.responses[0].error_message == (
             "Null value not supported for : flush.ms"

@@ -7,7 +7,7 @@ there has a leader and every deletion is complete.
 
 A small model of the data goes along, to tell a clean election from a lossy one: a log is a row
 of writes, each named by the leader epoch that made it. Writes are committed when all of the ISR
-have them and the ISR is not below min.insync.replicas, as partition/replica_state does it. A
+have them and the ISR is not below min.insync.replicas, as partition/leader_state does it. A
 replica that stops uncleanly may lose its newest writes; one that loses its disk loses all.
 
 `python -m broker_tests.controller.test_controller_model 5000` runs more seeds.
@@ -18,6 +18,7 @@ import logging
 import sys
 from collections.abc import Iterable
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -30,7 +31,9 @@ from odradek_broker.controller.partition_changes import PartitionChanges, TopicR
 from odradek_broker.metadata.image import PartitionRegistration, TopicImage
 from odradek_broker.metadata.records import NO_LEADER
 from odradek_protocol.error_codes import ErrorCode, KafkaError
-from odradek_protocol.ids import BrokerId
+from odradek_protocol.ids import (
+    BrokerId,
+)
 from odradek_protocol.messages.struct import Struct
 
 BROKERS = (1, 2, 3, 4)
@@ -172,7 +175,7 @@ class ControllerModel:
 
     def maximal_isr(self, key: Key, partition: PartitionRegistration) -> set[int]:
         """With those that the leader has proposed and that may be in it before it hears so."""
-        members = set(partition.isr)
+        members: set[int] = set(partition.isr)
         now = (*key, partition.leader_epoch, partition.partition_epoch)
         for request in self.in_flight:
             topic = request.topics[0]
@@ -214,7 +217,7 @@ class ControllerModel:
                 continue
             if replica not in partition.isr:
                 self.held[key, replica] = self.log(key, leader)
-            isr.append(replica)
+            isr.append(BrokerId(replica))
         return self.world.proposal(partition, isr, topic.name, key[1])
 
     def propose_later(self) -> None:
@@ -457,22 +460,22 @@ def run_seeds(seeds: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 100))
-def test_partitions_stay_sound(first):
+def test_partitions_stay_sound(first: Any) -> None:
     run_seeds(range(first, first + 100))
 
 
 # -- the model can fail ---------------------------------------------------------------------
 
 
-def _ignores_broker_epochs(image, isr, states):
+def _ignores_broker_epochs(image: Any, isr: Any, states: Any) -> Any:
     return all(broker in image.brokers and image.brokers[broker].active for broker in isr)
 
 
-def _elects_nobody(image, live, *, unclean_default):
+def _elects_nobody(image: Any, live: Any, *, unclean_default: Any) -> Any:
     return []
 
 
-def _keeps_the_old_incarnation(*_, **__):
+def _keeps_the_old_incarnation(*_: Any, **__: Any) -> Any:
     return []
 
 
@@ -505,7 +508,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_bug_is_found(bug, monkeypatch):
+def test_a_planted_bug_is_found(bug: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*PLANTED[bug])
     logging.disable(logging.CRITICAL)
     try:

@@ -1,11 +1,15 @@
 """Who leads: the four strategies, and what a partition becomes in the cases that lose data."""
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_tests.broker_ids import (
+    ids,
+)
 from broker_tests.controller.active_support import World, directory, set_config
 from odradek_broker.controller import brokers
 from odradek_broker.controller.elections import (
@@ -16,6 +20,7 @@ from odradek_broker.controller.elections import (
     elect_for_reassignment,
     elect_preferred_replica,
 )
+from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages.struct import Struct
 from odradek_testkit.work import Steps, grows_linearly
 
@@ -25,35 +30,40 @@ SOME = st.sets(st.integers(1, 5))
 
 
 class TestStrategies:
-    def test_first_live_in_sync_replica_in_assignment_order(self):
-        assert elect_for_offline_partition([3, 1], {1, 2, 3}).leader == 3
-        assert elect_for_reassignment([3, 1, 2], {1, 2, 3}, [2, 1]).leader == 1
-        assert elect_preferred_replica([2, 3], {2, 3}, [2, 1, 3]).leader == 2
-        assert elect_for_controlled_shutdown([2, 3], {2, 3}, {2}).leader == 3
+    def test_first_live_in_sync_replica_in_assignment_order(self) -> None:
+        assert elect_for_offline_partition(ids(3, 1), ids(1, 2, 3)).leader == 3
+        assert elect_for_reassignment(ids(3, 1, 2), ids(1, 2, 3), ids(2, 1)).leader == 1
+        assert elect_preferred_replica(ids(2, 3), ids(2, 3), ids(2, 1, 3)).leader == 2
+        assert elect_for_controlled_shutdown(ids(2, 3), ids(2, 3), ids(2)).leader == 3
 
-    def test_nobody(self):
-        assert elect_for_offline_partition([4], {1, 2}) is NO_CANDIDATE
-        assert elect_for_reassignment([1], {1}, [2]) is NO_CANDIDATE
-        assert elect_preferred_replica([2, 3], {2, 3}, [1, 2, 3]) is NO_CANDIDATE
-        assert elect_for_controlled_shutdown([2], {2}, {2}) is NO_CANDIDATE
+    def test_nobody(self) -> None:
+        assert elect_for_offline_partition(ids(4), ids(1, 2)) is NO_CANDIDATE
+        assert elect_for_reassignment(ids(1), ids(1), ids(2)) is NO_CANDIDATE
+        assert elect_preferred_replica(ids(2, 3), ids(2, 3), ids(1, 2, 3)) is NO_CANDIDATE
+        assert elect_for_controlled_shutdown(ids(2), ids(2), ids(2)) is NO_CANDIDATE
 
-    def test_the_offline_strategy_goes_from_the_sure_to_the_unsure(self):
+    def test_the_offline_strategy_goes_from_the_sure_to_the_unsure(self) -> None:
         assert (
-            elect_for_offline_partition([5, 4, 3], {3}, {4}, unclean=True).kind
+            elect_for_offline_partition(ids(5, 4, 3), ids(3), ids(4), unclean=True).kind
             is ElectionKind.CLEAN
         )
-        eligible = elect_for_offline_partition([5, 4], {3}, {4}, unclean=True)
+        eligible = elect_for_offline_partition(ids(5, 4), ids(3), ids(4), unclean=True)
         assert eligible == (4, ElectionKind.ELIGIBLE)
-        assert elect_for_offline_partition([5], {3}, {4}, unclean=True) == (5, ElectionKind.UNCLEAN)
-        assert elect_for_offline_partition([5], {3}, {4}) is NO_CANDIDATE
-        assert elect_for_offline_partition([], {3}, {4}, unclean=True) is NO_CANDIDATE
+        assert elect_for_offline_partition(ids(5), ids(3), ids(4), unclean=True) == (
+            5,
+            ElectionKind.UNCLEAN,
+        )
+        assert elect_for_offline_partition(ids(5), ids(3), ids(4)) is NO_CANDIDATE
+        assert elect_for_offline_partition(ids(), ids(3), ids(4), unclean=True) is NO_CANDIDATE
 
     @given(REPLICAS, SOME, SOME, SOME, SOME)
-    def test_against_the_sentence(self, assignment, alive, isr, target, stopping):
+    def test_against_the_sentence(
+        self, assignment: Any, alive: Any, isr: Any, target: Any, stopping: Any
+    ) -> None:
         """The first replica of the assignment for which all conditions hold, as a filter."""
         live = [replica for replica in assignment if replica in alive]
 
-        def first(*conditions):
+        def first(*conditions: Any) -> Any:
             fitting = [r for r in assignment if all(r in condition for condition in conditions)]
             return fitting[0] if fitting else -1
 
@@ -69,23 +79,23 @@ class TestStrategies:
 
 
 class TestFencing:
-    def test_leaders_move_and_the_isr_shrinks(self):
+    def test_leaders_move_and_the_isr_shrinks(self) -> None:
         world = World(3)
         world.topic("t", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
         world.fence(1)
         assert world.show(index=0) == "leader 2 epoch 1 isr 2,3"
         assert world.show(index=1) == "leader 2 epoch 0 isr 2,3"
         assert world.show(index=2) == "leader 3 epoch 0 isr 3,2"
-        assert world.image.brokers[1].fenced
+        assert world.image.brokers[BrokerId(1)].fenced
 
-    def test_the_last_of_the_isr_stays(self):
+    def test_the_last_of_the_isr_stays(self) -> None:
         world = World(3)
         world.topic("t", [(1, 2)])
         world.fence(1)
         world.fence(2)
         assert world.show() == "leader -1 epoch 2 isr 2"
 
-    def test_all_at_once_all_stay(self):
+    def test_all_at_once_all_stay(self) -> None:
         """Nobody went on without the others, so each of them has everything."""
         world = World(3)
         world.topic("t", [(1, 2)])
@@ -96,7 +106,7 @@ class TestFencing:
         world.start(1)
         assert world.show() == "leader 1 epoch 2 isr 1"
 
-    def test_no_unclean_election_unless_it_is_allowed(self):
+    def test_no_unclean_election_unless_it_is_allowed(self) -> None:
         world = World(3)
         world.topic("safe", [(1, 2)])
         world.topic("quick", [(1, 2)], {"unclean.leader.election.enable": "true"})
@@ -108,14 +118,14 @@ class TestFencing:
         assert world.alter_isr([2], "quick").leader_recovery_state == 0
         assert world.show("quick") == "leader 2 epoch 1 isr 2"
 
-    def test_unclean_for_all_by_the_brokers_setting(self):
+    def test_unclean_for_all_by_the_brokers_setting(self) -> None:
         world = World(2, {"unclean.leader.election.enable": "true"})
         world.topic("t", [(1, 2)])
         world.alter_isr([1])
         world.fence(1)
         assert world.show() == "leader 2 epoch 1 isr 2 recovering"
 
-    def test_allowed_afterwards(self):
+    def test_allowed_afterwards(self) -> None:
         """It is looked at every unclean.leader.election.interval.ms."""
         world = World(2, {"broker.session.timeout.ms": str(10**9)})
         world.topic("t", [(1, 2)])
@@ -136,7 +146,7 @@ class TestEligible:
         world.topic("t", [(1, 2, 3)], {"min.insync.replicas": "2"})
         return world
 
-    def test_who_leaves_below_min_isr_is_eligible(self):
+    def test_a_replica_that_leaves_below_min_isr_is_eligible(self) -> None:
         world = self.world()
         world.fence(1)
         assert world.show() == "leader 2 epoch 1 isr 2,3"
@@ -151,7 +161,7 @@ class TestEligible:
         world.alter_isr([3, 2])
         assert world.show() == "leader 3 epoch 2 isr 3,2"
 
-    def test_a_laggard_is_eligible_too(self):
+    def test_a_laggard_is_eligible_too(self) -> None:
         world = self.world()
         world.alter_isr([1, 2])
         world.alter_isr([1])
@@ -159,7 +169,7 @@ class TestEligible:
         world.fence(1)
         assert world.show() == "leader 2 epoch 1 isr 2 elr 1"
 
-    def test_not_after_an_unclean_stop(self):
+    def test_not_after_an_unclean_stop(self) -> None:
         world = self.world()
         world.alter_isr([1, 2])
         world.fence(2)
@@ -171,7 +181,7 @@ class TestEligible:
         world.start(1)
         assert world.show() == "leader 1 epoch 2 isr 1 last 2"
 
-    def test_they_take_the_place_of_the_last_one_that_stopped_uncleanly(self):
+    def test_they_take_the_place_of_the_last_one_that_stopped_uncleanly(self) -> None:
         """It may have lost what is committed. The simulation found it elected, and that lost."""
         world = self.world()
         world.alter_isr([1, 2])
@@ -183,7 +193,7 @@ class TestEligible:
         world.heartbeat(2)
         assert world.show() == "leader 2 epoch 2 isr 2 last 1"
 
-    def test_nobody_is_after_an_unclean_election(self):
+    def test_nobody_is_after_an_unclean_election(self) -> None:
         """What was committed may be gone, and with it what they were eligible for."""
         world = World(4)
         configs = {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
@@ -194,7 +204,7 @@ class TestEligible:
         world.fence(1, 2)
         assert world.show() == "leader 3 epoch 1 isr 3 recovering"
 
-    def test_with_min_isr_1_nobody_is(self):
+    def test_with_min_isr_1_nobody_is(self) -> None:
         """The leader may have committed alone since then."""
         world = World(2)
         world.topic("t", [(1, 2)])
@@ -203,7 +213,7 @@ class TestEligible:
         world.fence(1)
         assert world.show() == "leader -1 epoch 1 isr 1"
 
-    def test_when_min_isr_falls_they_are_no_more(self):
+    def test_when_min_isr_falls_they_are_no_more(self) -> None:
         world = self.world()
         world.alter_isr([1])
         assert world.show() == "leader 1 epoch 0 isr 1 elr 2,3"
@@ -211,7 +221,7 @@ class TestEligible:
         world.decide(world.active.incremental_alter_configs(change))
         assert world.show() == "leader 1 epoch 0 isr 1"
 
-    def test_when_the_default_falls_they_are_no_more(self):
+    def test_when_the_default_falls_they_are_no_more(self) -> None:
         world = World(3)
         world.decide(
             world.active.incremental_alter_configs(set_config("", "min.insync.replicas", "2", 4))
@@ -228,14 +238,14 @@ class TestEligible:
 class TestEmptyDisk:
     """A broker that comes back without its disk leads nothing while others hold data."""
 
-    def test_it_leaves_the_isr(self):
+    def test_it_leaves_the_isr(self) -> None:
         world = World(3)
         world.topic("t", [(1, 2, 3)])
         world.start(1, disks=[9])
         assert world.show() == "leader 2 epoch 1 isr 2,3"
 
     @pytest.mark.parametrize("order", [*itertools.permutations((1, 2, 3))])
-    def test_all_were_killed_and_one_has_lost_its_disk(self, order):
+    def test_all_were_killed_and_one_has_lost_its_disk(self, order: Any) -> None:
         """1. all three die at once; 2. they come back in any order, 1 with an empty disk;
         3. the leader is one of the two that hold data."""
         world = World(3)
@@ -257,7 +267,7 @@ class TestEmptyDisk:
         world.heartbeat(leader, want_fence=True)
         assert world.partition().leader in {1, 2, 3} - {leader}, "it has caught up"
 
-    def test_alone_in_sync_it_is_not_elected(self):
+    def test_alone_in_sync_it_is_not_elected(self) -> None:
         """Without min.insync.replicas nobody else is known to have all that is committed."""
         world = World(2)
         world.topic("t", [(1, 2)])
@@ -267,7 +277,7 @@ class TestEmptyDisk:
         assert world.elect(1).name == "none", "an operator may decide otherwise"
         assert world.show() == "leader 2 epoch 2 isr 2 recovering"
 
-    def test_the_right_disk_comes_back(self):
+    def test_the_right_disk_comes_back(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)])
         world.alter_isr([1])
@@ -275,7 +285,7 @@ class TestEmptyDisk:
         world.start(1, disks=[0])
         assert world.show() == "leader 1 epoch 2 isr 1"
 
-    def test_unclean_election_prefers_those_that_hold_data(self):
+    def test_unclean_election_prefers_those_that_hold_data(self) -> None:
         world = World(3)
         world.topic("t", [(1, 2, 3)], {"unclean.leader.election.enable": "true"})
         world.alter_isr([1])
@@ -283,7 +293,7 @@ class TestEmptyDisk:
         world.fence(1)
         assert world.show() == "leader 3 epoch 1 isr 3 recovering"
 
-    def test_unclean_election_waits_for_one_that_holds_data(self):
+    def test_unclean_election_waits_for_one_that_holds_data(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)], {"unclean.leader.election.enable": "true"})
         world.alter_isr([1])
@@ -291,7 +301,7 @@ class TestEmptyDisk:
         world.fence(1)
         assert world.show() == "leader -1 epoch 1 isr 1"
 
-    def test_all_disks_are_lost(self):
+    def test_all_disks_are_lost(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)])
         world.start(1, disks=[9])
@@ -300,13 +310,13 @@ class TestEmptyDisk:
         assert world.elect(1).name == "none"
         assert world.partition().leader == 1
 
-    def test_the_only_replica_begins_anew(self):
+    def test_the_only_replica_begins_anew(self) -> None:
         world = World(1)
         world.topic("t", [(1,)])
         world.start(1, disks=[9])
         assert world.show() == "leader 1 epoch 2 isr 1"
 
-    def test_a_failed_disk_of_several_is_waited_for(self):
+    def test_a_failed_disk_of_several_is_waited_for(self) -> None:
         world = World(2)
         world.start(1, disks=[0, 1])
         world.topic("t", [(1,)])
@@ -317,10 +327,12 @@ class TestEmptyDisk:
         assert world.partition().leader == 1
 
 
-def assignment(world: World, broker: int, disk: int, topic: str = "t", epoch: int | None = None):
+def assignment(
+    world: World, broker: int, disk: int, topic: str = "t", epoch: int | None = None
+) -> Any:
     return Struct(
         broker_id=broker,
-        broker_epoch=world.image.brokers[broker].epoch if epoch is None else epoch,
+        broker_epoch=world.image.brokers[BrokerId(broker)].epoch if epoch is None else epoch,
         directories=[
             Struct(
                 id_=directory(broker, disk),
@@ -335,7 +347,7 @@ def assignment(world: World, broker: int, disk: int, topic: str = "t", epoch: in
     )
 
 
-def test_deciding_about_twice_as_many_partitions_is_twice_the_work():
+def test_deciding_about_twice_as_many_partitions_is_twice_the_work() -> None:
     """A broker dies: each of its leaders gets another one."""
 
     def steps(partitions: int) -> Steps:
@@ -343,7 +355,7 @@ def test_deciding_about_twice_as_many_partitions_is_twice_the_work():
         orders = [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
         world.topic("t", [orders[i % 3] for i in range(partitions)], {"min.insync.replicas": "2"})
         with Steps() as counted:
-            records = brokers.fence(world.image, [1], unclean_default=False)
+            records = brokers.fence(world.image, ids(1), unclean_default=False)
         assert len(records) == partitions + 1
         return counted
 

@@ -117,7 +117,9 @@ class TestInAThread:
 
         asyncio.run(story())
 
-    def test_who_waits_for_an_answer_is_not_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_broker_that_waits_for_an_answer_is_not_silent(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A broker with 50,000 partitions was fenced as soon as it was unfenced: that decision
         took longer than a session, and its next heartbeat comes after the answer."""
         monkeypatch.setattr(active_module, "SWEEP_MAX", 2)
@@ -190,7 +192,7 @@ class TestGrace:
         world.tick(timeout_ms + 1)
         assert world.live() == [], "a pause is granted once"
 
-    def test_who_was_silent_before_has_only_the_rest_of_its_time(self) -> None:
+    def test_a_broker_that_was_silent_before_has_only_the_rest_of_its_session(self) -> None:
         world = World(2)
         timeout_ms = world.active.sessions.timeout_ms
         world.now_ms += timeout_ms - 100

@@ -6,6 +6,9 @@ from broker_tests.controller.active_support import World
 from odradek_broker.controller.rebalance import ELECTIONS_MAX, balance_leaders
 from odradek_broker.metadata.records import PartitionChangeRecord
 from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import (
+    BrokerId,
+)
 from odradek_protocol.messages.struct import Struct
 
 PREFERRED, UNCLEAN = 0, 1
@@ -21,7 +24,7 @@ def displaced() -> World:
 
 
 class TestElectLeaders:
-    def test_preferred(self):
+    def test_preferred(self) -> None:
         world = displaced()
         assert world.elect(PREFERRED) is ErrorCode.preferred_leader_not_available
         world.alter_isr([2, 3, 1])
@@ -29,7 +32,7 @@ class TestElectLeaders:
         assert world.show() == "leader 1 epoch 2 isr 2,3,1"
         assert world.elect(PREFERRED) is ErrorCode.election_not_needed
 
-    def test_unclean(self):
+    def test_unclean(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)])
         world.alter_isr([1])
@@ -39,13 +42,13 @@ class TestElectLeaders:
         assert world.elect(UNCLEAN) is ErrorCode.none
         assert world.show() == "leader 2 epoch 2 isr 2 recovering"
 
-    def test_unclean_with_nobody_there(self):
+    def test_unclean_with_nobody_there(self) -> None:
         world = World(1)
         world.topic("t", [(1,)])
         world.fence(1)
         assert world.elect(UNCLEAN) is ErrorCode.eligible_leaders_not_available
 
-    def test_unknown(self):
+    def test_unknown(self) -> None:
         world = World(1)
         world.topic("t", [(1,)])
         assert world.elect(PREFERRED, "x") is ErrorCode.unknown_topic_or_partition
@@ -54,7 +57,7 @@ class TestElectLeaders:
             world.elect(7)
         assert caught.value.code is ErrorCode.invalid_request
 
-    def test_all_leaves_out_what_needs_nothing(self):
+    def test_all_leaves_out_what_needs_nothing(self) -> None:
         world = displaced()
         world.alter_isr([2, 3, 1])
         request = Struct(election_type=PREFERRED, topic_partitions=None)
@@ -68,7 +71,7 @@ class TestElectLeaders:
             (2, ErrorCode.preferred_leader_not_available),
         ]
 
-    def test_one_partition_twice_is_one_election(self):
+    def test_one_partition_twice_is_one_election(self) -> None:
         world = displaced()
         world.alter_isr([2, 3, 1])
         request = Struct(
@@ -79,7 +82,7 @@ class TestElectLeaders:
 
 
 class TestBalance:
-    def test_leaders_go_back(self):
+    def test_leaders_go_back(self) -> None:
         world = displaced()
         for index in (0, 2):
             world.alter_isr([world.partition("t", index).leader, 1], "t", index)
@@ -93,7 +96,7 @@ class TestBalance:
         world.tick(interval_ms)
         assert world.image.offset == offset
 
-    def test_not_if_it_is_switched_off(self):
+    def test_not_if_it_is_switched_off(self) -> None:
         world = World(2, {"auto.leader.rebalance.enable": "false"})
         world.topic("t", [(1, 2)])
         world.active.sessions.timeout_ms = 10**9
@@ -103,16 +106,18 @@ class TestBalance:
         world.tick(10**6)
         assert world.partition().leader == 2
 
-    def test_a_little_imbalance_may_be_left(self):
+    def test_a_little_imbalance_may_be_left(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)] * 10)
         topic_id = world.image.topics["t"].id
-        world.append([PartitionChangeRecord(index, topic_id, leader=2) for index in (8, 9)])
+        world.append(
+            [PartitionChangeRecord(index, topic_id, leader=BrokerId(2)) for index in (8, 9)]
+        )
         assert len(balance_leaders(world.image, 20)) == 0
         assert len(balance_leaders(world.image, 19)) == 2
         assert len(balance_leaders(world.image)) == 2
 
-    def test_not_all_at_once(self):
+    def test_not_all_at_once(self) -> None:
         world = World(2)
         world.topic("t", [(1, 2)] * (ELECTIONS_MAX + 5))
         world.stop(1)
@@ -122,7 +127,7 @@ class TestBalance:
         world.active.sessions.timeout_ms = 10**9
         world.tick(300_000)
         led = [p.leader for p in world.image.topics["t"].partitions.values()]
-        assert led.count(1) == ELECTIONS_MAX
+        assert led.count(BrokerId(1)) == ELECTIONS_MAX
         assert world.active.next_periodic_ms() == 0
         world.tick(1)
         assert {p.leader for p in world.image.topics["t"].partitions.values()} == {1}

@@ -1,5 +1,7 @@
 """Moving partitions: begin, progress, completion, cancel; words and codes as Kafka."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ def listed(w: World, *names: str) -> list[tuple[str, int, list[int], list[int]]]
 
 
 class TestMove:
-    def test_from_begin_to_end(self):
+    def test_from_begin_to_end(self) -> None:
         w = world()
         assert w.reassign([1, 4, 5]) == (ErrorCode.none, None)
         assert w.partition().replicas == (1, 4, 5, 2, 3)
@@ -43,26 +45,26 @@ class TestMove:
         assert len(w.partition().directories) == 3
         assert listed(w) == []
 
-    def test_the_leader_itself_moves_away(self):
+    def test_the_leader_itself_moves_away(self) -> None:
         w = world()
         w.reassign([4, 5])
         answer = w.alter_isr([1, 2, 3, 4, 5])
         assert answer.error_code is ErrorCode.new_leader_elected
         assert w.show() == "leader 4 epoch 1 isr 4,5"
 
-    def test_fewer_replicas_are_done_at_once(self):
+    def test_fewer_replicas_are_done_at_once(self) -> None:
         w = world()
         w.reassign([2, 1])
         assert w.show() == "leader 1 epoch 1 isr 1,2"
         assert w.partition().replicas == (2, 1)
 
-    def test_another_order_is_done_at_once(self):
+    def test_another_order_is_done_at_once(self) -> None:
         w = world()
         w.reassign([3, 2, 1])
         assert w.show() == "leader 1 epoch 0 isr 1,2,3"
         assert w.partition().replicas == (3, 2, 1)
 
-    def test_fewer_but_who_stays_is_not_in_sync(self):
+    def test_a_smaller_target_whose_replicas_are_not_in_sync(self) -> None:
         w = world()
         w.alter_isr([1, 2])
         w.reassign([3])
@@ -70,26 +72,26 @@ class TestMove:
         assert w.alter_isr([1, 2, 3]).error_code is ErrorCode.new_leader_elected
         assert w.show() == "leader 3 epoch 1 isr 3"
 
-    def test_more_replicas(self):
+    def test_more_replicas(self) -> None:
         w = world()
         w.reassign([1, 2, 3, 4])
         assert w.show() == "leader 1 epoch 0 isr 1,2,3 adding 4"
         w.alter_isr([1, 2, 3, 4])
         assert w.show() == "leader 1 epoch 0 isr 1,2,3,4"
 
-    def test_a_new_one_that_is_down_is_waited_for(self):
+    def test_a_new_one_that_is_down_is_waited_for(self) -> None:
         w = world()
         w.fence(4)
         assert w.reassign([4, 2, 3])[0] is ErrorCode.none
         assert w.show() == "leader 1 epoch 0 isr 1,2,3 adding 4 removing 1"
 
-    def test_nothing_to_do(self):
+    def test_nothing_to_do(self) -> None:
         w = world()
         offset = w.image.offset
         assert w.reassign([1, 2, 3]) == (ErrorCode.none, None)
         assert w.image.offset == offset
 
-    def test_another_target_takes_the_place_of_the_first(self):
+    def test_another_target_takes_the_place_of_the_first(self) -> None:
         w = world()
         w.reassign([1, 4, 5])
         w.alter_isr([1, 2, 3, 4])
@@ -99,7 +101,7 @@ class TestMove:
         w.reassign(None)
         assert sorted(w.partition().replicas) == [1, 2, 3]
 
-    def test_a_target_that_keeps_some_of_the_first(self):
+    def test_a_target_that_keeps_some_of_the_first(self) -> None:
         w = world()
         w.reassign([1, 4, 5])
         w.alter_isr([1, 2, 3, 4])
@@ -109,7 +111,7 @@ class TestMove:
         assert sorted(w.partition().replicas) == [1, 2, 3]
         assert w.show() == "leader 1 epoch 2 isr 1,2,3"
 
-    def test_a_death_in_the_middle(self):
+    def test_a_death_in_the_middle(self) -> None:
         w = world()
         w.reassign([4, 5])
         w.alter_isr([1, 2, 3, 4])
@@ -120,7 +122,7 @@ class TestMove:
 
 
 class TestCancel:
-    def test_back_to_where_it_was(self):
+    def test_back_to_where_it_was(self) -> None:
         w = world()
         w.reassign([4, 5])
         w.alter_isr([1, 2, 3, 4])
@@ -128,10 +130,10 @@ class TestCancel:
         assert w.show() == "leader 1 epoch 1 isr 1,2,3"
         assert sorted(w.partition().replicas) == [1, 2, 3]
 
-    def test_nothing_to_cancel(self):
+    def test_nothing_to_cancel(self) -> None:
         assert world().reassign(None) == (ErrorCode.no_reassignment_in_progress, None)
 
-    def test_only_the_new_ones_are_in_sync(self):
+    def test_only_the_new_ones_are_in_sync(self) -> None:
         w = world()
         w.reassign([4, 5])
         w.alter_isr([1, 2, 3, 4])
@@ -143,7 +145,7 @@ class TestCancel:
             "leader election."
         )
 
-    def test_only_the_new_ones_are_in_sync_and_that_is_allowed(self):
+    def test_only_the_new_ones_are_in_sync_and_that_is_allowed(self) -> None:
         w = world({"unclean.leader.election.enable": "true"})
         w.reassign([4, 5])
         w.alter_isr([1, 2, 3, 4])
@@ -165,19 +167,19 @@ class TestRefused:
             ([2, 2], "The manual partition assignment includes the broker 2 more than once."),
         ],
     )
-    def test_a_target_that_cannot_be(self, replicas, message):
+    def test_a_target_that_cannot_be(self, replicas: Any, message: str) -> None:
         w = world()
         offset = w.image.offset
         assert w.reassign(replicas) == (ErrorCode.invalid_replica_assignment, message)
         assert w.image.offset == offset
 
-    def test_what_does_not_exist(self):
+    def test_what_does_not_exist(self) -> None:
         w = world()
         code = ErrorCode.unknown_topic_or_partition
         assert w.reassign([1], "x") == (code, "Unable to find a topic named x.")
         assert w.reassign([1], "t", 4) == (code, "Unable to find partition t:4.")
 
-    def test_another_factor_if_the_client_does_not_want_it(self):
+    def test_another_factor_if_the_client_does_not_want_it(self) -> None:
         w = world()
         request = Struct(
             allow_replication_factor_change=False,
@@ -209,7 +211,7 @@ class TestRefused:
         max_size=6,
     )
 )
-def test_any_row_of_targets_ends_at_the_last(targets):
+def test_any_row_of_targets_ends_at_the_last(targets: Any) -> None:
     """Whatever is asked for in between, once all replicas are in sync the last target (or, after
     a cancel, what was before it) is the assignment, and the leader is one of it."""
     w = world()

@@ -5,15 +5,19 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from broker_tests.controller.support import (
     DIRECTORY,
+    ME,
     MemoryLog,
     create,
     delete,
     elected,
+    heartbeat,
     new_topic,
     register,
     started,
@@ -38,7 +42,7 @@ from odradek_protocol.messages.struct import Struct
 DIR = Path("/data")
 
 
-def run(story) -> None:
+def run(story: Any) -> None:
     asyncio.run(story())
 
 
@@ -49,8 +53,8 @@ def set_config(kind: int, resource: str, name: str, value: str) -> Struct:
 
 
 class TestOrder:
-    def test_nothing_is_seen_before_it_is_committed(self):
-        async def story():
+    def test_nothing_is_seen_before_it_is_committed(self) -> None:
+        async def story() -> None:
             log = MemoryLog()
             controller = await started(log=log)
             seen: list[MetadataDelta] = []
@@ -70,10 +74,10 @@ class TestOrder:
 
         run(story)
 
-    def test_two_requests_for_one_name_at_the_same_time(self):
+    def test_two_requests_for_one_name_at_the_same_time(self) -> None:
         """The second is decided before the first is committed, and must know of it."""
 
-        async def story():
+        async def story() -> None:
             log = MemoryLog()
             controller = await started(log=log)
             committed = asyncio.get_running_loop().create_future()
@@ -88,10 +92,10 @@ class TestOrder:
 
         run(story)
 
-    def test_nor_is_an_answer_given_that_rests_on_it(self):
+    def test_nor_is_an_answer_given_that_rests_on_it(self) -> None:
         """A refusal because of a change that is then lost: nobody would ask again."""
 
-        async def story():
+        async def story() -> None:
             log = MemoryLog()
             controller = await started(log=log)
             committed = asyncio.get_running_loop().create_future()
@@ -108,8 +112,8 @@ class TestOrder:
 
         run(story)
 
-    def test_a_request_is_one_batch(self):
-        async def story():
+    def test_a_request_is_one_batch(self) -> None:
+        async def story() -> None:
             log = MemoryLog()
             controller = await started(log=log)
             await controller.create_topics(create(new_topic("a", 3), new_topic("b")))
@@ -117,8 +121,10 @@ class TestOrder:
 
         run(story)
 
-    def test_a_subscriber_that_fails_does_not_keep_others_from_knowing(self, caplog):
-        async def story():
+    def test_a_subscriber_that_fails_does_not_keep_others_from_knowing(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def story() -> None:
             log = MemoryLog()
             controller = await started(log=log)
             seen: list[MetadataDelta] = []
@@ -136,8 +142,8 @@ class TestOrder:
 
 
 class TestDynamicBrokerConfigs:
-    def test_in_force_before_subscribers_hear_of_it(self):
-        async def story():
+    def test_in_force_before_subscribers_hear_of_it(self) -> None:
+        async def story() -> None:
             settings = Settings()
             log = MemoryLog()
             controller = elected(settings, log)
@@ -162,8 +168,8 @@ async def block(controller: ControllerService) -> range:
 
 
 class TestProducerIds:
-    def test_never_twice_also_after_a_restart(self):
-        async def story():
+    def test_never_twice_also_after_a_restart(self) -> None:
+        async def story() -> None:
             log = MemoryLog()
             controller = await started(log=log)
             ids = [*await block(controller), *await block(controller)]
@@ -208,7 +214,7 @@ class Active:
         self.controller.resign()
 
 
-async def on_disk(power: Power) -> ControllerService:
+async def on_disk(power: Power, *, previous_epoch: int = -1) -> ControllerService:
     """A controller on the metadata log in /data, as after a start of the process."""
     settings, clock, node_id = Settings(), ManualClock(), BrokerId(1)
     publisher = MetadataPublisher(node_id, settings)
@@ -225,13 +231,13 @@ async def on_disk(power: Power) -> ControllerService:
     quorum.attach(active)
     await quorum.start((RaftEndpoint("PLAINTEXT", "localhost", 9092),))
     await active.elected.wait()
-    await register(controller)
+    await register(controller, previous_epoch=previous_epoch)
     return controller
 
 
 class TestRestart:
-    def test_everything_is_there_again(self):
-        async def story():
+    def test_everything_is_there_again(self) -> None:
+        async def story() -> None:
             disk = Power()
             before = await on_disk(disk)
             await before.create_topics(create(new_topic("a", 50), new_topic("b"), new_topic("c")))
@@ -247,12 +253,12 @@ class TestRestart:
             assert all((p.leader, p.isr, p.replicas) == (1, (1,), (1,)) for p in now.values())
             assert after.image.topic_config("a") == {"retention.ms": "5"}
             assert after.epoch > before.epoch
-            assert after.image.brokers[1].epoch > before.image.brokers[1].epoch
+            assert after.image.brokers[BrokerId(1)].epoch > before.image.brokers[BrokerId(1)].epoch
 
         run(story)
 
-    def test_a_restart_begins_new_leader_epochs(self):
-        async def story():
+    def test_a_restart_begins_new_leader_epochs(self) -> None:
+        async def story() -> None:
             disk = Power()
             await (await on_disk(disk)).create_topics(create(new_topic("a", 2)))
             after = await on_disk(disk)
@@ -263,12 +269,38 @@ class TestRestart:
 
         run(story)
 
+    @pytest.mark.parametrize("clean", [True, False])
+    def test_only_after_a_clean_stop_is_a_replica_still_eligible(self, clean: bool) -> None:
+        """1. broker 1 stops and leaves the ISR below its minimum, with all committed records;
+        2. it starts again: if its stop was not clean, the newest of them may be lost."""
+
+        async def story() -> None:
+            disk, two = Power(), BrokerId(2)
+            before = await on_disk(disk)
+            await register(before, two, directory=UUID(int=778))
+            await before.create_topics(
+                create(new_topic("a", 0, 0, {0: [1, 2]}, {"min.insync.replicas": "2"}))
+            )
+            epoch = before.image.brokers[ME].epoch
+            await before.broker_heartbeat(heartbeat(epoch, want_shut_down=True))
+            stopped = before.image.topics["a"].partitions[0]
+            assert (stopped.leader, stopped.isr) == (two, (two,))
+            assert stopped.eligible_leader_replicas == (ME,)
+
+            after = await on_disk(disk, previous_epoch=epoch if clean else -1)
+            found = after.image.topics["a"].partitions[0]
+            assert found.eligible_leader_replicas == ((ME,) if clean else ())
+            assert found.last_known_elr == (() if clean else (ME,))
+            assert found.isr == (two,), "it joins the ISR when its leader finds it caught up"
+
+        run(story)
+
     @pytest.mark.parametrize("seed", range(30))
-    def test_power_failure_keeps_what_was_answered(self, seed):
+    def test_power_failure_keeps_what_was_answered(self, seed: int) -> None:
         """1. topics are created, each answered; 2. the power fails during the next one;
         3. after the restart every answered one is there, whole."""
 
-        async def story():
+        async def story() -> None:
             rng = Random(seed)
             power = Power()
             controller = await on_disk(power)
@@ -294,8 +326,8 @@ class TestRestart:
 
 
 class TestFailure:
-    def test_a_log_that_cannot_be_written_makes_metadata_read_only(self):
-        async def story():
+    def test_a_log_that_cannot_be_written_makes_metadata_read_only(self) -> None:
+        async def story() -> None:
             power = Power()
             controller = await on_disk(power)
             await controller.create_topics(create(new_topic("a")))

@@ -11,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from broker_tests.broker_ids import (
+    ids,
+)
 from broker_tests.controller.support import after, cluster, partition_record
 from odradek_broker.controller import partition_states, replica_states
 from odradek_broker.controller.context import ControllerContext
@@ -61,14 +64,16 @@ PARTITION_DIAGRAM = """
         (PARTITION_DIAGRAM, PartitionState, partition_states.TRANSITIONS),
     ],
 )
-def test_the_tables_are_the_diagrams(diagram: str, states: type[Enum], table: Mapping[Any, Any]):
+def test_the_tables_are_the_diagrams(
+    diagram: str, states: type[Enum], table: Mapping[Any, Any]
+) -> None:
     drawn = set(re.findall(r"(\w+) --> (\w+)", diagram))
     assert drawn == {(a.value, b.value) for a, targets in table.items() for b in targets}
     assert set(table) == set(states)
 
 
 @given(st.lists(st.sampled_from(ReplicaState), max_size=20))
-def test_an_illegal_step_is_counted_and_not_taken(targets: list[ReplicaState]):
+def test_an_illegal_step_is_counted_and_not_taken(targets: list[ReplicaState]) -> None:
     states = replica_states.replica_states()
     key = PartitionAndReplica(UUID(int=1), 0, BrokerId(1))
     refused = 0
@@ -81,7 +86,7 @@ def test_an_illegal_step_is_counted_and_not_taken(targets: list[ReplicaState]):
     assert states.illegal_transitions == refused
 
 
-def test_an_illegal_step_is_logged(caplog: pytest.LogCaptureFixture):
+def test_an_illegal_step_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     states = partition_states.partition_states()
     assert not states.move(PartitionKey(UUID(int=1), 7), PartitionState.ONLINE)
     assert "-7: illegal transition NonExistentPartition → OnlinePartition" in caplog.text
@@ -93,8 +98,11 @@ class TestDeletion:
     TOPIC = UUID(int=9)
 
     def context(self) -> ControllerContext:
-        image = cluster({1: None, 2: None, 3: None}, fenced={3})
-        records = [TopicRecord("t", self.TOPIC), partition_record(self.TOPIC, 0, (1, 2, 3), (1, 2))]
+        image = cluster({1: None, 2: None, 3: None}, fenced=[3])
+        records: list[MetadataRecord] = [
+            TopicRecord("t", self.TOPIC),
+            partition_record(self.TOPIC, 0, (1, 2, 3), (1, 2)),
+        ]
         return ControllerContext(after(image, records))
 
     def step(self, context: ControllerContext, *records: MetadataRecord) -> None:
@@ -111,7 +119,7 @@ class TestDeletion:
         epoch = context.image.brokers[BrokerId(broker)].epoch
         self.step(context, BrokerRegistrationChangeRecord(BrokerId(broker), epoch, fenced=-1))
 
-    def test_a_replica_that_is_down_is_ineligible_and_tried_again(self):
+    def test_a_replica_that_is_down_is_ineligible_and_tried_again(self) -> None:
         context = self.context()
         self.step(context, RemoveTopicRecord(self.TOPIC))
         started, ineligible = ReplicaState.DELETION_STARTED, ReplicaState.DELETION_INELIGIBLE
@@ -133,30 +141,30 @@ class TestDeletion:
         assert len(context.partitions) == len(context.replicas) == 0
         assert context.replicas.illegal_transitions == 0
 
-    def test_a_broker_that_never_comes_back(self):
+    def test_a_broker_that_never_comes_back(self) -> None:
         context = self.context()
         self.step(context, RemoveTopicRecord(self.TOPIC))
         self.step(context, UnregisterBrokerRecord(BrokerId(3), 3))
         assert self.states(context)[2] is ReplicaState.NON_EXISTENT
         assert context.replicas.illegal_transitions == 0
 
-    def test_a_replica_that_moves_away_and_back_before_its_files_are_gone(self):
+    def test_a_replica_that_moves_away_and_back_before_its_files_are_gone(self) -> None:
         context = self.context()
         directory = (UUID(int=101), UUID(int=102))
-        away = PartitionChangeRecord(0, self.TOPIC, replicas=(1, 2), directories=directory)
+        away = PartitionChangeRecord(0, self.TOPIC, replicas=ids(1, 2), directories=directory)
         self.step(context, away)
         assert self.states(context)[2] is ReplicaState.DELETION_INELIGIBLE
         self.unfence(context, 3)
         back = (*directory, UUID(int=103))
         self.step(
             context,
-            PartitionChangeRecord(0, self.TOPIC, replicas=(1, 2, 3), directories=back),
+            PartitionChangeRecord(0, self.TOPIC, replicas=ids(1, 2, 3), directories=back),
         )
         assert self.states(context) == [ReplicaState.ONLINE] * 3
         assert len(context.deletions) == 0
         assert context.replicas.illegal_transitions == 0
 
-    def test_a_failed_directory_takes_its_replicas_offline(self):
+    def test_a_failed_directory_takes_its_replicas_offline(self) -> None:
         context = self.context()
         change = BrokerRegistrationChangeRecord(BrokerId(2), 2, log_dirs=(UUID(int=55),))
         self.step(context, change)
@@ -248,7 +256,7 @@ class RandomCluster(RuleBasedStateMachine):
         topic_id = data.draw(st.sampled_from(topics))
         partition = self.context.image.topics_by_id[topic_id].partitions[0]
         others = [r for r in replicas if r not in partition.isr]
-        target = (*partition.isr, *others[: data.draw(st.integers(0, len(others)))])
+        target = ids(*partition.isr, *others[: data.draw(st.integers(0, len(others)))])
         directories = tuple(UUID(int=100 + replica) for replica in target)
         self.step(PartitionChangeRecord(0, topic_id, replicas=target, directories=directories))
 

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,8 @@ def test_one_low_directory_of_two() -> None:
 def test_the_pause_doubles() -> None:
     w = world()
     stepping = SteppingAside(ONE, Random(1))
-    steps, now_ms = [], 0.0
+    steps: list[Any] = []
+    now_ms = 0.0
     while len(steps) < 5:
         if stepping.decide([LOW, ENOUGH], w.image, two, now_ms):
             steps.append(now_ms)

@@ -5,6 +5,7 @@ The expected texts were read off Apache Kafka 4.3.1 with the same requests.
 
 import base64
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,13 +21,14 @@ from odradek_broker.metadata.records import (
 )
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode
+from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages.struct import Struct
 
 ONE_BROKER = cluster({1: None})
 THREE_BROKERS = cluster({1: "a", 2: "b", 3: "c"})
 
 
-def decide(image: MetadataImage, request: Struct, **settings: str):
+def decide(image: MetadataImage, request: Struct, **settings: str) -> Any:
     named = {name.replace("_", "."): value for name, value in settings.items()}
     return topics.create_topics(image, request, Settings(named), Random(1))
 
@@ -37,12 +39,12 @@ def with_topics(image: MetadataImage, *asked: Struct) -> MetadataImage:
     return after(image, result.records)
 
 
-def answers(result) -> list[tuple[str, int, str | None]]:
+def answers(result: Any) -> list[tuple[str, int, str | None]]:
     return [(t.name, int(t.error_code), t.error_message) for t in result.response.topics]
 
 
 class TestCreate:
-    def test_records_and_answer(self):
+    def test_records_and_answer(self) -> None:
         result = decide(ONE_BROKER, create(new_topic("a", 2, configs={"retention.ms": "5"})))
         kinds = [type(record) for record in result.records]
         assert kinds == [TopicRecord, ConfigRecord, PartitionRecord, PartitionRecord]
@@ -58,19 +60,19 @@ class TestCreate:
         assert len(configs) == 33
         assert set(after(ONE_BROKER, result.records).topics) == {"a"}
 
-    def test_defaults(self):
+    def test_defaults(self) -> None:
         request = create(new_topic("a", -1, -1))
         result = decide(THREE_BROKERS, request, num_partitions="4", default_replication_factor="3")
         partitions = after(THREE_BROKERS, result.records).topics["a"].partitions
         assert len(partitions) == 4
         assert all(len(p.replicas) == 3 for p in partitions.values())
 
-    def test_validate_only_changes_nothing(self):
+    def test_validate_only_changes_nothing(self) -> None:
         result = decide(ONE_BROKER, create(new_topic("a"), validate_only=True))
         assert result.records == []
         assert answers(result) == [("a", 0, None)]
 
-    def test_one_bad_topic_does_not_spoil_the_others(self):
+    def test_one_bad_topic_does_not_spoil_the_others(self) -> None:
         result = decide(ONE_BROKER, create(new_topic("a"), new_topic("b/"), new_topic("c")))
         assert set(after(ONE_BROKER, result.records).topics) == {"a", "c"}
 
@@ -176,12 +178,12 @@ class TestCreate:
             ),
         ],
     )
-    def test_refused(self, topic, code, message):
+    def test_refused(self, topic: Any, code: ErrorCode, message: str) -> None:
         result = decide(ONE_BROKER, create(topic))
         assert answers(result) == [(topic.name, code, message)]
         assert result.records == []
 
-    def test_manual_assignment_with_numbers_too(self):
+    def test_manual_assignment_with_numbers_too(self) -> None:
         topic = new_topic("n", assignments={0: [1]})
         topic.num_partitions = 1
         assert answers(decide(ONE_BROKER, create(topic))) == [
@@ -192,7 +194,7 @@ class TestCreate:
             )
         ]
 
-    def test_manual_assignment_of_uneven_length(self):
+    def test_manual_assignment_of_uneven_length(self) -> None:
         topic = new_topic("n", assignments={0: [1, 2], 1: [3]})
         ((_, code, message),) = answers(decide(THREE_BROKERS, create(topic)))
         assert code == 39
@@ -201,7 +203,7 @@ class TestCreate:
             "not consistent with previous partitions, which have 2 replica(s)."
         )
 
-    def test_existing_and_colliding(self):
+    def test_existing_and_colliding(self) -> None:
         image = with_topics(ONE_BROKER, new_topic("a.b"))
         result = decide(image, create(new_topic("a.b"), new_topic("a_b"), new_topic("ab")))
         assert answers(result) == [
@@ -210,11 +212,11 @@ class TestCreate:
             ("ab", 0, None),
         ]
 
-    def test_named_twice(self):
+    def test_named_twice(self) -> None:
         result = decide(ONE_BROKER, create(new_topic("a"), new_topic("a", 2), new_topic("b")))
         assert answers(result) == [("b", 0, None), ("a", 42, "Duplicate topic name.")]
 
-    def test_fenced_brokers_get_replicas_only_if_there_are_no_others(self):
+    def test_fenced_brokers_get_replicas_only_if_there_are_no_others(self) -> None:
         image = cluster({1: None, 2: None, 3: None}, fenced=[3])
         made = with_topics(image, new_topic("two", 6, 2), new_topic("three", 1, 3))
         assert all(3 not in p.replicas for p in made.topics["two"].partitions.values())
@@ -222,7 +224,7 @@ class TestCreate:
         assert sorted(three.replicas) == [1, 2, 3]
         assert sorted(three.isr) == [1, 2]
 
-    def test_all_brokers_fenced(self):
+    def test_all_brokers_fenced(self) -> None:
         image = cluster({1: None}, fenced=[1])
         ((_, code, message),) = answers(decide(image, create(new_topic("a"))))
         assert code == 38
@@ -230,7 +232,7 @@ class TestCreate:
             "Unable to replicate the partition 1 time(s): All brokers are currently fenced."
         )
 
-    def test_several_directories_leave_the_choice_to_the_broker(self):
+    def test_several_directories_leave_the_choice_to_the_broker(self) -> None:
         image = after(
             ONE_BROKER,
             [_with_dirs(UUID(int=1), UUID(int=2))],
@@ -239,33 +241,35 @@ class TestCreate:
         assert made.topics["a"].partitions[0].directories == (UUID(int=0),)
 
 
-def _with_dirs(*directories: UUID):
-    return RegisterBrokerRecord(1, UUID(int=3), 9, (), (), None, False, False, directories)
+def _with_dirs(*directories: UUID) -> Any:
+    return RegisterBrokerRecord(
+        BrokerId(1), UUID(int=3), 9, (), (), None, False, False, directories
+    )
 
 
 class TestDelete:
     image = with_topics(ONE_BROKER, new_topic("a"), new_topic("b"))
     id_a = image.topics["a"].id
 
-    def decide(self, *asked: Struct, enabled: bool = True):
+    def decide(self, *asked: Struct, enabled: bool = True) -> Any:
         request = Struct(topics=list(asked), topic_names=[])
         return topics.delete_topics(self.image, request, enabled=enabled)
 
-    def answers(self, *asked: Struct):
+    def answers(self, *asked: Struct) -> Any:
         result = self.decide(*asked)
         return [
             (t.name, t.topic_id, int(t.error_code), t.error_message)
             for t in result.response.responses
         ]
 
-    def test_by_name_and_by_id(self):
+    def test_by_name_and_by_id(self) -> None:
         result = topics.delete_topics(self.image, delete("b"), enabled=True)
         assert set(after(self.image, result.records).topics) == {"a"}
         result = self.decide(Struct(name=None, topic_id=self.id_a))
         assert set(after(self.image, result.records).topics) == {"b"}
         assert [t.name for t in result.response.responses] == ["a"]
 
-    def test_refused(self):
+    def test_refused(self) -> None:
         by_id = Struct(name=None, topic_id=self.id_a)
         unknown = UUID(int=5)
         assert self.answers(Struct(name="a", topic_id=self.id_a)) == [
@@ -293,7 +297,7 @@ class TestDelete:
             ("a", None, 42, "Duplicate topic name.")
         ]
 
-    def test_disabled(self):
+    def test_disabled(self) -> None:
         result = self.decide(Struct(name="a", topic_id=None), enabled=False)
         assert result.records == []
         assert result.response.responses[0].error_code is ErrorCode.topic_deletion_disabled
@@ -302,7 +306,9 @@ class TestDelete:
 class TestCreatePartitions:
     image = with_topics(THREE_BROKERS, new_topic("a", 2, 2), new_topic("b"))
 
-    def decide(self, *asked: tuple[str, int, list[list[int]] | None], validate_only: bool = False):
+    def decide(
+        self, *asked: tuple[str, int, list[list[int]] | None], validate_only: bool = False
+    ) -> Any:
         request = Struct(
             topics=[
                 Struct(
@@ -316,17 +322,17 @@ class TestCreatePartitions:
         )
         return topics.create_partitions(self.image, request, Random(1))
 
-    def test_more(self):
+    def test_more(self) -> None:
         result = self.decide(("a", 5, None))
         partitions = after(self.image, result.records).topics["a"].partitions
         assert len(partitions) == 5
         assert all(len(p.replicas) == 2 for p in partitions.values())
 
-    def test_by_hand(self):
+    def test_by_hand(self) -> None:
         result = self.decide(("a", 3, [[3, 1]]))
         assert after(self.image, result.records).topics["a"].partitions[2].replicas == (3, 1)
 
-    def test_validate_only(self):
+    def test_validate_only(self) -> None:
         assert self.decide(("a", 5, None), validate_only=True).records == []
 
     @pytest.mark.parametrize(
@@ -360,13 +366,13 @@ class TestCreatePartitions:
             (("a", 20_003, None), 44, "Excessively large number of partitions per request."),
         ],
     )
-    def test_refused(self, asked, code, message):
+    def test_refused(self, asked: Any, code: ErrorCode, message: str) -> None:
         result = self.decide(asked)
         (answer,) = result.response.results
         assert (int(answer.error_code), answer.error_message) == (code, message)
         assert result.records == []
 
-    def test_named_twice(self):
+    def test_named_twice(self) -> None:
         result = self.decide(("a", 3, None), ("a", 4, None), ("b", 2, None))
         assert [(t.name, int(t.error_code)) for t in result.response.results] == [
             ("b", 0),
@@ -374,7 +380,7 @@ class TestCreatePartitions:
         ]
 
 
-def test_topic_ids_never_look_like_a_flag():
+def test_topic_ids_never_look_like_a_flag() -> None:
     rng = Random(3)
     for _ in range(2000):
         text = base64.urlsafe_b64encode(topics.new_topic_id(rng).bytes).decode()

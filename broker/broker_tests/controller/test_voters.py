@@ -1,5 +1,6 @@
 """Who votes: up to three, spread over racks, one change at a time."""
 
+from typing import Any
 from uuid import UUID
 
 from hypothesis import given
@@ -32,16 +33,16 @@ def no_racks(*brokers: int) -> MetadataImage:
     return cluster(dict.fromkeys(brokers))
 
 
-def test_one_broker_votes_alone():
+def test_one_broker_votes_alone() -> None:
     assert voter_change(no_racks(1), keys(1), [], leader=1) is None
 
 
-def test_two_brokers_have_one_voter():
+def test_two_brokers_have_one_voter() -> None:
     """Two voters could spare neither."""
     assert voter_change(no_racks(1, 2), keys(1), keys(2), leader=1) is None
 
 
-def test_three_brokers_get_three_voters_one_at_a_time():
+def test_three_brokers_get_three_voters_one_at_a_time() -> None:
     image = no_racks(1, 2, 3)
     first = voter_change(image, keys(1), keys(2, 3), leader=1)
     assert first == Add(key(2), "there are 1 of 3 voters")
@@ -51,11 +52,11 @@ def test_three_brokers_get_three_voters_one_at_a_time():
     assert voter_change(image, keys(1, 2, 3), [], leader=1) is None
 
 
-def test_no_more_than_three():
+def test_no_more_than_three() -> None:
     assert voter_change(no_racks(1, 2, 3, 4, 5), keys(1, 2, 3), keys(4, 5), leader=1) is None
 
 
-def test_racks_alternate():
+def test_racks_alternate() -> None:
     image = cluster({1: "a", 2: "a", 3: "b", 4: "c"})
     first = voter_change(image, keys(1), keys(2, 3, 4), leader=1)
     assert isinstance(first, Add)
@@ -65,14 +66,14 @@ def test_racks_alternate():
     assert second.key == key(4)
 
 
-def test_only_those_that_are_there():
+def test_only_those_that_are_there() -> None:
     image = cluster({1: None, 2: None, 3: None, 4: None}, fenced=[2])
     change = voter_change(image, keys(1), keys(2, 3, 4, 9), leader=1)
     assert isinstance(change, Add)
     assert change.key == key(3)
 
 
-def test_an_unregistered_voter_is_replaced_and_then_removed():
+def test_an_unregistered_voter_is_replaced_and_then_removed() -> None:
     image = no_racks(1, 2, 4)
     change = voter_change(image, keys(1, 2, 3), keys(4), leader=1)
     assert change == Add(key(4), "replaces voter 3, which is not registered")
@@ -81,7 +82,7 @@ def test_an_unregistered_voter_is_replaced_and_then_removed():
     assert voter_change(image, keys(1, 2, 4), [], leader=1) is None
 
 
-def test_a_cluster_that_shrinks_to_two():
+def test_a_cluster_that_shrinks_to_two() -> None:
     image = no_racks(1, 2)
     change = voter_change(image, keys(1, 2, 3), [], leader=2)
     assert isinstance(change, Remove)
@@ -91,7 +92,7 @@ def test_a_cluster_that_shrinks_to_two():
     assert change.key == key(1)
 
 
-def test_a_voter_that_lost_its_disk_is_removed_before_it_comes_back():
+def test_a_voter_that_lost_its_disk_is_removed_before_it_comes_back() -> None:
     image = no_racks(1, 2, 3)
     observers = [key(3, disk=7)]
     change = voter_change(image, keys(1, 2, 3), observers, leader=1)
@@ -111,7 +112,7 @@ def set_auto_join(image: MetadataImage, broker: str, value: str) -> MetadataImag
 class TestWhatTheOperatorSaid:
     LISTED = (1, 2, 3)
 
-    def test_the_listed_wait_for_each_other(self):
+    def test_the_listed_wait_for_each_other(self) -> None:
         """Broker 3 is late: 4 and 5 do not take its place."""
         image = no_racks(1, 2, 4, 5)
         assert voter_change(image, keys(1), keys(2, 4, 5), 1, self.LISTED) is None
@@ -120,37 +121,37 @@ class TestWhatTheOperatorSaid:
         change = voter_change(image, keys(1, 2), keys(3, 4, 5), 1, self.LISTED)
         assert change == Add(key(3), "there are 2 of 3 voters")
 
-    def test_racks_do_not_count_more_than_the_list(self):
+    def test_racks_do_not_count_more_than_the_list(self) -> None:
         image = cluster({1: "a", 2: "a", 3: "a", 4: "b"})
         change = voter_change(image, keys(1), keys(2, 3, 4), 1, self.LISTED)
         assert isinstance(change, Add)
         assert change.key == key(2)
 
-    def test_five_listed_vote(self):
+    def test_five_listed_vote(self) -> None:
         image = no_racks(1, 2, 3, 4, 5)
         listed = (1, 2, 3, 4, 5)
         change = voter_change(image, keys(1, 2, 3), keys(4, 5), 1, listed)
         assert change == Add(key(4), "there are 3 of 5 voters")
         assert voter_change(image, keys(*listed), [], 1, listed) is None
 
-    def test_an_unlisted_one_votes_for_a_listed_one_that_was_unregistered(self):
+    def test_an_unlisted_one_votes_for_a_listed_one_that_was_unregistered(self) -> None:
         image = no_racks(1, 2, 4)
         change = voter_change(image, keys(1, 2, 3), keys(4), 1, self.LISTED)
         assert isinstance(change, Add)
         assert change.key == key(4)
 
-    def test_one_removed_by_hand_is_not_taken_in_again(self):
+    def test_one_removed_by_hand_is_not_taken_in_again(self) -> None:
         image = set_auto_join(no_racks(1, 2, 3), "3", "false")
         assert voter_change(image, keys(1, 2), keys(3), 1, self.LISTED) is None
         assert voter_change(image, keys(1, 2), keys(3), 1) is None
         image = set_auto_join(image, "3", "true")
         assert isinstance(voter_change(image, keys(1, 2), keys(3), 1), Add)
 
-    def test_left_to_the_operator_altogether(self):
+    def test_left_to_the_operator_altogether(self) -> None:
         image = set_auto_join(no_racks(1, 2, 3, 4), "", "false")
         assert voter_change(image, keys(1), keys(2, 3, 4), 1) is None
 
-    def test_the_memory_is_a_setting_that_is_written_once_and_taken_back(self):
+    def test_the_memory_is_a_setting_that_is_written_once_and_taken_back(self) -> None:
         image = no_racks(1, 2, 3)
         (record,) = remember_removal(image, 3).records
         assert record == ConfigRecord(ResourceType.BROKER, "3", AUTO_JOIN, "false")
@@ -167,7 +168,7 @@ class TestWhatTheOperatorSaid:
     gone=st.sets(st.integers(1, 7)),
     data=st.data(),
 )
-def test_it_comes_to_rest(brokers, gone, data):
+def test_it_comes_to_rest(brokers: Any, gone: Any, data: Any) -> None:
     """From any voters to at most three, without ever changing two at once or the leader."""
     image = cluster(brokers)
     nodes = sorted({*brokers, *gone})

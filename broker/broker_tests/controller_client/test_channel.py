@@ -1,6 +1,8 @@
 """The way to the active controller: here or elsewhere, and while it moves."""
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +15,12 @@ from odradek_protocol.messages.struct import Struct
 VOTE = (52, 2)  # any API that the nodes of the test serve will do
 
 
-def channel(node: Node, local: object) -> ControllerChannel:
+def channel(node: Node, local: Any) -> ControllerChannel:
     loop = asyncio.get_running_loop()
     return ControllerChannel(node.quorum, {52: local}, loop, f"broker-{node.node_id}-test")
 
 
-def run(story):
+def run(story: Any) -> None:
     run_story(story, seconds=60)
 
 
@@ -32,8 +34,8 @@ async def local(_: Struct) -> Struct:
 
 
 class TestChannel:
-    def test_on_the_controller_it_is_a_call(self, tmp_path):
-        async def story():
+    def test_on_the_controller_it_is_a_call(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 1) as cluster:
                 node = await cluster.active()
                 answer = await channel(node, local).call(*VOTE, nonsense(node), 1000)
@@ -50,8 +52,8 @@ class TestChannel:
 
         run(story)
 
-    def test_elsewhere_it_goes_to_the_controller(self, tmp_path):
-        async def story():
+    def test_elsewhere_it_goes_to_the_controller(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 2) as cluster:
                 active = await cluster.active()
                 (other,) = [node for node in cluster.nodes if node is not active]
@@ -62,8 +64,8 @@ class TestChannel:
 
         run(story)
 
-    def test_no_controller_is_said_when_the_time_is_over(self, tmp_path):
-        async def story():
+    def test_a_missing_controller_is_reported_after_the_timeout(self, tmp_path: Path) -> None:
+        async def story() -> None:
             cluster = Cluster(tmp_path, 2)
             node = cluster.nodes[0]
             await node.proxy.start()
@@ -77,10 +79,10 @@ class TestChannel:
 
         run(story)
 
-    def test_while_the_controller_moves_it_is_asked_again(self, tmp_path):
+    def test_while_the_controller_moves_it_is_asked_again(self, tmp_path: Path) -> None:
         """1. a request waits for an isolated controller; 2. another is elected; 3. it answers."""
 
-        async def story():
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 old = await cluster.grow()
                 asks = next(node for node in cluster.nodes if node is not old)
@@ -101,8 +103,8 @@ class TestChannel:
 
         run(story)
 
-    def test_a_controller_that_just_lost_its_seat_is_not_believed(self, tmp_path):
-        async def story():
+    def test_a_controller_that_just_lost_its_seat_is_not_believed(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 1) as cluster:
                 node = await cluster.active()
                 answers = iter((ErrorCode.not_controller, ErrorCode.not_controller, ErrorCode.none))

@@ -2,6 +2,7 @@
 controller."""
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -106,8 +107,8 @@ class Bench:
         )
 
 
-def run(story, **overrides):
-    async def main():
+def run(story: Any, **overrides: Any) -> None:
+    async def main() -> None:
         bench = Bench(**overrides)
         try:
             await asyncio.wait_for(story(bench, bench.lifecycle, bench.controller), 30)
@@ -118,8 +119,8 @@ def run(story, **overrides):
 
 
 class TestLife:
-    def test_from_the_registration_to_the_end(self):
-        async def story(bench, lifecycle, controller):
+    def test_from_the_registration_to_the_end(self) -> None:
+        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
             assert await lifecycle.register(LISTENERS) == 10
             (sent,) = controller.registrations
             assert (sent.broker_id, sent.cluster_id, sent.previous_broker_epoch) == (
@@ -140,8 +141,8 @@ class TestLife:
 
         run(story)
 
-    def test_who_was_forgotten_registers_again_as_the_same_incarnation(self):
-        async def story(bench, lifecycle, controller):
+    def test_a_forgotten_broker_registers_again_as_the_same_incarnation(self) -> None:
+        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
             await lifecycle.register(LISTENERS)
             lifecycle.start()
             await lifecycle.unfence()
@@ -155,8 +156,8 @@ class TestLife:
 
         run(story)
 
-    def test_a_controller_that_is_away_is_waited_for(self):
-        async def story(bench, lifecycle, controller):
+    def test_a_controller_that_is_away_is_waited_for(self) -> None:
+        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
             controller.gone = True
             registering = asyncio.ensure_future(lifecycle.register(LISTENERS))
             await asyncio.sleep(0.05)
@@ -173,8 +174,8 @@ class TestLife:
 
         run(story)
 
-    def test_the_last_of_a_cluster_does_not_wait_for_a_controller_for_ever(self):
-        async def story(bench, lifecycle, controller):
+    def test_the_last_of_a_cluster_does_not_wait_for_a_controller_for_ever(self) -> None:
+        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
             await lifecycle.register(LISTENERS)
             lifecycle.start()
             await lifecycle.unfence()
@@ -184,10 +185,10 @@ class TestLife:
         run(story, broker_session_timeout_ms="3000")
 
     @pytest.mark.parametrize("steps", range(4))
-    def test_it_stops_also_while_it_is_woken(self, steps):
+    def test_it_stops_also_while_it_is_woken(self, steps: Any) -> None:
         """1 it may stop, and does; 2 the metadata says at that moment that it is fenced."""
 
-        async def story(bench, lifecycle, controller):
+        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
             epoch = await lifecycle.register(LISTENERS)
             lifecycle.start()
             await lifecycle.unfence()
@@ -212,8 +213,8 @@ class TestRefusals:
             (ErrorCode.invalid_registration, "refuses"),
         ],
     )
-    def test_that_will_not_go_away(self, code, words):
-        async def story(bench, lifecycle, controller):
+    def test_that_will_not_go_away(self, code: ErrorCode, words: Any) -> None:
+        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
             controller.refusals = [code]
             with pytest.raises(RegistrationError, match=words) as refused:
                 await lifecycle.register(LISTENERS)
@@ -221,15 +222,15 @@ class TestRefusals:
 
         run(story)
 
-    def test_another_broker_with_this_id_may_be_about_to_be_found_dead(self):
-        async def story(bench, lifecycle, controller):
+    def test_another_broker_with_this_id_may_be_about_to_be_found_dead(self) -> None:
+        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
             controller.refusals = [ErrorCode.duplicate_broker_registration] * 3
             assert await lifecycle.register(LISTENERS) == 10
 
         run(story)
 
-    def test_or_it_is_alive(self):
-        async def story(bench, lifecycle, controller):
+    def test_or_it_is_alive(self) -> None:
+        async def story(bench: Any, lifecycle: Any, controller: Any) -> None:
             controller.refusals = [ErrorCode.duplicate_broker_registration] * 1000
             with pytest.raises(RegistrationError, match=r"node\.id 1 is in use"):
                 await lifecycle.register(LISTENERS)
@@ -238,12 +239,14 @@ class TestRefusals:
 
 
 class TestProducerIds:
-    def test_blocks_are_used_up_and_asked_for_once_at_a_time(self):
-        async def story():
+    def test_blocks_are_used_up_and_asked_for_once_at_a_time(self) -> None:
+        async def story() -> None:
             asked = []
 
             class Blocks:
-                async def call(self, key, version, request, timeout_ms):
+                async def call(
+                    self, key: Any, version: int, request: Any, timeout_ms: float
+                ) -> Any:
                     await asyncio.sleep(0)
                     asked.append(request.broker_epoch)
                     start = (len(asked) - 1) * 10
@@ -257,10 +260,12 @@ class TestProducerIds:
         asyncio.run(story())
 
     @pytest.mark.parametrize("answer", [PeerUnavailable("gone"), ErrorCode.stale_broker_epoch])
-    def test_clients_try_again_when_there_is_none(self, answer):
-        async def story():
+    def test_clients_try_again_when_there_is_none(self, answer: Any) -> None:
+        async def story() -> None:
             class Blocks:
-                async def call(self, key, version, request, timeout_ms):
+                async def call(
+                    self, key: Any, version: int, request: Any, timeout_ms: float
+                ) -> Any:
                     if isinstance(answer, Exception):
                         raise answer
                     return Struct(error_code=answer)

@@ -153,7 +153,8 @@ def _put(key: bytes, value: bytes) -> CoordinatorResult[str]:
 
 
 def test_answers_come_when_committed_and_in_order() -> None:
-    log, answers = MemoryLog(), []
+    log = MemoryLog()
+    answers: list[Any] = []
     host = ShardHost(Register(), log)
     assert host.settle(_put(b"a", b"1"), answers.append, NOW)
     assert host.shard.values == {b"a": b"1"}  # the next decision sees it
@@ -189,7 +190,8 @@ def test_a_parked_request_is_answered_by_a_later_result_or_by_the_end() -> None:
 
 
 def test_the_decision_that_parks_a_request_may_answer_it() -> None:
-    ticket, answers = DeferredResponse(), []
+    ticket = DeferredResponse()
+    answers: list[Any] = []
     host = ShardHost(Register(), MemoryLog())
     host.settle(CoordinatorResult((), ticket, answers=[(ticket, "at once")]), answers.append, NOW)
     assert answers == ["at once"]
@@ -197,7 +199,8 @@ def test_the_decision_that_parks_a_request_may_answer_it() -> None:
 
 def test_a_failed_append_changes_nothing_or_asks_for_a_reload() -> None:
     log = MemoryLog()
-    host, answers = ShardHost(Register(), log), []
+    host = ShardHost(Register(), log)
+    answers: list[Any] = []
     log.error = KafkaError(ErrorCode.not_enough_replicas)
     with pytest.raises(KafkaError):
         host.settle(_put(b"a", b"1"), answers.append, NOW)

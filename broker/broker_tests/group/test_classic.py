@@ -146,7 +146,7 @@ def test_failover_keeps_generation_members_and_offsets() -> None:
     assert (bench.group.state, bench.group.generation) == (GroupState.EMPTY, 2)
 
 
-def test_whoever_waits_when_the_coordinator_moves_is_told() -> None:
+def test_waiting_members_are_answered_when_the_coordinator_moves() -> None:
     bench = Bench(GroupConfig(initial_rebalance_delay_ms=1000))
     bench.join("a")
     bench.fail_over()

@@ -10,7 +10,9 @@ from typing import Any
 from broker_tests.controller.support import MemoryLog, started
 from odradek_broker.controller.service import ControllerService
 from odradek_broker.handlers.metadata_cache import MetadataCache
+from odradek_broker.model.principal import ANONYMOUS
 from odradek_broker.runtime.clock import ManualClock
+from odradek_broker.security.quotas import ClientQuotas
 from odradek_protocol.messages.api import (
     decode_request,
     decode_response,
@@ -30,6 +32,8 @@ class AdminClient:
         self.metadata_cache = MetadataCache()
         self.leads_isolated = False
         self.disconnected: list[str] = []
+        self.quotas = ClientQuotas()
+        self.principal = ANONYMOUS
 
     async def ask(self, module: ModuleType, version: int, **fields: object) -> Any:
         key = module.API_KEY
@@ -38,6 +42,8 @@ class AdminClient:
         ctx = SimpleNamespace(
             api_version=version,
             listener=self.listener,
+            principal=self.principal,
+            client_id="admin",
             is_forwarded=True,  # decided here
             disconnect=self.disconnected.append,
             broker=SimpleNamespace(
@@ -55,6 +61,8 @@ class AdminClient:
                     is_opening=lambda _topic: False,
                 ),
                 metadata_cache=self.metadata_cache,
+                authorizer=None,
+                quotas=self.quotas,
             ),
         )
         answer = module.handle(ctx, request)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from odradek_protocol.messages.struct import Struct
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = tuple[int, str, str | None]
 
@@ -132,6 +132,7 @@ def steps() -> Iterator[Step]:
     yield from _delete()
     yield from _topic_configs()
     yield from _broker_configs()
+    yield from _group_configs()
     yield from _describe_refusals()
     yield from _metadata()
     yield from _moves()
@@ -287,17 +288,52 @@ def _broker_configs() -> Iterator[Step]:
     yield describe("back to defaults", BROKER, "1", *names)
 
 
+def _group_configs() -> Iterator[Step]:
+    """Of groups that do not exist: their settings may come first."""
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    yield describe("a group without settings", GROUP, "g")
+    yield change("group", GROUP, "g", (SET, session, "50000"), (SET, heartbeat, "6000"))
+    yield describe("group", GROUP, "g", session, heartbeat)
+    names = [
+        f"{kind}.{setting}"
+        for kind in ("consumer", "share", "streams")
+        for setting in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+    ]
+    names += ["share.record.lock.duration.ms", "share.delivery.count.limit"]
+    names += ["share.partition.max.record.locks", "streams.num.standby.replicas"]
+    names += ["streams.initial.rebalance.delay.ms", "share.isolation.level"]
+    names += ["share.auto.offset.reset", "share.renew.acknowledge.enable", "nope"]
+    for name in names:
+        for value in ("-1", "0", "1", "3", "2000000000", "x"):
+            yield change(f"{name}={value}", GROUP, "g", (SET, name, value), validate_only=True)
+    for value in ("by_duration:P1DT2H", "by_duration:P", "by_duration:PT", "earliest", "LATEST"):
+        yield change(f"reset {value}", GROUP, "g", (SET, "share.auto.offset.reset", value))
+    yield change("group, null", GROUP, "g", (SET, session, None))
+    yield change("append to a group", GROUP, "g", (APPEND, session, "1"))
+    yield change("append unknown to a group", GROUP, "g", (APPEND, "nope", "1"))
+    yield change("delete unknown of a group", GROUP, "g", (DELETE, "nope", None))
+    yield change("no group", GROUP, "", (SET, session, "50000"))
+    yield describe("no group", GROUP, "")
+    yield read("groups with settings", 74, 1, resource_types=[GROUP])
+    yield describe("all of a group", GROUP, "g")
+    yield replace("group", GROUP, "g", consumer_heartbeat_interval_ms="7000")
+    yield replace("group, unknown name", GROUP, "g", nope="1")
+    yield describe("group replaced", GROUP, "g", session, heartbeat)
+    yield replace("group by nothing", GROUP, "g")
+    yield read("no groups with settings", 74, 1, resource_types=[GROUP])
+
+
 def _describe_refusals() -> Iterator[Step]:
     yield describe("without synonyms", TOPIC, "p", "retention.ms", synonyms=False)
     yield describe("v1", TOPIC, "p", "retention.ms", version=1)
     yield describe("unknown key", TOPIC, "p", "nope")
     yield describe("unknown topic", TOPIC, "unknown")
-    beside = [
+    with_unknown = [
         Struct(resource_type=kind, resource_name="p", configuration_keys=["retention.ms"])
         for kind in (TOPIC, 1)
     ]
-    request = Struct(resources=beside, include_synonyms=False, include_documentation=False)
-    yield Step("describe beside an unknown type", 32, 4, request, reads=True)
+    request = Struct(resources=with_unknown, include_synonyms=False, include_documentation=False)
+    yield Step("describe with an unknown type", 32, 4, request, reads=True)
     yield describe("bad topic", TOPIC, "a/b")
     yield describe("no topic", TOPIC, "")
     yield describe("another broker", BROKER, "2")
@@ -448,6 +484,8 @@ def _others() -> Iterator[Step]:
         component = Struct(entity_type=entity, match_type=match_type, match=None)
         label = f"quotas {entity} {match_type}"
         yield read(label, 48, 1, components=[component], strict=False)
+    yield from _scram()
+    yield from _client_quotas()
     yield read("scram users", 50, 0, users=None)
     users = [Struct(name="bob"), Struct(name="al"), Struct(name="al")]
     yield read("scram of users", 50, 0, users=users)
@@ -460,3 +498,93 @@ def _others() -> Iterator[Step]:
     yield read("log dirs of nothing", 35, 4, topics=[])
     yield read("coordinator of a bad type", 10, 4, key_type=9, coordinator_keys=["g"])
     yield read("coordinator of a share group", 10, 6, key_type=2, coordinator_keys=["g"])
+
+
+def _scram() -> Iterator[Step]:
+    """One user per request: Kafka orders the results of several by their hash."""
+    for name, mechanism, iterations in (
+        ("carol", 1, 4096),
+        ("carol", 2, 16384),
+        ("carol", 1, 4095),
+        ("carol", 1, 16385),
+        ("carol", 3, 4096),
+        ("", 1, 4096),
+    ):
+        change = Struct(
+            name=name,
+            mechanism=mechanism,
+            iterations=iterations,
+            salt=b"salt",
+            salted_password=b"x" * 32,
+        )
+        label = f"set scram {name} {mechanism} {iterations}"
+        yield Step(label, 51, 0, Struct(deletions=[], upsertions=[change]))
+    yield Step("set scram twice", 51, 0, Struct(deletions=[], upsertions=[change, change]))
+    yield read("scram of carol", 50, 0, users=[Struct(name="carol")])
+    for name, mechanism in (("carol", 1), ("carol", 1), ("dave", 2), ("", 1), ("carol", 0)):
+        deletion = Struct(name=name, mechanism=mechanism)
+        label = f"delete scram {name} {mechanism}"
+        yield Step(label, 51, 0, Struct(deletions=[deletion], upsertions=[]))
+    last = Struct(name="carol", mechanism=2)
+    yield Step("delete the last scram", 51, 0, Struct(deletions=[last], upsertions=[]))
+
+
+def _client_quotas() -> Iterator[Step]:
+    user, client, ip = ("user", "u"), ("client-id", "c"), ("ip", "10.1.2.3")
+    for label, entity, ops in (
+        ("user", [user], [("producer_byte_rate", 1024.0)]),
+        ("default user", [("user", None)], [("consumer_byte_rate", 7.0)]),
+        ("pair", [user, client], [("request_percentage", 12.5)]),
+        ("client", [client], [("controller_mutation_rate", 0.5)]),
+        ("ip", [ip], [("connection_creation_rate", 3.0)]),
+        ("no entity", [], [("producer_byte_rate", 1024.0)]),
+        ("empty name", [("user", "")], [("producer_byte_rate", 1024.0)]),
+        ("type", [("group", "g")], [("producer_byte_rate", 1024.0)]),
+        ("ip and user", [user, ip], [("producer_byte_rate", 1024.0)]),
+        ("not an ip", [("ip", "1.2.3.256")], [("connection_creation_rate", 1.0)]),
+        ("key", [user], [("nope", 1.0)]),
+        ("key of an ip", [user], [("connection_creation_rate", 1.0)]),
+        ("zero", [user], [("producer_byte_rate", 0.0)]),
+        ("negative", [user], [("request_percentage", -1.0)]),
+        ("fraction", [user], [("producer_byte_rate", 1.5)]),
+        ("fraction of an ip", [ip], [("connection_creation_rate", 1.5)]),
+        ("large", [user], [("producer_byte_rate", 1e19)]),
+        ("large for an ip", [ip], [("connection_creation_rate", 3e9)]),
+        ("twice", [client], [("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0)]),
+    ):
+        for version in (0, 1):
+            request = _quota_request(entity, ops)
+            yield Step(f"set quota: {label} v{version}", 49, version, request)
+    for match_type, match in ((0, "u"), (0, "nobody"), (1, None), (2, None), (1, "u"), (2, "u")):
+        for strict in (False, True):
+            component = Struct(entity_type="client-id", match_type=match_type, match=match)
+            label = f"quotas of client {match_type} {match} {strict}"
+            yield read(label, 48, 1, components=[component], strict=strict)
+    both = [Struct(entity_type=kind, match_type=2, match=None) for kind in ("user", "client-id")]
+    yield read("quotas of pairs", 48, 1, components=both, strict=True)
+    odd = [Struct(entity_type=kind, match_type=2, match=None) for kind in ("user", "ip")]
+    yield read("quotas of users and ips", 48, 1, components=odd, strict=False)
+    yield read("quotas of users twice", 48, 1, components=both[:1] * 2, strict=False)
+    yield read("quotas of no type", 48, 1, components=[Struct(entity_type="", match_type=2,
+               match=None)], strict=False)  # fmt: skip
+    yield read("quotas, strict about nothing", 48, 1, components=[], strict=True)
+    for entity, key in (
+        ([user], "producer_byte_rate"),
+        ([user], "producer_byte_rate"),
+        ([("user", None)], "consumer_byte_rate"),
+        ([user, client], "request_percentage"),
+        ([client], "controller_mutation_rate"),
+        ([ip], "connection_creation_rate"),
+        ([user], "nope"),
+    ):
+        yield Step(f"remove quota {entity} {key}", 49, 1, _quota_request(entity, [(key, None)]))
+
+
+def _quota_request(
+    entity: Sequence[tuple[str, str | None]], ops: Sequence[tuple[str, float | None]]
+) -> Struct:
+    entry = Struct(
+        entity=[Struct(entity_type=kind, entity_name=name) for kind, name in entity],
+        ops=[Struct(key=key, value=limit or 0.0, remove=limit is None) for key, limit in ops],
+    )
+    return Struct(entries=[entry], validate_only=False)

@@ -1,5 +1,6 @@
 """The small admin APIs, in every version that they offer."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -34,8 +35,8 @@ from odradek_protocol.messages.struct import Struct
 
 
 @pytest.mark.parametrize("version", create_topics.VERSIONS)
-def test_create_topics(version):
-    async def story(client: AdminClient):
+def test_create_topics(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         asked = [new_topic("a", 2), new_topic("b/")]
         answer = await client.ask(create_topics, version, topics=asked, timeout=1000)
         assert [t.error_code for t in answer.topics] == [
@@ -51,10 +52,10 @@ def test_create_topics(version):
 
 
 @pytest.mark.parametrize("version", delete_topics.VERSIONS)
-def test_delete_topics(version):
-    async def story(client: AdminClient):
+def test_delete_topics(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("a")))
-        asked = {"topic_names": ["a"]}
+        asked: dict[str, Any] = {"topic_names": ["a"]}
         if version >= 6:
             topic_id = client.controller.image.topics["a"].id
             asked = {"topics": [Struct(name=None, topic_id=topic_id)]}
@@ -66,10 +67,10 @@ def test_delete_topics(version):
 
 
 @pytest.mark.parametrize("version", delete_topics.VERSIONS)
-def test_delete_topics_where_it_is_forbidden(version):
-    async def story(client: AdminClient):
+def test_delete_topics_where_it_is_forbidden(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("a")))
-        asked = {"topic_names": ["a"]}
+        asked: dict[str, Any] = {"topic_names": ["a"]}
         if version >= 6:
             asked = {"topics": [Struct(name="a", topic_id=None)]}
         answer = await client.ask(delete_topics, version, timeout=1000, **asked)
@@ -81,8 +82,8 @@ def test_delete_topics_where_it_is_forbidden(version):
 
 
 @pytest.mark.parametrize("version", create_partitions.VERSIONS)
-def test_create_partitions(version):
-    async def story(client: AdminClient):
+def test_create_partitions(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("a")))
         asked = [Struct(name="a", count=3, assignments=None)]
         await client.ask(
@@ -94,8 +95,8 @@ def test_create_partitions(version):
 
 
 @pytest.mark.parametrize("version", find_coordinator.VERSIONS)
-def test_the_first_who_asks_for_a_coordinator_gets_its_topic_made(version):
-    async def story(client: AdminClient):
+def test_the_first_find_coordinator_creates_the_internal_topic(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         if version < 4:
             answer = await client.ask(find_coordinator, version, key="g")
         else:
@@ -113,8 +114,8 @@ def test_the_first_who_asks_for_a_coordinator_gets_its_topic_made(version):
     with_client(story, {"offsets.topic.num.partitions": "5"})
 
 
-def test_an_isolated_broker_does_not_call_itself_a_coordinator():
-    async def story(client: AdminClient):
+def test_an_isolated_broker_does_not_call_itself_a_coordinator() -> None:
+    async def story(client: AdminClient) -> None:
         await client.ask(find_coordinator, 6, key_type=0, coordinator_keys=["g"])
         assert client.disconnected == []
         client.leads_isolated = True
@@ -124,8 +125,8 @@ def test_an_isolated_broker_does_not_call_itself_a_coordinator():
     with_client(story, {"offsets.topic.num.partitions": "5"})
 
 
-def test_no_coordinator_where_its_topic_cannot_have_the_replicas_that_were_asked_for():
-    async def story(client: AdminClient):
+def test_no_coordinator_where_its_topic_cannot_have_the_replicas_that_were_asked_for() -> None:
+    async def story(client: AdminClient) -> None:
         answer = await client.ask(find_coordinator, 6, key_type=0, coordinator_keys=["g", "h"])
         codes = [one.error_code for one in answer.coordinators]
         assert codes == [ErrorCode.coordinator_not_available] * 2
@@ -135,8 +136,8 @@ def test_no_coordinator_where_its_topic_cannot_have_the_replicas_that_were_asked
 
 
 @pytest.mark.parametrize("version", describe_acls.VERSIONS)
-def test_acls(version):
-    async def story(client: AdminClient):
+def test_acls(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         acl_filter = Struct(
             resource_type_filter=1,
             resource_name_filter=None,
@@ -164,8 +165,8 @@ def test_acls(version):
     with_client(story)
 
 
-def test_nothing_of_what_comes_later():
-    async def story(client: AdminClient):
+def test_nothing_of_what_comes_later() -> None:
+    async def story(client: AdminClient) -> None:
         moving = await client.ask(list_partition_reassignments, 0, timeout=1000, topics=None)
         assert moving.topics == []
         quotas = await client.ask(describe_client_quotas, 1, components=[], strict=False)
@@ -177,8 +178,8 @@ def test_nothing_of_what_comes_later():
 
 
 @pytest.mark.parametrize("version", describe_log_dirs.VERSIONS)
-def test_log_dirs(version):
-    async def story(client: AdminClient):
+def test_log_dirs(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         clock = ManualClock()
         client.logs = LogManager(["/one", "/two"], SimDisk(), clock)
         for index in range(3):
@@ -200,8 +201,8 @@ def test_log_dirs(version):
     with_client(story)
 
 
-def test_a_failed_metadata_log_is_said_per_item():
-    async def story(client: AdminClient):
+def test_a_failed_metadata_log_is_an_error_per_item() -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("a")))
         client.controller._log.failure = LogDirError("/data")  # type: ignore[attr-defined]
         resource = Struct(

@@ -97,7 +97,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, 
         yield ask_apache, ask_ours
 
 
-def test_same_answers(clients):
+def test_same_answers(clients: Any) -> None:
     apache, ours = clients
     wrong = []
     for step in steps():
@@ -118,7 +118,7 @@ OTHER_DEFAULTS = (
 )
 
 
-def test_same_broker_settings(clients):
+def test_same_broker_settings(clients: Any) -> None:
     """Every name, type, default, and whether it can be changed at run time."""
     apache, ours = ({c["name"]: c for c in _settings(asked)} for asked in clients)
     assert apache.keys() == {name for name in ours if not name.startswith("odradek.")}

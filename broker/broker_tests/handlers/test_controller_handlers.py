@@ -22,6 +22,7 @@ from odradek_broker.handlers import (
 from odradek_broker.handlers.forwarding import ControllerMovedError
 from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages.struct import Struct
 
 FEATURES = [
@@ -49,11 +50,11 @@ def registration(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_broker_registers_and_is_unfenced(version):
-    async def story(client: AdminClient):
+def test_a_broker_registers_and_is_unfenced(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         answer = await client.ask(broker_registration, version, **registration())
         assert answer.error_code == 0
-        broker = client.controller.image.brokers[2]
+        broker = client.controller.image.brokers[BrokerId(2)]
         assert broker.epoch == answer.broker_epoch
         assert broker.fenced
         for beat in broker_heartbeat.VERSIONS:
@@ -67,14 +68,14 @@ def test_a_broker_registers_and_is_unfenced(version):
                 want_shut_down=False,
             )
             assert (heard.error_code, heard.is_fenced, heard.is_caught_up) == (0, False, True)
-        assert not client.controller.image.brokers[2].fenced
+        assert not client.controller.image.brokers[BrokerId(2)].fenced
 
     with_client(story)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_registration_without_directories_is_of_no_use(version):
-    async def story(client: AdminClient):
+def test_a_registration_without_directories_is_of_no_use(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         with pytest.raises(KafkaError) as caught:
             await client.ask(broker_registration, version, **registration())
         assert caught.value.code is ErrorCode.invalid_registration
@@ -84,7 +85,7 @@ def test_a_registration_without_directories_is_of_no_use(version):
 
 def proposal(client: AdminClient, version: int) -> dict[str, Any]:
     topic = client.controller.image.topics["t"]
-    epoch = client.controller.image.brokers[1].epoch
+    epoch = client.controller.image.brokers[BrokerId(1)].epoch
     partition = Struct(
         partition_index=0, leader_epoch=0, partition_epoch=0, leader_recovery_state=0
     )
@@ -97,8 +98,8 @@ def proposal(client: AdminClient, version: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", alter_partition.VERSIONS)
-def test_alter_partition(version):
-    async def story(client: AdminClient):
+def test_alter_partition(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("t")))
         answer = await client.ask(alter_partition, version, **proposal(client, version))
         partition = answer.topics[0].partitions[0]
@@ -107,9 +108,9 @@ def test_alter_partition(version):
     with_client(story)
 
 
-def test_producer_ids_for_brokers():
-    async def story(client: AdminClient):
-        epoch = client.controller.image.brokers[1].epoch
+def test_producer_ids_for_brokers() -> None:
+    async def story(client: AdminClient) -> None:
+        epoch = client.controller.image.brokers[BrokerId(1)].epoch
         first = await client.ask(allocate_producer_ids, 0, broker_id=1, broker_epoch=epoch)
         second = await client.ask(allocate_producer_ids, 0, broker_id=1, broker_epoch=epoch)
         assert first.producer_id_len == 1000
@@ -121,15 +122,15 @@ def test_producer_ids_for_brokers():
     with_client(story)
 
 
-def test_directories_of_replicas():
-    async def story(client: AdminClient):
+def test_directories_of_replicas() -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("t")))
         topic = client.controller.image.topics["t"]
         answer = await client.ask(
             assign_replicas_to_dirs,
             0,
             broker_id=1,
-            broker_epoch=client.controller.image.brokers[1].epoch,
+            broker_epoch=client.controller.image.brokers[BrokerId(1)].epoch,
             directories=[
                 Struct(
                     id_=DIRECTORY,
@@ -143,8 +144,8 @@ def test_directories_of_replicas():
 
 
 @pytest.mark.parametrize("version", alter_partition_reassignments.VERSIONS)
-def test_moves(version):
-    async def story(client: AdminClient):
+def test_moves(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("t")))
         await client.ask(broker_registration, 4, **registration())
         answer = await client.ask(
@@ -163,8 +164,8 @@ def test_moves(version):
 
 
 @pytest.mark.parametrize("version", elect_leaders.VERSIONS)
-def test_elections(version):
-    async def story(client: AdminClient):
+def test_elections(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("t")))
         asked = [Struct(topic="t", partitions=[0])]
         fields: dict[str, Any] = {"topic_partitions": asked, "timeout": 1000}
@@ -178,8 +179,8 @@ def test_elections(version):
 
 
 @pytest.mark.parametrize("version", update_features.VERSIONS)
-def test_features(version):
-    async def story(client: AdminClient):
+def test_features(version: int) -> None:
+    async def story(client: AdminClient) -> None:
         update = Struct(feature="metadata.version", max_version_level=30)
         answer = await client.ask(update_features, version, timeout=1000, feature_updates=[update])
         assert answer.error_code == 0
@@ -203,7 +204,7 @@ BROKER_ONLY = {
     allocate_producer_ids: {"broker_id": 1, "broker_epoch": 1},
     assign_replicas_to_dirs: {"broker_id": 1, "broker_epoch": 1, "directories": []},
 }
-FOR_OPERATORS = {
+FOR_OPERATORS: dict[Any, dict[str, Any]] = {
     elect_leaders: {"timeout": 1000, "election_type": 0, "topic_partitions": None},
     alter_partition_reassignments: {"timeout": 1000, "topics": []},
     unregister_broker: {"broker_id": 1},
@@ -212,10 +213,10 @@ FOR_OPERATORS = {
 
 
 @pytest.mark.parametrize("module", BROKER_ONLY, ids=lambda m: m.__name__.split(".")[-1])
-def test_only_brokers_may_ask(module):
+def test_only_brokers_may_ask(module: Any) -> None:
     """That is, only on the listener that they use."""
 
-    async def story(client: AdminClient):
+    async def story(client: AdminClient) -> None:
         client.listener = "EXTERNAL"
         with pytest.raises(KafkaError) as caught:
             await client.ask(module, module.VERSIONS[-1], **BROKER_ONLY[module])
@@ -227,8 +228,8 @@ def test_only_brokers_may_ask(module):
 @pytest.mark.parametrize(
     "module", [*BROKER_ONLY, *FOR_OPERATORS], ids=lambda m: m.__name__.split(".")[-1]
 )
-def test_not_by_a_controller_that_is_not_active(module):
-    async def story(client: AdminClient):
+def test_not_by_a_controller_that_is_not_active(module: Any) -> None:
+    async def story(client: AdminClient) -> None:
         client.controller.resign()
         if module in FOR_OPERATORS:  # it is asked for again where the controller is
             with pytest.raises(ControllerMovedError):

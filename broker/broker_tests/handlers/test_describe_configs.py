@@ -1,6 +1,7 @@
 """DescribeConfigs: values, sources, synonyms, secrets, documentation; and log levels."""
 
 import logging
+from typing import Any
 
 from broker_tests.controller.support import create, new_topic
 from broker_tests.handlers.admin_support import AdminClient, with_client
@@ -19,7 +20,9 @@ TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE = 0, 1
 
 
-async def describe(client: AdminClient, kind: int, name: str, *keys: str, documented: bool = False):
+async def describe(
+    client: AdminClient, kind: int, name: str, *keys: str, documented: bool = False
+) -> Any:
     resource = Struct(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
     answer = await client.ask(
         describe_configs,
@@ -33,7 +36,9 @@ async def describe(client: AdminClient, kind: int, name: str, *keys: str, docume
     return {entry.name: entry for entry in result.configs}
 
 
-async def change(client: AdminClient, kind: int, name: str, operation: int, **configs: str | None):
+async def change(
+    client: AdminClient, kind: int, name: str, operation: int, **configs: str | None
+) -> Any:
     resource = Struct(
         resource_type=kind,
         resource_name=name,
@@ -52,8 +57,8 @@ def synonyms(entry: Struct) -> list[tuple[str, str, int]]:
     return [(s.name, s.value, s.source) for s in entry.synonyms]
 
 
-def test_a_topic_setting_and_what_it_would_fall_back_to():
-    async def story(client: AdminClient):
+def test_a_topic_setting_and_what_it_would_fall_back_to() -> None:
+    async def story(client: AdminClient) -> None:
         topic = new_topic("t", configs={"retention.ms": "1"})
         await client.controller.create_topics(create(topic))
         await change(client, BROKER, "1", SET, log_retention_ms="2")
@@ -75,8 +80,8 @@ def test_a_topic_setting_and_what_it_would_fall_back_to():
     with_client(story, {"log.retention.ms": "4"})
 
 
-def test_everything_of_a_topic_and_a_broker():
-    async def story(client: AdminClient):
+def test_everything_of_a_topic_and_a_broker() -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("t")))
         topic = await describe(client, TOPIC, "t")
         assert topic.keys() == TOPIC_CONFIGS.keys() - {"internal.segment.bytes"}
@@ -89,8 +94,8 @@ def test_everything_of_a_topic_and_a_broker():
     with_client(story)
 
 
-def test_secrets_are_never_told():
-    async def story(client: AdminClient):
+def test_secrets_are_never_in_the_answer() -> None:
+    async def story(client: AdminClient) -> None:
         broker = await describe(client, BROKER, "1")
         for name in ("ssl.keystore.password", "listener.name.x.ssl.key.password"):
             entry = broker[name]
@@ -106,8 +111,8 @@ def test_secrets_are_never_told():
     with_client(story, settings)
 
 
-def test_documentation():
-    async def story(client: AdminClient):
+def test_documentation() -> None:
+    async def story(client: AdminClient) -> None:
         keys = ("log.retention.ms", "num.io.threads")
         told = await describe(client, BROKER, "1", *keys, documented=True)
         assert told["log.retention.ms"].documentation.startswith("retention.ms of topics")
@@ -118,8 +123,8 @@ def test_documentation():
     with_client(story)
 
 
-def test_alter_configs_replaces_all():
-    async def story(client: AdminClient):
+def test_alter_configs_replaces_all() -> None:
+    async def story(client: AdminClient) -> None:
         topic = new_topic("t", configs={"retention.ms": "1", "flush.ms": "2"})
         await client.controller.create_topics(create(topic))
         resource = Struct(
@@ -133,11 +138,11 @@ def test_alter_configs_replaces_all():
     with_client(story)
 
 
-def test_log_levels():
+def test_log_levels() -> None:
     name = "odradek_broker.test_levels"
     logger = logging.getLogger(name)
 
-    async def story(client: AdminClient):
+    async def story(client: AdminClient) -> None:
         before = (await describe(client, LOGGER, "1", name))[name]
         assert before.config_source == 6
         resource = Struct(
@@ -161,8 +166,8 @@ def test_log_levels():
     with_client(story)
 
 
-def test_what_has_a_configuration():
-    async def story(client: AdminClient):
+def test_what_has_a_configuration() -> None:
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("t")))
         answer = await client.ask(list_config_resources, 1, resource_types=[])
         assert [(r.resource_name, r.resource_type) for r in answer.config_resources] == [
@@ -174,10 +179,10 @@ def test_what_has_a_configuration():
     with_client(story)
 
 
-def test_an_unknown_type_refuses_all_of_the_request():
+def test_an_unknown_type_refuses_all_of_the_request() -> None:
     """As Kafka: nobody knows what else the client means."""
 
-    async def story(client: AdminClient):
+    async def story(client: AdminClient) -> None:
         await client.controller.create_topics(create(new_topic("t")))
         kinds = [(TOPIC, "t"), (1, "t"), (BROKER, "1")]
         resources = [

@@ -1,6 +1,7 @@
 """Fetch sessions (KIP-227): the rules of ids and epochs, and who has to make room."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from odradek_protocol.ids import TopicPartition
 from odradek_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 
 
-def request(session_id=0, epoch=0, topics=(), forgotten=()):
+def request(session_id: Any = 0, epoch: Any = 0, topics: Any = (), forgotten: Any = ()) -> Any:
     return FetchRequest(
         -1, -1, 500, 1, 1 << 20, 0, session_id, epoch,
         [(name, None, [ask(i, offset) for i, offset in parts]) for name, parts in topics],
@@ -24,15 +25,20 @@ def request(session_id=0, epoch=0, topics=(), forgotten=()):
     )  # fmt: skip
 
 
-def ask(index, offset):
+def ask(index: Any, offset: Any) -> Any:
     return FetchPartition(index, -1, offset, -1, -1, 1 << 20)
 
 
-def open_session(sessions, topics=(("t", [(0, 0), (1, 0)]),), privileged=False, now_ms=0.0):
+def open_session(
+    sessions: Any,
+    topics: Any = (("t", [(0, 0), (1, 0)]),),
+    privileged: Any = False,
+    now_ms: Any = 0.0,
+) -> Any:
     return sessions.open(partitions_of(request(topics=topics)), privileged, False, now_ms)
 
 
-def test_an_incremental_request_changes_adds_and_forgets_partitions():
+def test_an_incremental_request_changes_adds_and_forgets_partitions() -> None:
     sessions = FetchSessions(10, Random(1))
     session = open_session(sessions)
     resumed = sessions.resume(
@@ -43,7 +49,7 @@ def test_an_incremental_request_changes_adds_and_forgets_partitions():
     assert offsets == {("t", 1): 42, ("u", 0): 7}
 
 
-def test_epochs_must_follow_each_other():
+def test_epochs_must_follow_each_other() -> None:
     sessions = FetchSessions(10, Random(1))
     session = open_session(sessions)
     sessions.resume(request(session.id, 1), False, 1.0)
@@ -54,14 +60,14 @@ def test_epochs_must_follow_each_other():
     sessions.resume(request(session.id, 2), False, 1.0)
 
 
-def test_the_epoch_wraps_to_one_not_to_zero():
+def test_the_epoch_wraps_to_one_not_to_zero() -> None:
     session = FetchSession(5, False, False, {})
     session.epoch = 2**31 - 1
     session.advance()
     assert session.epoch == 1
 
 
-def test_unknown_session_and_changed_kind_of_topic_names_are_refused():
+def test_unknown_session_and_changed_kind_of_topic_names_are_refused() -> None:
     sessions = FetchSessions(10, Random(1))
     session = open_session(sessions)
     with pytest.raises(KafkaError) as refused:
@@ -72,7 +78,7 @@ def test_unknown_session_and_changed_kind_of_topic_names_are_refused():
     assert refused.value.code == ErrorCode.fetch_session_topic_id_error
 
 
-def test_a_full_cache_gives_no_session_until_one_is_unused():
+def test_a_full_cache_gives_no_session_until_one_is_unused() -> None:
     sessions = FetchSessions(2, Random(1))
     first = open_session(sessions, now_ms=0.0)
     open_session(sessions, now_ms=10.0)
@@ -84,7 +90,7 @@ def test_a_full_cache_gives_no_session_until_one_is_unused():
     assert len(sessions) == 2
 
 
-def test_followers_push_consumers_out_but_not_each_other():
+def test_followers_push_consumers_out_but_not_each_other() -> None:
     sessions = FetchSessions(1, Random(1))
     consumer = open_session(sessions)
     follower = open_session(sessions, privileged=True)
@@ -94,7 +100,7 @@ def test_followers_push_consumers_out_but_not_each_other():
     assert open_session(sessions, privileged=True) is None
 
 
-def test_only_what_changed_is_told_again():
+def test_only_changed_partitions_are_in_the_next_answer() -> None:
     entry = next(iter(partitions_of(request(topics=[("t", [(0, 0)])])).values()))
     quiet = FetchPartitionResult(0, 0, 5, 5, 0, None, -1, b"")
     assert entry.changed(quiet)  # the high watermark was never told
@@ -112,34 +118,34 @@ def test_only_what_changed_is_told_again():
 class Moved:
     """A partition, as far as a session is concerned."""
 
-    def __init__(self, index):
+    def __init__(self, index: Any) -> None:
         self.topic_id = b""
         self.topic_partition = TopicPartition("t", index)
-        self.listeners = set()
+        self.listeners: set[Any] = set()
 
-    def subscribe(self, listener, *, follower):
+    def subscribe(self, listener: Any, *, follower: Any) -> None:
         assert not follower
         self.listeners.add(listener)
 
-    def unsubscribe(self, listener):
+    def unsubscribe(self, listener: Any) -> None:
         self.listeners.discard(listener)
 
 
 class Held:
     """A request that is held back."""
 
-    def __init__(self):
-        self.told = []
+    def __init__(self) -> None:
+        self.told: list[Any] = []
         self.answered = False
 
-    def on_progress(self, partitions):
+    def on_progress(self, partitions: Any) -> None:
         self.told.append(partitions)
 
-    def answer_now(self):
+    def answer_now(self) -> None:
         self.answered = True
 
 
-def test_a_session_hears_of_its_partitions_also_between_requests():
+def test_a_session_notices_progress_between_requests() -> None:
     session = open_session(FetchSessions(1, Random(1)))
     partition = Moved(1)
     session.listen(session.partitions["t", 1], partition)
@@ -149,7 +155,7 @@ def test_a_session_hears_of_its_partitions_also_between_requests():
     assert not partition.listeners, "a fresh partition is read at the next request anyway"
 
 
-def test_a_request_that_waits_is_told_and_the_next_one_ends_its_wait():
+def test_progress_wakes_a_waiting_request_and_the_next_request_ends_its_wait() -> None:
     sessions = FetchSessions(1, Random(1))
     session = open_session(sessions)
     partition = Moved(1)
@@ -162,7 +168,7 @@ def test_a_request_that_waits_is_told_and_the_next_one_ends_its_wait():
     assert held.answered
 
 
-def test_a_session_that_ends_listens_no_more():
+def test_a_session_that_ends_listens_no_more() -> None:
     sessions = FetchSessions(1, Random(1))
     session = open_session(sessions)
     forgotten, closed = Moved(0), Moved(1)

@@ -2,14 +2,25 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any, Never
+from uuid import uuid4
 
 import pytest
 
+from broker_tests.security.support import allow
+from odradek_broker.controller.topics import Charge
 from odradek_broker.handlers import envelope, registry
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import EMPTY_IMAGE
+from odradek_broker.metadata.records import AccessControlEntryRecord
+from odradek_broker.model.acl import CLUSTER_NAME
+from odradek_broker.model.principal import ANONYMOUS, Principal
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.peer import PeerUnavailable
+from odradek_broker.security.authorizer import Authorizer
+from odradek_protocol.acl_codes import AclOperation, AclResource
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages import api
 from odradek_protocol.messages.struct import Struct
@@ -19,10 +30,16 @@ TOPICS = [Struct(name="a", num_partitions=1, replication_factor=1, assignments=[
 
 
 class Context(RequestContext):
-    def respond(self, chunks, size):
+    sender = ANONYMOUS
+
+    @property
+    def principal(self) -> Principal:
+        return self.sender
+
+    def respond(self, chunks: Any, size: Any) -> Never:
         raise AssertionError
 
-    def disconnect(self, reason):
+    def disconnect(self, reason: Any) -> Never:
         raise AssertionError
 
 
@@ -31,7 +48,7 @@ def broker(**services: object) -> SimpleNamespace:
     return SimpleNamespace(
         cluster_id="c",
         settings=SimpleNamespace(listeners=listeners),
-        **services,
+        **{"authorizer": None, **services},
     )
 
 
@@ -53,15 +70,33 @@ class ControllerNode:
             partitions=SimpleNamespace(is_opening=lambda _: False),
         )
         self.answers: list[Struct] = []
+        self.sender = ANONYMOUS
 
     async def run(self, here: object, there: tuple[int, int, Struct], timeout_ms: float) -> Struct:
         key, version, message = there
         received = api.decode_request(key, version, api.encode_request(key, version, message))
-        answer = await envelope.handle(context(self.broker, key, version), received)
+        ctx = context(self.broker, key, version)
+        ctx.sender = self.sender
+        try:
+            answer = await self.broker.apis.handlers[key].handle(ctx, received)
+        except KafkaError as error:  # as the dispatcher answers it
+            answer = Struct(error_code=error.code)
         self.answers.append(answer)
         if ErrorCode(answer.error_code) is ErrorCode.not_controller:
             raise PeerUnavailable("moved")
         return api.decode_response(key, version, api.encode_response(key, version, answer))
+
+
+def with_rights(**rights: list[str]) -> Authorizer:
+    """Rights of users on the cluster."""
+    delta = MetadataDelta(EMPTY_IMAGE)
+    for user, operations in rights.items():
+        for operation in operations:
+            acl = allow(AclOperation[operation], AclResource.CLUSTER, CLUSTER_NAME, f"User:{user}")
+            delta.replay(AccessControlEntryRecord(uuid4(), *acl))
+    authorizer = Authorizer()
+    authorizer.apply(delta.finish(1))
+    return authorizer
 
 
 async def ask(node: ControllerNode, request: Struct, key: int = 19) -> Struct:
@@ -74,11 +109,11 @@ def request() -> Struct:
 
 
 class TestEnvelope:
-    def test_the_controller_answers_as_if_the_client_had_asked_it(self):
-        async def story():
+    def test_the_controller_answers_as_if_the_client_had_asked_it(self) -> None:
+        async def story() -> None:
             seen = []
 
-            async def decide(asked: Struct) -> Struct:
+            async def decide(asked: Struct, _charge: Charge) -> Struct:
                 seen.append(asked)
                 return Struct(topics=[Struct(name="a", error_code=ErrorCode.invalid_partitions)])
 
@@ -89,11 +124,11 @@ class TestEnvelope:
         asyncio.run(story())
 
     @pytest.mark.parametrize("active", [True, False])
-    def test_a_controller_no_more_is_never_seen_by_the_client(self, active):
+    def test_a_controller_no_more_is_never_seen_by_the_client(self, active: Any) -> None:
         """Also where the handler makes an answer out of every refusal, as CreateTopics does."""
 
-        async def story():
-            async def decide(_: Struct) -> Struct:
+        async def story() -> None:
+            async def decide(_: Struct, _charge: Charge) -> Struct:
                 raise KafkaError(ErrorCode.not_controller)
 
             node = ControllerNode(decide, active=active)
@@ -104,9 +139,9 @@ class TestEnvelope:
 
         asyncio.run(story())
 
-    def test_other_refusals_come_back(self):
-        async def story():
-            async def decide(_: Struct) -> Struct:
+    def test_other_refusals_come_back(self) -> None:
+        async def story() -> None:
+            async def decide(_: Struct, _charge: Charge) -> Struct:
                 raise KafkaError(ErrorCode.kafka_storage_error, "no disk")
 
             answer = await ask(ControllerNode(decide), request())
@@ -118,8 +153,56 @@ class TestEnvelope:
 
         asyncio.run(story())
 
-    def test_only_what_a_controller_decides(self):
-        async def story():
+    @pytest.mark.parametrize(
+        ("broker_rights", "client_rights", "created"),
+        [(["CLUSTER_ACTION", "CREATE"], [], False), (["CLUSTER_ACTION"], ["CREATE"], True)],
+    )
+    def test_the_request_inside_is_authorised_as_the_client(
+        self, broker_rights: list[str], client_rights: list[str], created: bool
+    ) -> None:
+        """Finds the planted bug "envelope authorised as the broker"."""
+
+        async def story() -> None:
+            async def decide(asked: Struct, _charge: Charge) -> Struct:
+                return Struct(topics=[Struct(name=t.name, error_code=0) for t in asked.topics])
+
+            node = ControllerNode(decide)
+            node.sender = Principal("User", "broker")
+            node.broker.authorizer = with_rights(broker=broker_rights, client=client_rights)
+            ctx = context(broker(forwarder=node, controller=None), 19, VERSION)
+            ctx.sender = Principal("User", "client")
+            answer = await to_controller(ctx, request(), None)
+            assert (answer.topics[0].error_code is ErrorCode.none) is created
+
+        asyncio.run(story())
+
+    def test_only_brokers_may_send_one(self) -> None:
+        async def story() -> None:
+            node = ControllerNode(None)
+            node.broker.authorizer = with_rights(broker=["CREATE"], client=["CREATE"])
+            node.sender = Principal("User", "broker")
+            with pytest.raises(KafkaError) as refused:
+                await ask(node, request())
+            assert refused.value.code is ErrorCode.cluster_authorization_failed
+
+        asyncio.run(story())
+
+    def test_a_principal_that_cannot_be_read(self) -> None:
+        async def story() -> None:
+            node = ControllerNode(None)
+            message = Struct(
+                request_data=api.request_header(19, VERSION, 0, "c")
+                + api.encode_request(19, VERSION, request()),
+                request_principal=b"\0\1nonsense",
+                client_host_address=b"\x7f\0\0\1",
+            )
+            answer = await node.run(None, (58, 0, message), 1000.0)
+            assert answer.error_code is ErrorCode.principal_deserialization_failure
+
+        asyncio.run(story())
+
+    def test_only_what_a_controller_decides(self) -> None:
+        async def story() -> None:
             node = ControllerNode(None)
             metadata = Struct(topics=None, allow_auto_topic_creation=True)
             ctx = context(broker(forwarder=node, controller=None), 3, 12)
@@ -130,8 +213,8 @@ class TestEnvelope:
         asyncio.run(story())
 
     @pytest.mark.parametrize("data", [b"", b"\xff" * 40, b"\0\x13\0\x07" + b"\0" * 4])
-    def test_garbage_in_an_envelope_is_refused(self, data):
-        async def story():
+    def test_garbage_in_an_envelope_is_refused(self, data: Any) -> None:
+        async def story() -> None:
             node = ControllerNode(None)
             message = Struct(
                 request_data=data, request_principal=None, client_host_address=b"\x0a\1\2\3"
@@ -141,8 +224,8 @@ class TestEnvelope:
 
         asyncio.run(story())
 
-    def test_not_from_clients(self):
-        async def story():
+    def test_not_from_clients(self) -> None:
+        async def story() -> None:
             node = ControllerNode(None)
             ctx = context(node.broker, 58, 0)
             ctx.listener = "OUTSIDE"
@@ -153,7 +236,7 @@ class TestEnvelope:
         asyncio.run(story())
 
 
-def test_everything_that_is_forwarded_can_be():
+def test_everything_that_is_forwarded_can_be() -> None:
     """All modules that forward their own API are accepted in an envelope."""
     forwarding = {
         name

@@ -1,4 +1,4 @@
-"""What `make protocol-diff` found and was mended: the answers are those of Apache Kafka 4.3.1."""
+"""Differences that `make protocol-diff` found: the answers are those of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def until_none(asked: Client, api_key: int, version: int, **fields: Any) -> Any:
     return found
 
 
-def test_find_coordinator_for_one_key_names_the_error(asked):
+def test_find_coordinator_for_one_key_names_the_error(asked: Any) -> None:
     """v1–3 have the error's name or sentence; from v4 on it is empty."""
     assert ask(asked, FIND, 3, key="g", key_type=0)["error_message"] == "NONE"
     refused = ask(asked, FIND, 3, key="g", key_type=2)
@@ -59,7 +59,7 @@ def test_find_coordinator_for_one_key_names_the_error(asked):
     assert found["error_message"] == ""
 
 
-def test_a_group_that_is_not_there(asked):
+def test_a_group_that_is_not_there(asked: Any) -> None:
     described = ask(asked, DESCRIBE_GROUPS, 1, group_ids=["x"], include_authorized_operations=True)
     assert described["groups"][0]["authorized_operations"] == NOT_SAID
     beat = ask(asked, HEARTBEAT, 1, group_id="x", member_id="m", member_epoch=3)
@@ -79,15 +79,15 @@ def test_a_group_that_is_not_there(asked):
     assert (classic["error_code"], classic["authorized_operations"]) == (69, NOT_SAID)
 
 
-def test_a_topic_without_a_name_has_no_offsets(asked):
-    """It used to break the answer for the topics beside it."""
+def test_a_topic_without_a_name_has_no_offsets(asked: Any) -> None:
+    """It used to break the answer for the other topics of the request."""
     topics = [Struct(name=name, partition_indexes=[0]) for name in ("", "a")]
     found = ask(asked, OFFSET_FETCH, 5, group_id="x", topics=topics)
     assert found["error_code"] == 0
     assert [t["partitions"][0]["committed_offset"] for t in found["topics"]] == [-1, -1]
 
 
-def test_who_asks_for_more_than_the_quorum_hears_nothing(asked):
+def test_describe_quorum_of_other_partitions_is_refused_as_a_whole(asked: Any) -> None:
     def wanted(*partitions: int) -> list[Struct]:
         asked_for = [Struct(partition_index=p) for p in partitions]
         return [Struct(topic_name="__cluster_metadata", partitions=asked_for)]
@@ -97,7 +97,7 @@ def test_who_asks_for_more_than_the_quorum_hears_nothing(asked):
     assert [p["error_code"] for p in (*one, *two)] == [0, 3, 3]
 
 
-def test_topics_by_an_unknown_id_have_no_operations(asked):
+def test_topics_by_an_unknown_id_have_no_operations(asked: Any) -> None:
     (found,) = ask(
         asked, METADATA, 12, topics=[Struct(topic_id=NOBODY, name=None)],
         include_topic_authorized_operations=True,
@@ -105,7 +105,7 @@ def test_topics_by_an_unknown_id_have_no_operations(asked):
     assert (found["error_code"], found["topic_authorized_operations"]) == (100, NOT_SAID)
 
 
-def test_names_that_are_none(asked):
+def test_names_that_are_none(asked: Any) -> None:
     wanted = [Struct(name="a/b", partition_indexes=[0])]
     (found,) = ask(asked, PRODUCERS, 0, topics=wanted)["topics"]
     assert found["partitions"][0]["error_code"] == 17
@@ -114,7 +114,7 @@ def test_names_that_are_none(asked):
     assert refused["error_message"] == "Broker id must be an integer, but it is: x"
 
 
-def test_unknown_partitions_of_a_transaction_come_first(asked):
+def test_unknown_partitions_of_a_transaction_come_first(asked: Any) -> None:
     transaction = Struct(
         transactional_id="t",
         producer_id=1,
@@ -128,7 +128,7 @@ def test_unknown_partitions_of_a_transaction_come_first(asked):
     assert codes == {0: 55, 7: 3}
 
 
-def test_clients_have_no_transactions_in_internal_topics(asked):
+def test_clients_have_no_transactions_in_internal_topics(asked: Any) -> None:
     topics = [Struct(name=n, partitions=[0]) for n in ("a", "__consumer_offsets")]
     answer = ask(
         asked, ADD_PARTITIONS, 3, v3_and_below_transactional_id="t", v3_and_below_producer_id=1,
@@ -152,7 +152,7 @@ def fetched(asked: Client, name: str, **changed: int) -> Any:
     return answer["responses"][0]["partitions"][0]
 
 
-def test_fetch_refusals(asked):
+def test_fetch_refusals(asked: Any) -> None:
     unknown = fetched(asked, "unknown")
     assert (unknown["error_code"], unknown["aborted_transactions"]) == (3, [])
     beyond = fetched(asked, "a", fetch_offset=999)
@@ -160,7 +160,7 @@ def test_fetch_refusals(asked):
     assert fetched(asked, "a", current_leader_epoch=-2)["error_code"] == 0
 
 
-def test_a_broker_that_is_no_replica_comes_before_a_missing_epoch(asked):
+def test_a_broker_that_is_no_replica_comes_before_a_missing_epoch(asked: Any) -> None:
     partition = Struct(
         partition=0, fetch_offset=0, log_start_offset=0, partition_max_bytes=1_000,
     )  # fmt: skip
@@ -171,7 +171,7 @@ def test_a_broker_that_is_no_replica_comes_before_a_missing_epoch(asked):
     assert answer["responses"][0]["partitions"][0]["error_code"] == 6
 
 
-def test_delete_records_without_time_to_wait(asked):
+def test_delete_records_without_time_to_wait(asked: Any) -> None:
     partition = Struct(partition_index=0, offset=0)
     wanted = [Struct(name="a", partitions=[partition])]
     (found,) = ask(asked, DELETE_RECORDS, 2, topics=wanted, timeout=0)["topics"]
@@ -185,11 +185,11 @@ def produced(asked: Client, name: str, acks: int, records: bytes) -> Any:
     return found
 
 
-def test_a_topic_without_a_name_is_unknown_to_producers(asked):
+def test_a_topic_without_a_name_is_unknown_to_producers(asked: Any) -> None:
     assert produced(asked, "", 1, batch(b"x"))["error_code"] == 3
 
 
-def test_the_last_directory_of_a_replica_counts(asked):
+def test_the_last_directory_of_a_replica_counts(asked: Any) -> None:
     (here,) = ask(asked, DESCRIBE_LOG_DIRS, 1, topics=None)["results"]
     topics = [Struct(name="a", partitions=[0])]
     dirs = [Struct(path="/nowhere", topics=topics), Struct(path="/gone", topics=topics)]
@@ -198,12 +198,12 @@ def test_the_last_directory_of_a_replica_counts(asked):
     assert found["partitions"] == [{"error_code": 57, "partition_index": 0}]
 
 
-def test_impossible_acks_come_after_unknown_topics(asked):
+def test_impossible_acks_come_after_unknown_topics(asked: Any) -> None:
     assert produced(asked, "unknown", -2, batch(b"x"))["error_code"] == 3
     assert produced(asked, "a", -2, batch(b"x"))["error_code"] == 21
 
 
-def test_impossible_acks_come_after_what_is_no_batch(asked):
+def test_invalid_acks_are_checked_after_the_batch(asked: Any) -> None:
     cut = bytearray(batch(b"x"))
     cut[8:12] = b"\xff\xff\xff\xff"  # its length
     assert produced(asked, "a", 2, batch(b"x", magic=1))["error_code"] == 87
@@ -212,7 +212,7 @@ def test_impossible_acks_come_after_what_is_no_batch(asked):
     assert produced(asked, "a", 2, batch(b"x", crc=0))["error_code"] == 21
 
 
-def test_a_rejected_record_comes_with_the_logs_start(asked):
+def test_a_rejected_record_comes_with_the_logs_start(asked: Any) -> None:
     found = produced(asked, "a", 1, batch(b"x", now_ms=int(time.time() * 1000) + 10**9))
     assert (found["error_code"], found["log_start_offset"]) == (32, 0)
     found = produced(asked, "a", 1, batch(b"x", count=2))
@@ -221,7 +221,7 @@ def test_a_rejected_record_comes_with_the_logs_start(asked):
     assert (old_format["error_code"], old_format["log_start_offset"]) == (87, -1)
 
 
-def test_voters_are_a_node_and_a_directory(asked):
+def test_voters_are_a_node_and_a_directory(asked: Any) -> None:
     added = ask(
         asked, ADD_VOTER, 1, cluster_id=None, timeout=1000, voter_id=9, voter_directory_id=None,
         listeners=[],
@@ -239,7 +239,7 @@ def begin(asked: Client, transactional_id: str) -> Any:
     return until_none(asked, INIT_PRODUCER_ID, 2, **fields)
 
 
-def test_no_offsets_begin_no_transaction(asked):
+def test_no_offsets_begin_no_transaction(asked: Any) -> None:
     """Else the next producer would fence one: epoch 2 instead of 1."""
     first = begin(asked, "tx")
     for topics in ([], [Struct(name="unknown", partitions=[Struct(partition_index=0)])]):
@@ -254,7 +254,7 @@ def test_no_offsets_begin_no_transaction(asked):
     assert (first["producer_epoch"], begin(asked, "tx")["producer_epoch"]) == (0, 1)
 
 
-def test_an_epoch_of_before_is_refused_before_the_coordinator_is_asked(asked):
+def test_an_epoch_of_before_is_refused_before_the_coordinator_is_asked(asked: Any) -> None:
     """The partition knows the producer with a later epoch, whatever the transactional id."""
     producer = begin(asked, "tx-epochs")["producer_id"]
 

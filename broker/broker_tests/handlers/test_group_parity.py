@@ -23,7 +23,7 @@ SETTINGS = {
     "group.max.size": "2",
 }
 SUBSCRIPTION = b"\0\0" + b"\0\0\0\x01" + b"\0\x01a" + b"\xff\xff\xff\xff"
-RIGHT = {"protocol_type": "consumer", "protocol_name": "range"}
+RIGHT: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
 STABLE_DEADLINE_S = 30.0
 
 

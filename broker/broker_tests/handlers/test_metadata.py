@@ -18,8 +18,8 @@ def by_name(*names: str) -> list[Struct]:
 
 class TestMetadata:
     @pytest.mark.parametrize("version", metadata.VERSIONS)
-    def test_every_version(self, version):
-        async def story(client: AdminClient):
+    def test_every_version(self, version: int) -> None:
+        async def story(client: AdminClient) -> None:
             await client.controller.create_topics(create(new_topic("a", 2)))
             answer = await client.ask(metadata, version, topics=by_name("a"))
             (broker,) = answer.brokers
@@ -31,8 +31,8 @@ class TestMetadata:
 
         with_client(story)
 
-    def test_all_topics_and_none(self):
-        async def story(client: AdminClient):
+    def test_all_topics_and_none(self) -> None:
+        async def story(client: AdminClient) -> None:
             await client.controller.create_topics(create(new_topic("a"), new_topic("b")))
             everything = await client.ask(metadata, 13, topics=None)
             assert [t.name for t in everything.topics] == ["a", "b"]
@@ -42,8 +42,8 @@ class TestMetadata:
 
         with_client(story)
 
-    def test_by_id(self):
-        async def story(client: AdminClient):
+    def test_by_id(self) -> None:
+        async def story(client: AdminClient) -> None:
             await client.controller.create_topics(create(new_topic("a")))
             topic_id = client.controller.image.topics["a"].id
             asked = [Struct(name=None, topic_id=i) for i in (topic_id, UUID(int=9))]
@@ -53,8 +53,8 @@ class TestMetadata:
 
         with_client(story)
 
-    def test_creates_what_is_missing_if_all_agree(self):
-        async def story(client: AdminClient):
+    def test_creates_what_is_missing_if_all_agree(self) -> None:
+        async def story(client: AdminClient) -> None:
             asked = {"topics": by_name("new"), "allow_auto_topic_creation": False}
             refused = await client.ask(metadata, 13, **asked)
             assert refused.topics[0].error_code is ErrorCode.unknown_topic_or_partition
@@ -65,8 +65,8 @@ class TestMetadata:
 
         with_client(story, {"num.partitions": "3"})
 
-    def test_does_not_create_where_the_broker_forbids_it(self):
-        async def story(client: AdminClient):
+    def test_does_not_create_where_the_broker_forbids_it(self) -> None:
+        async def story(client: AdminClient) -> None:
             answer = await client.ask(
                 metadata, 13, topics=by_name("new"), allow_auto_topic_creation=True
             )
@@ -75,8 +75,8 @@ class TestMetadata:
 
         with_client(story, {"auto.create.topics.enable": "false"})
 
-    def test_says_why_it_could_not_create(self):
-        async def story(client: AdminClient):
+    def test_says_why_it_could_not_create(self) -> None:
+        async def story(client: AdminClient) -> None:
             answer = await client.ask(
                 metadata, 13, topics=by_name("new", "a/b"), allow_auto_topic_creation=True
             )
@@ -87,10 +87,12 @@ class TestMetadata:
 
         with_client(story, {"default.replication.factor": "3"})
 
-    def test_partitions_whose_leader_cannot_be_reached(self):
-        async def story(client: AdminClient):
+    def test_partitions_whose_leader_cannot_be_reached(self) -> None:
+        async def story(client: AdminClient) -> None:
             image = cluster({1: None, 2: None}, fenced=[2])
-            client.controller._metadata.image = client.controller._active.latest = image
+            active = client.controller._active
+            assert active is not None
+            client.controller._metadata.image = active.latest = image
             topic = new_topic("a", assignments={0: [1, 2], 1: [2, 1]})
             await client.controller.create_topics(create(topic))
             answer = await client.ask(metadata, 13, topics=by_name("a"))
@@ -108,13 +110,13 @@ class TestMetadata:
 
         with_client(story)
 
-    def test_twice_as_many_partitions_are_twice_the_work(self):
+    def test_twice_as_many_partitions_are_twice_the_work(self) -> None:
         """To create them, and to describe them all."""
         creating: list[Steps] = []
         describing: list[Steps] = []
         for topics in (10, 20):
 
-            async def story(client: AdminClient, topics: int = topics):
+            async def story(client: AdminClient, topics: int = topics) -> None:
                 wanted = create(*(new_topic(f"t{i}", 100) for i in range(topics)))
                 with Steps() as steps:
                     await client.controller.create_topics(wanted)
@@ -125,14 +127,14 @@ class TestMetadata:
                 assert sum(len(t.partitions) for t in answer.topics) == topics * 100
 
             with_client(story)
-        grows_linearly(*creating)
-        grows_linearly(*describing)
+        grows_linearly(creating[0], creating[1])
+        grows_linearly(describing[0], describing[1])
 
 
 class TestDescribeCluster:
     @pytest.mark.parametrize("version", describe_cluster.VERSIONS)
-    def test_every_version(self, version):
-        async def story(client: AdminClient):
+    def test_every_version(self, version: int) -> None:
+        async def story(client: AdminClient) -> None:
             answer = await client.ask(
                 describe_cluster, version, include_cluster_authorized_operations=True
             )
@@ -142,8 +144,8 @@ class TestDescribeCluster:
 
         with_client(story)
 
-    def test_fenced_brokers_only_on_request(self):
-        async def story(client: AdminClient):
+    def test_fenced_brokers_only_on_request(self) -> None:
+        async def story(client: AdminClient) -> None:
             client.controller._metadata.image = cluster({1: "a", 2: "b"}, fenced=[2])
             answer = await client.ask(describe_cluster, 2, include_fenced_brokers=True)
             assert [(b.broker_id, b.rack, b.is_fenced) for b in answer.brokers] == [
@@ -157,8 +159,8 @@ class TestDescribeCluster:
 
 
 class TestDescribeTopicPartitions:
-    def test_pages_give_everything_once(self):
-        async def story(client: AdminClient):
+    def test_pages_give_everything_once(self) -> None:
+        async def story(client: AdminClient) -> None:
             sizes = {"a": 5, "b": 1, "c": 7}
             await client.controller.create_topics(
                 create(*(new_topic(name, size) for name, size in sizes.items()))
@@ -186,8 +188,8 @@ class TestDescribeTopicPartitions:
             if cursor is None:
                 return found
 
-    def test_the_broker_limits_a_page(self):
-        async def story(client: AdminClient):
+    def test_the_broker_limits_a_page(self) -> None:
+        async def story(client: AdminClient) -> None:
             await client.controller.create_topics(create(new_topic("a", 5)))
             page = await client.ask(
                 describe_topic_partitions,

@@ -32,6 +32,7 @@ def context(image: MetadataImage, cache: MetadataCache, version: int, listener: 
             controller=SimpleNamespace(image=image),
             quorum=SimpleNamespace(leader=SimpleNamespace(leader_id=1)),
             metadata_cache=cache,
+            authorizer=None,
         ),
     )
 
@@ -175,7 +176,7 @@ def test_what_is_gone_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.bytes <= 25
 
 
-def test_a_hundred_who_ask_at_once_share_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_requests_at_once_share_one_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     cache, image = MetadataCache(), image_of({"a": 600})
     encoded: list[str] = []
     encode = metadata._encode_topic

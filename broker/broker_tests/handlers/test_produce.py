@@ -46,7 +46,7 @@ def test_an_isolated_leader_closes_the_connection(tmp_path: Path) -> None:
         service = cluster.nodes[BrokerId(1)].service
         service.isolation.cut_off = lambda: True
         ask(cluster, 1)  # its followers were heard just now: it may succeed
-        service.isolation.is_isolated_leader = lambda _: True  # type: ignore[method-assign]
+        service.isolation.is_isolated_leader = lambda _: True  # type: ignore[method-assign,assignment]
         with pytest.raises(DisconnectedError, match="isolated"):
             ask(cluster, 1)
         service.isolation.cut_off = lambda: False
@@ -100,7 +100,7 @@ def test_each_partition_is_answered_in_its_place(tmp_path: Path, acks: int) -> N
     run(story, tmp_path)
 
 
-def test_what_is_not_committed_in_time_is_told_so_and_the_rest_as_it_is(tmp_path: Path) -> None:
+def test_only_the_partition_that_is_not_committed_in_time_times_out(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic(partitions=2))
         cluster.down |= {BrokerId(2), BrokerId(3)}

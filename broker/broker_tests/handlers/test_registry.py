@@ -4,6 +4,7 @@ from pathlib import Path
 
 from odradek_broker import handlers
 from odradek_broker.handlers import registry
+from odradek_broker.handlers.access_rules import RULES
 from odradek_broker.runtime.metrics import Metrics
 from odradek_protocol.messages.kio_table import APIS
 
@@ -14,6 +15,10 @@ def test_every_handler_module_is_in_the_table() -> None:
         path.stem for path in directory.glob("*.py") if "\nAPI_KEY" in path.read_text("utf-8")
     }
     assert modules == set(registry.APIS)
+
+
+def test_every_api_has_a_line_in_the_table_of_rights() -> None:
+    assert set(RULES) == set(registry.APIS)
 
 
 def test_a_module_is_named_after_its_api() -> None:

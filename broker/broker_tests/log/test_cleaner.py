@@ -110,7 +110,7 @@ def same_but_fewer(batch: bytes, cleaned: bytes, kept: list[int]) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_record_goes_when_its_key_was_written_later(codec: int):
+def test_a_record_goes_when_its_key_was_written_later(codec: int) -> None:
     batch = records(10, ("a", "1"), ("b", "2"), ("c", "3"), codec=codec, producer=5)
     cleaned = Rules({"a": 10, "b": 40, "c": 12}).clean(batch)
     assert cleaned is not None
@@ -118,24 +118,24 @@ def test_a_record_goes_when_its_key_was_written_later(codec: int):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_that_keeps_everything_is_copied_as_it_is(codec: int):
+def test_a_batch_that_keeps_everything_is_copied_as_it_is(codec: int) -> None:
     batch = records(10, ("a", "1"), ("b", "2"), codec=codec)
     assert Rules({"a": 10}).clean(batch) == batch  # b is not in the dirty part
 
 
-def test_a_batch_that_keeps_nothing_goes():
+def test_a_batch_that_keeps_nothing_goes() -> None:
     rules = Rules({"a": 40})
     assert rules.clean(records(10, ("a", "1"), ("a", "2"))) is None
     assert rules.stats.records_read == 2
     assert rules.stats.records_written == 0
 
 
-def test_within_a_batch_the_last_one_of_a_key_stays():
+def test_within_a_batch_the_last_one_of_a_key_stays() -> None:
     batch = records(10, ("a", "1"), ("a", "2"), ("a", "3"))
     assert offsets(Rules({"a": 12}).clean(batch)) == [12]
 
 
-def test_the_largest_timestamp_is_that_of_the_records_that_stay():
+def test_the_largest_timestamp_is_that_of_the_records_that_stay() -> None:
     batch = records(10, ("a", "1"), ("b", "2"), timestamps=(NOW_MS + 50, NOW_MS))
     cleaned = Rules({"a": 40, "b": 11}).clean(batch)
     assert cleaned is not None
@@ -143,7 +143,7 @@ def test_the_largest_timestamp_is_that_of_the_records_that_stay():
     same_but_fewer(batch, cleaned, [11])
 
 
-def test_records_without_a_key_go_and_are_counted():
+def test_records_without_a_key_go_and_are_counted() -> None:
     """They got there before the topic was compacted."""
     rules = Rules({"a": 11})
     batch = records(10, (None, "x"), ("a", "1"), (None, "y"))
@@ -151,7 +151,7 @@ def test_records_without_a_key_go_and_are_counted():
     assert rules.stats.records_without_key == 2
 
 
-def test_what_the_map_did_not_get_to_stays():
+def test_what_the_map_did_not_get_to_stays() -> None:
     """The map was full after offset 11: later records are for the next run, keyless too."""
     batch = records(10, ("a", "1"), ("b", "2"), ("a", None), (None, "x"))
     rules = Rules({"a": 10, "b": 11}, mapped=11)
@@ -163,7 +163,7 @@ def test_what_the_map_did_not_get_to_stays():
 # Tombstones
 
 
-def test_a_tombstone_gets_a_delete_horizon_and_goes_after_it():
+def test_a_tombstone_gets_a_delete_horizon_and_goes_after_it() -> None:
     batch = records(10, ("a", "1"), ("b", None), codec=2)
     first = Rules({"a": 10, "b": 11}).clean(batch)
     assert first is not None
@@ -179,7 +179,7 @@ def test_a_tombstone_gets_a_delete_horizon_and_goes_after_it():
     assert offsets(after) == [10]
 
 
-def test_a_tombstone_past_the_map_stays_even_after_its_horizon():
+def test_a_tombstone_past_the_map_stays_even_after_its_horizon() -> None:
     """Values that it deletes may not have been removed yet."""
     first = Rules({}).clean(records(10, ("a", None), ("b", None)))
     assert first is not None
@@ -187,11 +187,11 @@ def test_a_tombstone_past_the_map_stays_even_after_its_horizon():
     assert offsets(rules.clean(first)) == [11]
 
 
-def test_a_tombstone_goes_when_its_key_was_written_again():
+def test_a_tombstone_goes_when_its_key_was_written_again() -> None:
     assert Rules({"a": 40}).clean(records(10, ("a", None))) is None
 
 
-def test_a_batch_keeps_its_horizon_when_it_loses_records():
+def test_a_batch_keeps_its_horizon_when_it_loses_records() -> None:
     first = Rules({}).clean(records(10, ("a", None), ("b", None)))
     assert first is not None
     second = Rules({"a": 40}, now_ms=NOW_MS + 5).clean(first)
@@ -203,7 +203,7 @@ def test_a_batch_keeps_its_horizon_when_it_loses_records():
 # Producers
 
 
-def test_the_last_batch_of_a_producer_stays_without_its_records():
+def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
     batch = records(10, ("a", "1"), ("b", "2"), codec=1, producer=5)
     cleaned = Rules({"a": 40, "b": 41}, last_batches={5: LastBatch(11, 4)}).clean(batch)
     assert cleaned is not None
@@ -222,7 +222,7 @@ def test_the_last_batch_of_a_producer_stays_without_its_records():
         assert getattr(new, name) == getattr(old, name)
 
 
-def test_an_empty_batch_goes_when_its_producer_wrote_again_or_is_forgotten():
+def test_an_empty_batch_goes_when_its_producer_wrote_again_or_is_forgotten() -> None:
     batch = records(10, ("a", "1"), producer=5)
     empty = Rules({"a": 40}, last_batches={5: LastBatch(10, 4)}).clean(batch)
     assert empty is not None
@@ -231,7 +231,7 @@ def test_an_empty_batch_goes_when_its_producer_wrote_again_or_is_forgotten():
     assert Rules({}).clean(empty) is None
 
 
-def test_the_last_batch_of_the_cleaned_part_stays_for_its_offset():
+def test_the_last_batch_of_the_cleaned_part_stays_for_its_offset() -> None:
     batch = records(10, ("a", "1"), ("a", "2"))
     cleaned = Rules({"a": 40}, end_offset=12).clean(batch)
     assert cleaned is not None
@@ -244,7 +244,7 @@ def test_the_last_batch_of_the_cleaned_part_stays_for_its_offset():
 ABORTED = AbortedTxn(producer_id=5, first_offset=10, last_offset=20, last_stable_offset=21)
 
 
-def test_aborted_records_go_and_their_marker_goes_much_later():
+def test_aborted_records_go_and_their_marker_goes_much_later() -> None:
     """1. A run drops the records and keeps the marker, which it needs for its own readers.
     2. A run finds no records and gives the marker a delete horizon.
     3. A run after that drops the marker.
@@ -268,7 +268,7 @@ def test_aborted_records_go_and_their_marker_goes_much_later():
     assert Rules({}, now_ms=NOW_MS + RETENTION_MS).clean(with_horizon) is None
 
 
-def test_a_commit_marker_stays_while_there_are_records():
+def test_a_commit_marker_stays_while_there_are_records() -> None:
     batch = records(10, ("a", "1"), producer=5, transactional=True)
     end = marker(20, 5, commit=True)
     rules = Rules({"a": 10})
@@ -277,7 +277,7 @@ def test_a_commit_marker_stays_while_there_are_records():
     assert rules.clean(marker(30, 5, commit=True)) != end  # its records are gone: a horizon
 
 
-def test_a_producer_may_abort_and_then_commit():
+def test_a_producer_may_abort_and_then_commit() -> None:
     rules = Rules({"a": 10, "b": 21}, aborted=(ABORTED,))
     assert rules.clean(records(10, ("a", "1"), producer=5, transactional=True)) is None
     end = marker(20, 5, commit=False)
@@ -288,20 +288,20 @@ def test_a_producer_may_abort_and_then_commit():
     assert rules.clean(end) == end
 
 
-def test_aborted_transactions_that_ended_before_are_not_taken_for_new_ones():
+def test_aborted_transactions_that_ended_before_are_not_taken_for_new_ones() -> None:
     transactions = CleanedTransactions([ABORTED], 21)
     batch = records(30, ("a", "1"), producer=5, transactional=True)
     assert not transactions.read_data(read_header(batch))
 
 
-def test_other_producers_records_between_aborted_ones_stay():
+def test_other_producers_records_between_aborted_ones_stay() -> None:
     rules = Rules({"a": 11}, aborted=(ABORTED,))
     batch = records(11, ("a", "1"), producer=6)
     assert rules.clean(records(10, ("b", "1"), producer=5, transactional=True)) is None
     assert rules.clean(batch) == batch
 
 
-def test_the_last_marker_of_a_producer_without_records_stays_for_its_epoch():
+def test_the_last_marker_of_a_producer_without_records_stays_for_its_epoch() -> None:
     """It fences older instances of the producer. Nothing else is left of it."""
     rules = Rules({}, last_batches={5: LastBatch(-1, 4)}, now_ms=NOW_MS)
     with_horizon = rules.clean(marker(20, 5, commit=True))
@@ -315,7 +315,7 @@ def test_the_last_marker_of_a_producer_without_records_stays_for_its_epoch():
     assert Rules({}, last_batches={5: LastBatch(-1, 5)}).clean(empty) is None
 
 
-def test_an_aborted_batch_that_carries_the_last_sequence_stays_empty():
+def test_an_aborted_batch_that_carries_the_last_sequence_stays_empty() -> None:
     rules = Rules({}, aborted=(ABORTED,), last_batches={5: LastBatch(10, 4)})
     cleaned = rules.clean(records(10, ("a", "1"), producer=5, transactional=True))
     assert cleaned is not None

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,7 @@ def files(log: CompactedLog, *suffixes: str) -> list[str]:
 # The usual course
 
 
-def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so(cleanings):
+def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so(cleanings: Any) -> None:
     log = dirty_log()
     before = log.log.size_bytes
     cleaning = cleanings(log)
@@ -138,7 +139,7 @@ def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so(cleanings):
     assert not metrics.uncleanable_partitions
 
 
-def test_what_is_written_later_is_cleaned_later(cleanings):
+def test_what_is_written_later_is_cleaned_later(cleanings: Any) -> None:
     log = dirty_log()
     cleaning = cleanings(log)
     cleaning.run_until(lambda: cleaning.runs == 1)
@@ -149,7 +150,9 @@ def test_what_is_written_later_is_cleaned_later(cleanings):
     assert [r.value for r in read_all(log.log) if r.key == b"a"] == [b"new"]
 
 
-def test_the_dirtiest_log_comes_first_and_topics_that_are_not_compacted_never(cleanings):
+def test_the_dirtiest_log_comes_first_and_topics_that_are_not_compacted_never(
+    cleanings: Any,
+) -> None:
     log = dirty_log(batches=30)
     log.clean()
     log.write([("a", "x")])
@@ -169,14 +172,14 @@ def test_the_dirtiest_log_comes_first_and_topics_that_are_not_compacted_never(cl
         for one in (log.log, *others.values()):
             if one.cleaned_offset == one.active.base_offset and one not in order:
                 order.append(one)
-        return cleaning.runs == 2
+        return bool(cleaning.runs == 2)
 
     cleaning.run_until(note)
     assert order == [others["dirty"], log.log]
     assert others["plain"].cleaned_offset == -1
 
 
-def test_several_threads_clean_several_logs(cleanings, tmp_path: Path):
+def test_several_threads_clean_several_logs(cleanings: Any, tmp_path: Path) -> None:
     """On the real disk: the simulated one knows only one thread."""
     log = dirty_log(RealDisk(), directory=str(tmp_path))
     for number in range(6):
@@ -191,7 +194,7 @@ def test_several_threads_clean_several_logs(cleanings, tmp_path: Path):
     assert all(one.cleaned_offset > 0 for one in log.manager.logs.values())
 
 
-def test_settings_by_kafkas_names():
+def test_settings_by_kafkas_names() -> None:
     settings = Settings(
         {
             "log.cleaner.threads": "4",
@@ -207,7 +210,7 @@ def test_settings_by_kafkas_names():
     assert config.limits == Limits(2 << 20, 0.5, 10_000)
 
 
-def test_threads_and_switch_follow_the_settings(cleanings):
+def test_threads_and_switch_follow_the_settings(cleanings: Any) -> None:
     log = dirty_log()
     cleaning = cleanings(log, replace(FAST, enable=False))
     assert not cleaning.manager._threads
@@ -220,7 +223,7 @@ def test_threads_and_switch_follow_the_settings(cleanings):
 # What may happen meanwhile
 
 
-def interrupted(log: CompactedLog, at_bytes: int, event: Callable[[], None]) -> CleanerRun:
+def interrupted(log: CompactedLog, at_bytes: int, event: Callable[[], object]) -> CleanerRun:
     """A run during which `event` happens on the loop, after so many bytes of work."""
     done = 0
 
@@ -239,7 +242,7 @@ MOMENTS = (1000, 5500, 8000)
 
 
 @pytest.mark.parametrize("at_bytes", MOMENTS)
-def test_truncation_ends_a_run(at_bytes: int):
+def test_truncation_ends_a_run(at_bytes: int) -> None:
     log = dirty_log()
     cut = log.log.segments[3].base_offset + 2
 
@@ -264,7 +267,7 @@ def test_truncation_ends_a_run(at_bytes: int):
 
 
 @pytest.mark.parametrize("at_bytes", MOMENTS)
-def test_deletion_of_the_topic_ends_a_run(at_bytes: int):
+def test_deletion_of_the_topic_ends_a_run(at_bytes: int) -> None:
     log = dirty_log()
     run = interrupted(log, at_bytes, lambda: log.manager.delete(log.log.topic_partition))
     with pytest.raises((CleaningAbortedError, FileNotFoundError)):
@@ -277,7 +280,7 @@ def test_deletion_of_the_topic_ends_a_run(at_bytes: int):
 
 
 @pytest.mark.parametrize("at_bytes", MOMENTS)
-def test_retention_of_the_same_log_ends_a_run_if_it_took_segments_of_it(at_bytes: int):
+def test_retention_of_the_same_log_ends_a_run_if_it_took_segments_of_it(at_bytes: int) -> None:
     """A moved log start alone does no harm."""
     log = dirty_log()
     start = log.log.segments[3].base_offset
@@ -296,7 +299,7 @@ def test_retention_of_the_same_log_ends_a_run_if_it_took_segments_of_it(at_bytes
     assert log.log.log_start_offset == start
 
 
-def test_appends_and_rolls_go_on(cleanings):
+def test_appends_and_rolls_go_on(cleanings: Any) -> None:
     log = dirty_log()
     run = interrupted(
         log, 6000, lambda: [log.write([("a", "z" * 100)]) for _ in range(10)] and None
@@ -306,7 +309,7 @@ def test_appends_and_rolls_go_on(cleanings):
     assert len(log.log.segments) > 2
 
 
-def test_a_new_topic_does_not_inherit_the_checkpoint_of_a_deleted_one():
+def test_a_new_topic_does_not_inherit_the_checkpoint_of_a_deleted_one() -> None:
     log = dirty_log()
     log.clean()
     assert b"orders 0 80" in log.disk.read("/data/cleaner-offset-checkpoint")
@@ -318,8 +321,8 @@ def test_a_new_topic_does_not_inherit_the_checkpoint_of_a_deleted_one():
 
 
 def test_a_damaged_log_is_tried_three_times_and_then_left_alone(
-    cleanings, caplog: pytest.LogCaptureFixture
-):
+    cleanings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """Others go on being cleaned, and nothing of the damaged one is touched."""
     log = dirty_log()
     victim = log.log.segments[2]
@@ -348,7 +351,7 @@ def test_a_damaged_log_is_tried_three_times_and_then_left_alone(
     cleaning.run_until(lambda: not cleaning.manager.metrics().uncleanable_partitions)
 
 
-def test_a_full_disk_is_no_reason_to_take_the_directory_offline(cleanings):
+def test_a_full_disk_is_no_reason_to_take_the_directory_offline(cleanings: Any) -> None:
     """1. There is no room for the new segment: the run fails and leaves nothing behind.
     2. There is room again: the next run succeeds."""
     disk = SimDisk()
@@ -365,7 +368,7 @@ def test_a_full_disk_is_no_reason_to_take_the_directory_offline(cleanings):
     assert not cleaning.manager.metrics().uncleanable_partitions
 
 
-def test_a_broken_disk_takes_its_directory_offline(cleanings):
+def test_a_broken_disk_takes_its_directory_offline(cleanings: Any) -> None:
     disk = SimDisk()
     log = dirty_log(disk)
     disk.fail(f"{log.log.segments[1].path()}", errno.EIO)
@@ -378,8 +381,8 @@ def test_a_broken_disk_takes_its_directory_offline(cleanings):
 
 
 def test_a_bug_does_not_end_a_thread(
-    cleanings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+    cleanings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     log = dirty_log()
     look = CleanerManager._look
     failures = iter([True, True])
@@ -398,7 +401,7 @@ def test_a_bug_does_not_end_a_thread(
 # Stopping
 
 
-def test_stop_gives_up_a_run_that_waits_for_the_loop():
+def test_stop_gives_up_a_run_that_waits_for_the_loop() -> None:
     """1. The thread wants to swap a segment in and waits for the loop's thread.
     2. That one calls `stop`: nobody waits for ever, the log is as it was."""
     log = dirty_log()
@@ -417,7 +420,7 @@ def test_stop_gives_up_a_run_that_waits_for_the_loop():
     log.verify()
 
 
-def test_stop_ends_a_thread_that_is_throttled():
+def test_stop_ends_a_thread_that_is_throttled() -> None:
     log = dirty_log()
     cleaning = Cleaning(log, replace(FAST, io_max_bytes_per_second=1.0))
     cleaning.manager.start()
@@ -426,7 +429,7 @@ def test_stop_ends_a_thread_that_is_throttled():
     assert not cleaning.manager._threads[0].is_alive()
 
 
-def test_stop_ends_a_thread_that_has_nothing_to_do():
+def test_stop_ends_a_thread_that_has_nothing_to_do() -> None:
     log = CompactedLog(SimDisk())
     cleaning = Cleaning(log, replace(FAST, backoff_ms=3_600_000))
     cleaning.manager.start()
@@ -436,7 +439,7 @@ def test_stop_ends_a_thread_that_has_nothing_to_do():
     assert not cleaning.manager._threads[0].is_alive()
 
 
-def test_a_closed_loop_ends_the_threads():
+def test_a_closed_loop_ends_the_threads() -> None:
     def closed(_function: Callable[[], None]) -> None:
         raise RuntimeError("Event loop is closed")
 
@@ -449,7 +452,7 @@ def test_a_closed_loop_ends_the_threads():
 # Throttle
 
 
-def test_the_throttle_spreads_bytes_over_time():
+def test_the_throttle_spreads_bytes_over_time() -> None:
     now_ms = 0.0
     waits: list[float] = []
 
@@ -475,7 +478,7 @@ def test_the_throttle_spreads_bytes_over_time():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
-def test_a_map_of_128_mb_costs_only_what_is_used():
+def test_a_map_of_128_mb_costs_only_what_is_used() -> None:
     """The default budget must not make a small broker large."""
 
     def resident_bytes() -> int:
@@ -489,7 +492,7 @@ def test_a_map_of_128_mb_costs_only_what_is_used():
     offset_map.close()
 
 
-def test_sealed_segments_are_read_in_pieces_of_the_buffer_size():
+def test_sealed_segments_are_read_in_pieces_of_the_buffer_size() -> None:
     """However large a segment is; only a batch that is larger is read as a whole."""
     log = dirty_log()
     segment = log.log.segments[0]

@@ -2,6 +2,7 @@
 
 import itertools
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -56,7 +57,7 @@ steps = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, min_size=5, max_size=40), st.integers(0, 2**32))
-def test_any_history_cleaned_at_any_point(script: list[tuple], seed: int):
+def test_any_history_cleaned_at_any_point(script: list[tuple[Any, ...]], seed: int) -> None:
     disk = SimDisk()
     log = CompactedLog(disk)
     for name, *arguments in [*script, ("roll",), ("clean", 1000), ("reopen", True)]:
@@ -80,7 +81,7 @@ def test_any_history_cleaned_at_any_point(script: list[tuple], seed: int):
                 log.verify()
 
 
-def test_cleaning_again_and_again_ends_with_the_values_alone():
+def test_cleaning_again_and_again_ends_with_the_values_alone() -> None:
     """Without new writes: tombstones, markers and superseded records are all gone at the end."""
     log = CompactedLog(SimDisk())
     history(log, Random(8), 150)
@@ -102,7 +103,7 @@ def test_cleaning_again_and_again_ends_with_the_values_alone():
 
 
 @pytest.mark.parametrize("map_keys", [1, 2, 3])
-def test_a_small_map_takes_several_runs_each_of_which_gets_on(map_keys: int):
+def test_a_small_map_takes_several_runs_each_of_which_gets_on(map_keys: int) -> None:
     log = CompactedLog(SimDisk())
     history(log, Random(4), 60)
     log.roll()
@@ -116,7 +117,7 @@ def test_a_small_map_takes_several_runs_each_of_which_gets_on(map_keys: int):
     assert runs > 3
 
 
-def test_small_segments_become_one():
+def test_small_segments_become_one() -> None:
     """Sizes before a run decide what is put together, so that is up to the second run."""
     log = CompactedLog(SimDisk())
     for number in range(60):
@@ -137,7 +138,9 @@ def test_small_segments_become_one():
 @pytest.mark.parametrize("power_fails", [False, True])
 @pytest.mark.parametrize("clean_start", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_crash_before_every_single_change(seed: int, clean_start: bool, power_fails: bool):
+def test_a_crash_before_every_single_change(
+    seed: int, clean_start: bool, power_fails: bool
+) -> None:
     """1. A history, with an earlier cleaning in its middle so that horizons are about to pass.
     2. A cleaning crashes before its n-th change of the disk: the process, or the machine.
     3. The log is opened again: all promises hold.

@@ -118,7 +118,7 @@ def test_without_a_descriptor_a_checkpoint_is_written_later() -> None:
     assert log_dir.checkpoints.read(HIGH_WATERMARK) == {TP: 1}
 
 
-def test_a_failure_is_told_once() -> None:
+def test_a_failure_is_reported_once() -> None:
     disk = SimDisk()
     manager = opened(disk)
     told: list[LogDir] = []

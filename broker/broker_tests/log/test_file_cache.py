@@ -3,6 +3,7 @@
 import os
 import resource
 from pathlib import Path
+from typing import Any
 
 from broker_tests.log.support import SETTINGS, TOPIC_ID, append, values
 from broker_tests.sim.memory_disk import SimDisk
@@ -27,7 +28,7 @@ def test_many_partitions_few_files(tmp_path: Path) -> None:
         manager.get_or_create(TopicPartition("t", number), TOPIC_ID, LogConfig())
         for number in range(50)
     ]
-    ranges = []
+    ranges: list[Any] = []
     for turn in range(3):
         for log in logs:
             append(log, f"{log.topic_partition} {turn}")
@@ -52,7 +53,7 @@ class Owner:
         self.file = None
 
 
-def test_who_was_used_since_the_last_look_keeps_its_file() -> None:
+def test_a_recently_used_file_stays_open() -> None:
     disk = SimDisk()
     disk.make_dir("/d")
     cache = FileCache(disk, 3)

@@ -17,7 +17,7 @@ from odradek_broker.runtime.disk import RealDisk
 CONFIG = LogConfig(segment_bytes=2000, retention_bytes=20_000, file_delete_delay_ms=0)
 
 
-def test_flush_beside_everything_else(tmp_path: Path) -> None:
+def test_flush_in_a_thread_while_appends_and_reads_go_on(tmp_path: Path) -> None:
     manager = LogManager([str(tmp_path)], RealDisk(), SystemClock(), SETTINGS)
     log = manager.get_or_create(TP, TOPIC_ID, CONFIG)
     done = threading.Event()

@@ -65,7 +65,7 @@ def test_lookup_is_the_last_entry_at_or_before(
     assert index.lookup(target) == expected
 
 
-def test_who_reads_on_needs_a_read_for_each_512_entries() -> None:
+def test_sequential_lookups_need_one_read_per_512_entries() -> None:
     disk = CountingDisk()
     index, offsets = offset_index(disk, ENTRIES)
     disk.reads.clear()

@@ -47,7 +47,7 @@ EXPECTED_COMPLAINT = re.compile(
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def test_kafkas_dump_tool_reads_compacted_files(tmp_path: Path):
+def test_kafkas_dump_tool_reads_compacted_files(tmp_path: Path) -> None:
     """All kinds of producers and codecs; delete horizons, empty batches and gaps in it."""
     log = CompactedLog(RealDisk(), directory=str(tmp_path))
     history(log, Random(12), 120)
@@ -69,8 +69,9 @@ def test_kafkas_dump_tool_reads_compacted_files(tmp_path: Path):
     assert_dump_reads(Path(log.log.dir))
 
 
+@pytest.mark.long  # waits for two rounds of Apache Kafka's cleaner
 @pytest.mark.timeout(240)
-def test_our_cleaner_leaves_what_kafkas_cleaner_leaves(tmp_path: Path):
+def test_our_cleaner_leaves_what_kafkas_cleaner_leaves(tmp_path: Path) -> None:
     """1. Apache Kafka, with its cleaner off, gets a compacted topic full of everything.
     2. Our cleaner cleans a copy of its directory.
     3. Kafka starts again with its cleaner on, and cleans the original.

@@ -27,6 +27,7 @@ from odradek_broker.model.log_config import LogConfig
 from odradek_broker.runtime.clock import SystemClock
 from odradek_broker.runtime.disk import RealDisk
 from odradek_protocol import ids
+from odradek_testkit.clients import value_of
 from odradek_testkit.engines import RunningApacheKafka, kafka_tool
 
 pytestmark = pytest.mark.java
@@ -130,6 +131,7 @@ def test_our_dump_says_what_is_wrong(tmp_path: Path) -> None:
     assert len(problems) == 1
 
 
+@pytest.mark.long  # starts Apache Kafka again for each direction
 @pytest.mark.timeout(180)
 def test_from_kafka_to_us_and_back(tmp_path: Path) -> None:
     """
@@ -231,12 +233,13 @@ def consume(bootstrap: str, topic: str) -> list[bytes]:
         {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
+    found: list[bytes] = []
     while True:
         message = consumer.poll(30)
         assert message is not None, "nothing came for 30 s"
-        if message.error():
-            assert message.error().name() == "_PARTITION_EOF"
+        error = message.error()
+        if error:
+            assert error.name() == "_PARTITION_EOF"
             consumer.close()
             return found
-        found.append(message.value())
+        found.append(value_of(message))

@@ -307,7 +307,7 @@ def test_retention_of_everything_rolls_first() -> None:
     assert values(log) == ["b"]
 
 
-def test_retention_leaves_what_is_not_committed() -> None:
+def test_retention_keeps_uncommitted_records() -> None:
     log = open_log(SimDisk(), LogConfig(segment_bytes=100, retention_ms=1000))
     for value in "abc":
         append(log, value * 30)

@@ -213,7 +213,7 @@ def test_files_of_a_topic_that_was_created_anew_are_not_taken_for_the_new_one() 
     )
 
 
-def test_a_log_on_disk_is_loaded_by_who_asks_first() -> None:
+def test_a_log_on_disk_is_loaded_on_first_use() -> None:
     disk = SimDisk()
     manager = open_manager(disk)
     append(manager.get_or_create(tp(0), TOPIC_ID, CONFIG), "kept")
@@ -323,7 +323,7 @@ def test_sealed_segments_are_flushed_and_retention_applied_by_the_tick() -> None
     assert not [entry for entry in disk.scan(log.dir) if "deleted" in entry.name]
 
 
-def test_progress_is_said_while_loading() -> None:
+def test_progress_is_logged_while_loading() -> None:
     disk = SimDisk()
     manager = open_manager(disk)
     for number in range(3):

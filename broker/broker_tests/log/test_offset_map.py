@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from odradek_broker.log.offset_map import ENTRY_BYTES, NOT_FOUND, OffsetMap, memory_for
 
 
-def test_the_last_offset_of_a_key_counts():
+def test_the_last_offset_of_a_key_counts() -> None:
     offset_map = OffsetMap(10_000, 0.9)
     assert offset_map.put([b"a", b"b", b"a"], [10, 11, 12]) == 3
     assert offset_map.put([b"b"], [20]) == 1
@@ -19,14 +19,14 @@ def test_the_last_offset_of_a_key_counts():
     offset_map.close()
 
 
-def test_offset_zero_and_an_empty_key_are_as_good_as_others():
+def test_offset_zero_and_an_empty_key_are_as_good_as_others() -> None:
     offset_map = OffsetMap(10_000, 0.9)
     offset_map.put([b""], [0])
     assert offset_map.find([b"", b"x"]) == [0, NOT_FOUND]
     offset_map.close()
 
 
-def test_128_mb_take_five_million_keys():
+def test_128_mb_take_five_million_keys() -> None:
     """The numbers of the module's docstring; unused memory costs nothing."""
     offset_map = OffsetMap(128 * 1024**2, 0.9)
     assert offset_map.slots == 5_592_373
@@ -34,7 +34,7 @@ def test_128_mb_take_five_million_keys():
     offset_map.close()
 
 
-def test_a_full_map_says_how_far_it_got():
+def test_a_full_map_says_how_far_it_got() -> None:
     offset_map = OffsetMap(11 * ENTRY_BYTES, 0.5)
     assert (offset_map.slots, offset_map.capacity) == (11, 5)
     keys = [b"%d" % number for number in range(8)]
@@ -49,13 +49,13 @@ def test_a_full_map_says_how_far_it_got():
 
 
 @given(keys=st.integers(1, 3000), load_factor=st.floats(0.1, 1.0))
-def test_enough_memory_is_enough(keys: int, load_factor: float):
+def test_enough_memory_is_enough(keys: int, load_factor: float) -> None:
     offset_map = OffsetMap(memory_for(keys, load_factor), load_factor)
     assert offset_map.capacity >= keys
     offset_map.close()
 
 
-def test_too_little_memory_is_refused():
+def test_too_little_memory_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 72 bytes"):
         OffsetMap(71, 0.9)
     with pytest.raises(ValueError, match="no room for a key"):
@@ -66,7 +66,7 @@ def test_too_little_memory_is_refused():
     slots=st.integers(3, 40),
     groups=st.lists(st.lists(st.binary(max_size=2), max_size=12), max_size=8),
 )
-def test_like_a_dict_until_it_is_full(slots: int, groups: list[list[bytes]]):
+def test_like_a_dict_until_it_is_full(slots: int, groups: list[list[bytes]]) -> None:
     """Small tables, so that most searches collide and many meet a full table."""
     offset_map = OffsetMap(slots * ENTRY_BYTES, 0.9)
     model: dict[bytes, int] = {}
@@ -86,7 +86,7 @@ def test_like_a_dict_until_it_is_full(slots: int, groups: list[list[bytes]]):
     offset_map.close()
 
 
-def test_like_a_dict_when_it_is_nearly_full():
+def test_like_a_dict_when_it_is_nearly_full() -> None:
     rng = random.Random(3)
     offset_map = OffsetMap(20_000 * ENTRY_BYTES, 0.9)
     keys = [rng.randbytes(rng.randint(1, 30)) for _ in range(17_000)]

@@ -178,6 +178,16 @@ def test_a_marker_of_an_old_epoch_or_coordinator_is_refused() -> None:
         assert caught.value.code == code
 
 
+def test_a_marker_of_an_unknown_producer_needs_an_epoch_that_can_be() -> None:
+    log = open_log(SimDisk())
+    with pytest.raises(KafkaError) as caught:
+        log.append_control(9, -2, EndTxnMarker(True, 0), 0, NOW_MS)
+    assert caught.value.code is ErrorCode.invalid_producer_epoch
+    assert log.log_end_offset == 0
+    log.append_control(9, 0, EndTxnMarker(True, 0), 0, NOW_MS)
+    assert log.log_end_offset == 1
+
+
 def test_a_plain_batch_in_an_open_transaction_is_refused() -> None:
     log = open_log(SimDisk())
     in_transaction(log, 7, 0, "a")

@@ -33,7 +33,7 @@ def batches(draw: st.DrawFn) -> bytes:
 
 
 @given(batches())
-def test_columns_are_what_the_plain_reader_sees(batch: bytes):
+def test_columns_are_what_the_plain_reader_sees(batch: bytes) -> None:
     header = read_header(batch)
     data = bytes(uncompressed_records(batch, header))
     columns = read_columns(data, header.record_count)
@@ -47,7 +47,7 @@ def test_columns_are_what_the_plain_reader_sees(batch: bytes):
 @given(batches(), st.data(), st.none() | st.integers(0, 2**42))
 def test_keeping_some_records_is_what_the_plain_way_does(
     batch: bytes, data: st.DataObject, horizon_ms: int | None
-):
+) -> None:
     header = read_header(batch)
     records = bytes(uncompressed_records(batch, header))
     numbers = range(header.record_count)
@@ -70,7 +70,7 @@ def test_keeping_some_records_is_what_the_plain_way_does(
 
 @settings(max_examples=300)
 @given(batches(), st.data())
-def test_damage_is_an_error_or_harmless(batch: bytes, data: st.DataObject):
+def test_damage_is_an_error_or_harmless(batch: bytes, data: st.DataObject) -> None:
     """Never an exception of another kind, never a key from outside its record."""
     header = read_header(batch)
     records = bytearray(uncompressed_records(batch, header))

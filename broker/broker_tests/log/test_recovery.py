@@ -7,6 +7,7 @@ what was written (for damage in the .log) or all of it (for damage in an index).
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -102,7 +103,9 @@ def test_every_truncation_of_the_last_three_batches() -> None:
         assert found.epochs.entries == [entry for entry in log.epochs.entries if entry[1] < end]
 
 
-def positions(rng: Random, files: dict[str, bytes], suffix: str, count: int) -> Iterator[tuple]:
+def positions(
+    rng: Random, files: dict[str, bytes], suffix: str, count: int
+) -> Iterator[tuple[Any, ...]]:
     """(name, byte, bit), spread over all files of a kind."""
     names = [name for name in files if name.endswith(suffix) and files[name]]
     total = sum(len(files[name]) for name in names)

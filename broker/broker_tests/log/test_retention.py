@@ -1,5 +1,8 @@
 """Which segments go: pure rules, one table."""
 
+import operator
+from functools import partial
+
 import pytest
 
 from odradek_broker.log.retention import SegmentAge, deletable_count
@@ -10,7 +13,7 @@ NOW = 100_000
 
 def ages(*segments: tuple[int, int, int]) -> list[SegmentAge]:
     """(end offset, size, age in ms)"""
-    return [SegmentAge(end, size, lambda age=age: NOW - age) for end, size, age in segments]
+    return [SegmentAge(end, size, partial(operator.sub, NOW, age)) for end, size, age in segments]
 
 
 THREE = ages((10, 100, 5000), (20, 100, 3000), (30, 50, 10))

@@ -46,7 +46,9 @@ def test_a_request_larger_than_the_allowance() -> None:
     ("free", "producers", "own"),
     [(RESERVE + 2 * MB, True, True), (RESERVE - 1, False, True), (RESERVE // 2 - 1, False, False)],
 )
-def test_who_may_write(free: int, producers: bool, own: bool) -> None:
+def test_which_writers_are_refused_at_which_free_space(
+    free: int, producers: bool, own: bool
+) -> None:
     for from_client, allowed in ((True, producers), (False, own)):
         room = room_of(FileSystem(free))
         if allowed:

@@ -62,10 +62,10 @@ def batches(draw: st.DrawFn) -> bytes:
     times = draw(st.sampled_from([1, 1, 1, 15]))  # many of one length are walked in another way
     given = [one._replace(offset=i) for i, one in enumerate(kinds * times)]
     batch = bytearray(build_batch(given, codec=draw(st.sampled_from([0, 0, 0, 1, 2, 3, 4]))))
-    damage = draw(st.sampled_from(["none", "any", "mended", "cut", "count", "two"]))
-    if damage in ("any", "mended"):
+    damage = draw(st.sampled_from(["none", "any", "repaired", "cut", "count", "two"]))
+    if damage in ("any", "repaired"):
         batch = damaged(batch, draw(st.randoms(use_true_random=False)))
-    if damage == "mended":
+    if damage == "repaired":
         mend(batch)
     elif damage == "cut":
         del batch[draw(st.integers(0, len(batch) - 1)) :]
@@ -125,9 +125,9 @@ def test_the_rest_of_a_batch_that_is_cut_off_is_not_looked_for(
 ) -> None:
     """It lies there, right behind the end, as if the batch had not been cut."""
     for part in (batch[: at % len(batch)] if batch else b"", batch[:HEADER_BYTES]):
-        for mended in (False, True):
+        for repaired in (False, True):
             front = bytearray(part)
-            if mended:
+            if repaired:
                 mend(front)
             frame = b"before" + front + batch[len(part) :]
             there = ByteRange(frame, 6, 6 + len(front))
@@ -203,7 +203,7 @@ class Watched(bytes):
 
     asked_for = 0
 
-    def __getitem__(self, key):  # type: ignore[no-untyped-def,override]
+    def __getitem__(self, key):  # type: ignore[no-untyped-def]
         found = super().__getitem__(key)
         self.asked_for += len(found) if isinstance(key, slice) else 1
         return found

@@ -1,13 +1,18 @@
 """From image to image: what records change, what images share, what subscribers get."""
 
+from dataclasses import replace
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from broker_tests.broker_ids import ids
 from odradek_broker.metadata.delta import MetadataDelta, ReplayError
 from odradek_broker.metadata.image import EMPTY_IMAGE, ConfigResource, MetadataImage
+from odradek_broker.metadata.image_records import records_of
 from odradek_broker.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -16,18 +21,21 @@ from odradek_broker.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     ResourceType,
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource, PatternType
+from odradek_protocol.ids import BrokerId
 
 A, B = UUID(int=1), UUID(int=2)
 DIR = UUID(int=99)
 
 
 def partition(topic_id: UUID, index: int, *replicas: int) -> PartitionRecord:
-    brokers = replicas or (1,)
+    brokers = ids(*replicas or (1,))
     return PartitionRecord(
         index, topic_id, brokers, brokers, (), (), brokers[0], 0, 0, (DIR,) * len(brokers)
     )
@@ -42,7 +50,9 @@ def config(name: str, value: str | None, resource: str = "a") -> ConfigRecord:
 
 
 def broker(broker_id: int, epoch: int) -> RegisterBrokerRecord:
-    return RegisterBrokerRecord(broker_id, UUID(int=5), epoch, (), (), None, True, False, (DIR,))
+    return RegisterBrokerRecord(
+        BrokerId(broker_id), UUID(int=5), epoch, (), (), None, True, False, (DIR,)
+    )
 
 
 def replayed(before: MetadataImage, *records: MetadataRecord) -> MetadataDelta:
@@ -55,13 +65,13 @@ def replayed(before: MetadataImage, *records: MetadataRecord) -> MetadataDelta:
 
 
 class TestTopics:
-    def test_created_changed_deleted(self):
+    def test_created_changed_deleted(self) -> None:
         created = replayed(EMPTY_IMAGE, *topic("a", A, 2))
         assert [(c.topic.name, c.partition, c.before) for c in created.changed_partitions()] == [
             ("a", 0, None),
             ("a", 1, None),
         ]
-        changed = replayed(created.after, PartitionChangeRecord(1, A, leader=1))
+        changed = replayed(created.after, PartitionChangeRecord(1, A, leader=BrokerId(1)))
         (change,) = changed.changed_partitions()
         assert change.partition == 1
         assert change.before == created.after.topics["a"].partitions[1]
@@ -71,21 +81,26 @@ class TestTopics:
         assert [t.name for t in deleted.deleted_topics.values()] == ["a"]
         assert deleted.after.topics == {}
 
-    def test_an_image_never_changes(self):
+    def test_an_image_never_changes(self) -> None:
         before = replayed(EMPTY_IMAGE, *topic("a", A)).after
-        replayed(before, PartitionChangeRecord(0, A, leader=1), config("x", "1"), *topic("b", B))
+        replayed(
+            before,
+            PartitionChangeRecord(0, A, leader=BrokerId(1)),
+            config("x", "1"),
+            *topic("b", B),
+        )
         assert before.topics["a"].partitions[0].leader_epoch == 0
         assert list(before.topics) == ["a"]
         assert before.configs == {}
 
-    def test_what_did_not_change_is_shared(self):
+    def test_what_did_not_change_is_shared(self) -> None:
         before = replayed(EMPTY_IMAGE, *topic("a", A), *topic("b", B)).after
-        after = replayed(before, PartitionChangeRecord(0, A, leader=1)).after
+        after = replayed(before, PartitionChangeRecord(0, A, leader=BrokerId(1))).after
         assert after.topics["b"] is before.topics["b"]
         assert after.brokers is before.brokers
         assert after.configs is before.configs
 
-    def test_deleted_and_created_again_in_one_delta(self):
+    def test_deleted_and_created_again_in_one_delta(self) -> None:
         before = replayed(EMPTY_IMAGE, *topic("a", A, 3), config("x", "1")).after
         delta = replayed(before, RemoveTopicRecord(A), *topic("a", B, 1))
         assert [t.id for t in delta.deleted_topics.values()] == [A]
@@ -93,16 +108,16 @@ class TestTopics:
         assert delta.after.topics["a"].id == B
         assert delta.after.topic_config("a") == {}
 
-    def test_created_and_deleted_in_one_delta_leaves_no_trace(self):
+    def test_created_and_deleted_in_one_delta_leaves_no_trace(self) -> None:
         delta = replayed(EMPTY_IMAGE, *topic("a", A), config("x", "1"), RemoveTopicRecord(A))
         assert list(delta.changed_partitions()) == []
         assert delta.deleted_topics == {}
         assert delta.after.topics == {}
         assert delta.after.configs == {}
 
-    def test_partition_change_touches_only_what_it_names(self):
+    def test_partition_change_touches_only_what_it_names(self) -> None:
         image = replayed(EMPTY_IMAGE, TopicRecord("a", A), partition(A, 0, 1, 2, 3)).after
-        after = replayed(image, PartitionChangeRecord(0, A, isr=(1, 2))).after
+        after = replayed(image, PartitionChangeRecord(0, A, isr=ids(1, 2))).after
         found = after.topics["a"].partitions[0]
         assert (found.isr, found.leader, found.leader_epoch) == ((1, 2), 1, 0)
         assert found.replicas == (1, 2, 3)
@@ -114,66 +129,68 @@ class TestTopics:
             TopicRecord("a", B),
             RemoveTopicRecord(B),
             partition(B, 0),
-            PartitionChangeRecord(0, B, leader=1),
-            PartitionChangeRecord(7, A, leader=1),
-            UnregisterBrokerRecord(3, 1),
-            BrokerRegistrationChangeRecord(3, 1, fenced=-1),
-            ProducerIdsRecord(1, 1, 0),
+            PartitionChangeRecord(0, B, leader=BrokerId(1)),
+            PartitionChangeRecord(7, A, leader=BrokerId(1)),
+            UnregisterBrokerRecord(BrokerId(3), 1),
+            BrokerRegistrationChangeRecord(BrokerId(3), 1, fenced=-1),
+            ProducerIdsRecord(BrokerId(1), 1, 0),
         ],
     )
-    def test_a_record_that_does_not_fit_is_an_error(self, record):
+    def test_a_record_that_does_not_fit_is_an_error(self, record: Any) -> None:
         image = replayed(EMPTY_IMAGE, *topic("a", A)).after
         with pytest.raises(ReplayError):
             MetadataDelta(image).replay(record)
 
 
 class TestConfigs:
-    def test_set_and_cleared(self):
+    def test_set_and_cleared(self) -> None:
         before = replayed(EMPTY_IMAGE, *topic("a", A), config("x", "1"), config("y", "2")).after
         delta = replayed(before, config("x", None), config("y", "3"))
         assert delta.after.topic_config("a") == {"y": "3"}
         assert list(delta.changed_topic_configs()) == ["a"]
         assert replayed(delta.after, config("y", None)).after.configs == {}
 
-    def test_deleting_a_topic_deletes_its_config_and_is_no_config_change(self):
+    def test_deleting_a_topic_deletes_its_config_and_is_no_config_change(self) -> None:
         before = replayed(EMPTY_IMAGE, *topic("a", A), config("x", "1")).after
         delta = replayed(before, RemoveTopicRecord(A))
         assert delta.after.configs == {}
         assert list(delta.changed_topic_configs()) == []
 
-    def test_broker_config_change_is_told_to_those_it_concerns(self):
+    def test_broker_config_change_concerns_only_its_broker_or_all(self) -> None:
         one = replayed(EMPTY_IMAGE, ConfigRecord(ResourceType.BROKER, "1", "x", "1"))
-        assert one.broker_config_changed(1)
-        assert not one.broker_config_changed(2)
+        assert one.broker_config_changed(BrokerId(1))
+        assert not one.broker_config_changed(BrokerId(2))
         everyone = replayed(one.after, ConfigRecord(ResourceType.BROKER, "", "x", "1"))
-        assert everyone.broker_config_changed(2)
+        assert everyone.broker_config_changed(BrokerId(2))
         assert everyone.after.configs[ConfigResource(ResourceType.BROKER, "1")] == {"x": "1"}
 
 
 class TestBrokers:
-    def test_registered_unfenced_unregistered(self):
+    def test_registered_unfenced_unregistered(self) -> None:
         image = replayed(EMPTY_IMAGE, broker(1, 10), broker(2, 11)).after
         assert image.usable_brokers() == []
-        image = replayed(image, BrokerRegistrationChangeRecord(1, 10, fenced=-1)).after
+        image = replayed(image, BrokerRegistrationChangeRecord(BrokerId(1), 10, fenced=-1)).after
         assert [b.id for b in image.usable_brokers()] == [1]
-        delta = replayed(image, UnregisterBrokerRecord(1, 10))
+        delta = replayed(image, UnregisterBrokerRecord(BrokerId(1), 10))
         assert set(delta.after.brokers) == {2}
         assert delta.changed_brokers == {1}
 
-    def test_a_change_under_an_old_epoch_is_an_error(self):
+    def test_a_change_under_an_old_epoch_is_an_error(self) -> None:
         image = replayed(EMPTY_IMAGE, broker(1, 10), broker(1, 20)).after
         with pytest.raises(ReplayError):
-            replayed(image, BrokerRegistrationChangeRecord(1, 10, fenced=-1))
+            replayed(image, BrokerRegistrationChangeRecord(BrokerId(1), 10, fenced=-1))
 
 
-def test_features_and_producer_ids():
-    image = replayed(EMPTY_IMAGE, FeatureLevelRecord("x", 3), ProducerIdsRecord(1, 1, 1000)).after
+def test_features_and_producer_ids() -> None:
+    image = replayed(
+        EMPTY_IMAGE, FeatureLevelRecord("x", 3), ProducerIdsRecord(BrokerId(1), 1, 1000)
+    ).after
     assert image.features == {"x": 3}
     assert image.next_producer_id == 1000
     assert replayed(image, FeatureLevelRecord("x", 0)).after.features == {}
 
 
-def test_one_delta_or_many_make_the_same_image():
+def test_one_delta_or_many_make_the_same_image() -> None:
     """A restarted node replays everything in one delta, a running one batch by batch."""
     rng = Random(7)
     records: list[MetadataRecord] = []
@@ -209,5 +226,36 @@ def _some_record(
         return config(f"c{rng.randrange(3)}", rng.choice(["1", "2", None]), name)
     index = rng.randrange(len(image.topics[name].partitions))
     if choice == 3:
-        return PartitionChangeRecord(index, topic_id, leader=1)
+        return PartitionChangeRecord(index, topic_id, leader=BrokerId(1))
     return partition(topic_id, len(image.topics[name].partitions))
+
+
+class TestAcls:
+    ONE = AccessControlEntryRecord(
+        A,
+        AclResource.TOPIC,
+        "orders",
+        PatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        AclPermission.ALLOW,
+    )
+
+    def test_created_removed_and_in_a_snapshot(self) -> None:
+        created = replayed(EMPTY_IMAGE, self.ONE)
+        assert created.changed_acls == {A: self.ONE.acl}
+        assert list(records_of(created.after)) == [self.ONE]
+        untouched = replayed(created.after, *topic("a", A))
+        assert untouched.after.acls is created.after.acls
+        removed = replayed(untouched.after, RemoveAccessControlEntryRecord(A))
+        assert removed.changed_acls == {A: None}
+        assert removed.after.acls == removed.after.acl_ids == {}
+        back = MetadataDelta.between(removed.after, created.after)
+        assert back.changed_acls == {A: self.ONE.acl}
+
+    def test_what_no_controller_writes(self) -> None:
+        image = replayed(EMPTY_IMAGE, self.ONE).after
+        for record in (self.ONE, replace(self.ONE, id=B), RemoveAccessControlEntryRecord(B)):
+            with pytest.raises(ReplayError):
+                MetadataDelta(image).replay(record)

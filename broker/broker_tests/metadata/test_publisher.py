@@ -2,7 +2,9 @@
 
 import asyncio
 from random import Random
+from typing import Any
 
+from broker_tests.broker_ids import ids
 from broker_tests.metadata.test_delta import A, B, broker, config, partition, replayed, topic
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -28,8 +30,8 @@ EVERYTHING = (
     TopicRecord("a", A),
     partition(A, 0, 1, 2),
     partition(A, 1, 2, 1),
-    PartitionChangeRecord(0, A, isr=(1,), leader=1, leader_recovery_state=1),
-    PartitionChangeRecord(1, A, eligible_leader_replicas=(1,), isr=(2,)),
+    PartitionChangeRecord(0, A, isr=ids(1), leader=BrokerId(1), leader_recovery_state=1),
+    PartitionChangeRecord(1, A, eligible_leader_replicas=ids(1), isr=ids(2)),
     TopicRecord("b", B),
     partition(B, 0),
     config("retention.ms", "5"),
@@ -57,18 +59,18 @@ def same(one: MetadataImage, other: MetadataImage) -> bool:
 
 
 class TestSnapshotRecords:
-    def test_replayed_they_give_an_equal_image(self):
+    def test_replayed_they_give_an_equal_image(self) -> None:
         image = replayed(EMPTY_IMAGE, *EVERYTHING).after
         encoded = [encode_record(record) for record in records_of(image)]
         again = replayed(EMPTY_IMAGE, *map(decode_record, encoded)).after
         assert same(image, again)
 
-    def test_an_empty_image_has_none(self):
+    def test_an_empty_image_has_none(self) -> None:
         assert list(records_of(EMPTY_IMAGE)) == []
 
 
 class TestPublisher:
-    def test_in_order_with_the_epoch_of_their_controller(self):
+    def test_in_order_with_the_epoch_of_their_controller(self) -> None:
         metadata, heard = publisher()
         metadata.replay(topic("a", A), 10, 3)
         metadata.replay(topic("b", B), 12, 4)
@@ -76,11 +78,11 @@ class TestPublisher:
         assert metadata.controller_epoch == 4
         assert heard[1][0].before is heard[0][0].after
 
-    def test_a_snapshot_is_told_as_what_it_changes(self):
+    def test_a_snapshot_is_published_as_its_difference(self) -> None:
         """1. topics a and b are known; 2. a snapshot knows of b, changed, and of c."""
         metadata, heard = publisher()
         metadata.replay((*topic("a", A), *topic("b", B, 2), config("x", "1")), 10, 3)
-        change = PartitionChangeRecord(1, B, leader=1)
+        change = PartitionChangeRecord(1, B, leader=BrokerId(1))
         after = replayed(metadata.image, RemoveTopicRecord(A), change, broker(7, 20)).after
         metadata.load(records_of(after), 30, 5)
         delta, epoch = heard[-1]
@@ -89,11 +91,12 @@ class TestPublisher:
         assert [t.name for t in delta.deleted_topics.values()] == ["a"]
         (changed,) = delta.changed_partitions()
         assert (changed.topic.name, changed.partition) == ("b", 1)
+        assert changed.before is not None
         assert (changed.before.leader_epoch, changed.after.leader_epoch) == (0, 1)
         assert delta.changed_brokers == {7}
         assert {resource.name for resource in delta.changed_configs} == {"a"}
 
-    def test_from_nothing_everything_is_new(self):
+    def test_from_nothing_everything_is_new(self) -> None:
         image = replayed(EMPTY_IMAGE, *EVERYTHING).after
         delta = MetadataDelta.between(EMPTY_IMAGE, image)
         found = {(c.topic.name, c.partition, c.before) for c in delta.changed_partitions()}
@@ -101,10 +104,10 @@ class TestPublisher:
         assert delta.broker_config_changed(BrokerId(1))
         assert not list(MetadataDelta.between(image, image).changed_partitions())
 
-    def test_random_histories_end_where_their_snapshot_does(self):
+    def test_random_histories_end_where_their_snapshot_does(self) -> None:
         for seed in range(50):
             rng = Random(seed)
-            records = list(EVERYTHING)
+            records: list[Any] = list(EVERYTHING)
             if rng.random() < 0.5:
                 records.append(RemoveTopicRecord(rng.choice((A, B))))
             cut = rng.randint(3, len(records))
@@ -114,8 +117,8 @@ class TestPublisher:
             follower.load(records_of(leader), len(records) - 1, 1)
             assert same(follower.image, leader), seed
 
-    def test_waiting_for_an_image(self):
-        async def story():
+    def test_waiting_for_an_image(self) -> None:
+        async def story() -> None:
             metadata, _ = publisher()
             knows = lambda image: "a" in image.topics  # noqa: E731
             assert not await metadata.wait_until(knows, 1)

@@ -3,15 +3,20 @@
 import contextlib
 import dataclasses
 import json
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_tests.broker_ids import ids
 from odradek_broker.metadata.record_codec import _TYPES, decode_record, encode_record
 from odradek_broker.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
     FeatureLevelRecord,
@@ -20,14 +25,21 @@ from odradek_broker.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityData,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     ResourceType,
     SupportedFeature,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
+from odradek_broker.metadata.scram import ScramMechanism
+from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource, PatternType
 from odradek_protocol.errors import DecodeError
+from odradek_protocol.ids import BrokerId
 from odradek_protocol.records.records import Record, build_batch
 from odradek_testkit import engines as harness
 
@@ -36,7 +48,7 @@ OTHER = UUID("00000000-0000-4000-8000-000000000001")
 
 EXAMPLES: list[MetadataRecord] = [
     RegisterBrokerRecord(
-        broker_id=7,
+        broker_id=BrokerId(7),
         incarnation_id=ID,
         broker_epoch=42,
         end_points=(Endpoint("INSIDE", "broker-7", 65535, 0), Endpoint("B", "::1", 9094, 1)),
@@ -46,64 +58,88 @@ EXAMPLES: list[MetadataRecord] = [
         in_controlled_shutdown=False,
         log_dirs=(ID, OTHER),
     ),
-    UnregisterBrokerRecord(7, 42),
-    BrokerRegistrationChangeRecord(7, 42, fenced=-1),
-    BrokerRegistrationChangeRecord(7, 42, in_controlled_shutdown=1, log_dirs=(ID,)),
+    UnregisterBrokerRecord(BrokerId(7), 42),
+    BrokerRegistrationChangeRecord(BrokerId(7), 42, fenced=-1),
+    BrokerRegistrationChangeRecord(BrokerId(7), 42, in_controlled_shutdown=1, log_dirs=(ID,)),
     TopicRecord("orders", ID),
-    PartitionRecord(3, ID, (1, 2), (1,), (), (2,), 1, 5, 6, (ID, OTHER)),
-    PartitionRecord(3, ID, (1,), (1,), (), (), 1, 5, 6, (ID,), leader_recovery_state=1),
-    PartitionChangeRecord(3, ID, isr=(1, 2), leader=2),
-    PartitionChangeRecord(3, ID, leader=-1, isr=()),
+    PartitionRecord(3, ID, ids(1, 2), ids(1), (), ids(2), BrokerId(1), 5, 6, (ID, OTHER)),
+    PartitionRecord(
+        3, ID, ids(1), ids(1), (), (), BrokerId(1), 5, 6, (ID,), leader_recovery_state=1
+    ),
+    PartitionChangeRecord(3, ID, isr=ids(1, 2), leader=BrokerId(2)),
+    PartitionChangeRecord(3, ID, leader=BrokerId(-1), isr=()),
     PartitionChangeRecord(
-        3, ID, replicas=(1,), removing_replicas=(2,), adding_replicas=(), directories=(OTHER,)
+        3, ID, replicas=ids(1), removing_replicas=ids(2), adding_replicas=(), directories=(OTHER,)
     ),
     PartitionRecord(
         3,
         ID,
-        (1, 2, 3),
-        (1,),
+        ids(1, 2, 3),
+        ids(1),
         (),
         (),
-        1,
+        BrokerId(1),
         5,
         6,
         (ID, OTHER, ID),
-        eligible_leader_replicas=(2,),
-        last_known_elr=(3,),
+        eligible_leader_replicas=ids(2),
+        last_known_elr=ids(3),
     ),
-    PartitionChangeRecord(3, ID, eligible_leader_replicas=(), last_known_elr=(2,)),
+    PartitionChangeRecord(3, ID, eligible_leader_replicas=(), last_known_elr=ids(2)),
     RemoveTopicRecord(ID),
     ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "5"),
     ConfigRecord(ResourceType.BROKER, "", "log.retention.ms", None),
     FeatureLevelRecord("metadata.version", 30),
-    ProducerIdsRecord(7, 42, 1000),
+    ProducerIdsRecord(BrokerId(7), 42, 1000),
+    AccessControlEntryRecord(
+        ID,
+        AclResource.TRANSACTIONAL_ID,
+        "orders-",
+        PatternType.PREFIXED,
+        "User:alice",
+        "*",
+        AclOperation.TWO_PHASE_COMMIT,
+        AclPermission.ALLOW,
+    ),
+    RemoveAccessControlEntryRecord(ID),
     NoOpRecord(),
+    UserScramCredentialRecord(
+        "alice", ScramMechanism.SCRAM_SHA_512, b"salt", b"stored", b"server", 8192
+    ),
+    RemoveUserScramCredentialRecord("alice", ScramMechanism.SCRAM_SHA_256),
+    ClientQuotaRecord(
+        (QuotaEntityData("user", None), QuotaEntityData("client-id", "reports")),
+        "producer_byte_rate",
+        1024.5,
+        remove=False,
+    ),
+    ClientQuotaRecord((QuotaEntityData("ip", "10.0.0.7"),), "x", 0.0, remove=True),
 ]
 
 
 @pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
-def test_read_back(record):
+def test_read_back(record: Any) -> None:
     assert decode_record(encode_record(record)) == record
 
 
-def test_every_type_has_an_example():
+def test_every_type_has_an_example() -> None:
     assert {type(record) for record in EXAMPLES} == {type_.layout.cls for type_ in _TYPES}
 
 
-def test_layouts_have_exactly_the_fields_of_their_records():
+def test_layouts_have_exactly_the_fields_of_their_records() -> None:
     for type_ in _TYPES:
         laid_out = [f.name for f in (*type_.layout.fields, *type_.layout.tagged)]
         assert sorted(laid_out) == sorted(f.name for f in dataclasses.fields(type_.layout.cls))
 
 
-def test_the_example_of_the_docstring():
+def test_the_example_of_the_docstring() -> None:
     record = TopicRecord("a", UUID(int=7))
     assert encode_record(record).hex(" ") == "01 02 00 02 61" + " 00" * 15 + " 07 00"
 
 
-def test_a_version_that_lacks_only_tagged_fields_is_read():
+def test_a_version_that_lacks_only_tagged_fields_is_read() -> None:
     """Logs from before eligible leader replicas have version 1 of the partition records."""
-    record = PartitionChangeRecord(3, ID, isr=(1, 2), leader=2)
+    record = PartitionChangeRecord(3, ID, isr=ids(1, 2), leader=BrokerId(2))
     data = encode_record(record)
     assert data[:3] == b"\x01\x05\x02"
     assert decode_record(b"\x01\x05\x01" + data[3:]) == record
@@ -111,7 +147,7 @@ def test_a_version_that_lacks_only_tagged_fields_is_read():
         decode_record(b"\x01\x05\x03" + data[3:])
 
 
-def test_unknown_tagged_fields_are_passed_over():
+def test_unknown_tagged_fields_are_passed_over() -> None:
     data = encode_record(TopicRecord("a", UUID(int=7)))
     assert decode_record(data[:-1] + b"\x01\x09\x02ab") == TopicRecord("a", UUID(int=7))
 
@@ -128,13 +164,13 @@ def test_unknown_tagged_fields_are_passed_over():
         encode_record(TopicRecord("a", ID)) + b"x",
     ],
 )
-def test_what_is_no_record_is_a_decode_error(data):
+def test_invalid_bytes_are_a_decode_error(data: Any) -> None:
     with pytest.raises(DecodeError):
         decode_record(data)
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-def test_damaged_bytes_are_a_record_or_a_decode_error(record, data):
+def test_damaged_bytes_are_a_record_or_a_decode_error(record: Any, data: Any) -> None:
     damaged = bytearray(encode_record(record))
     at = data.draw(st.integers(0, len(damaged) - 1))
     damaged[at] = data.draw(st.integers(0, 255))
@@ -145,7 +181,7 @@ def test_damaged_bytes_are_a_record_or_a_decode_error(record, data):
 
 
 @pytest.mark.java
-def test_apache_kafka_reads_all_of_them(tmp_path):
+def test_apache_kafka_reads_all_of_them(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     values = [encode_record(record) for record in EXAMPLES]
     batch = build_batch([Record(i, 0, None, value) for i, value in enumerate(values)])

@@ -9,8 +9,10 @@ import socket
 import struct
 import sys
 import weakref
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any, Never
 
 import pytest
 
@@ -37,12 +39,12 @@ METADATA = 3  # a decoded request with a handler that awaits
 class Bench:
     """A server with test handlers, and clients for it."""
 
-    def __init__(self, overrides=None):
+    def __init__(self, overrides: Any = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.metrics = Metrics()
-        self.clients = []
-        self.held = []
-        self.gates = []
+        self.clients: list[Any] = []
+        self.held: list[Any] = []
+        self.gates: list[Any] = []
         apis = ApiTable(
             [
                 self._handler(ECHO, "Echo", serve=self._echo),
@@ -78,22 +80,22 @@ class Bench:
         self.address = self.server.bind(Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT"))
         self.server.start_accepting()
 
-    def _handler(self, key, name, **how):
+    def _handler(self, key: Any, name: Any, **how: Any) -> Any:
         return Handler(key, name, range(0, 10), self.metrics.request(name), **how)
 
-    def _echo(self, ctx, frame, body_at):
+    def _echo(self, ctx: Any, frame: Any, body_at: Any) -> None:
         body = struct.pack(">i", ctx.correlation_id) + bytes(frame[body_at:])
         ctx.respond([body], len(body))
 
-    def _hold(self, ctx, frame, body_at):
+    def _hold(self, ctx: Any, frame: Any, body_at: Any) -> None:
         self.held.append((ctx, bytes(frame[body_at:])))
 
-    def release(self, number):
+    def release(self, number: Any) -> None:
         ctx, body = self.held[number]
         answer = struct.pack(">i", ctx.correlation_id) + body
         ctx.respond([answer], len(answer))
 
-    async def _await_gate(self, ctx, request):
+    async def _await_gate(self, ctx: Any, request: Any) -> Any:
         from odradek_protocol.messages.struct import Struct
 
         gate = self.loop.create_future()
@@ -101,37 +103,37 @@ class Bench:
         await gate
         return Struct(brokers=[], topics=[], controller_id=7)
 
-    async def client(self):
+    async def client(self) -> Any:
         reader, writer = await asyncio.open_connection(*self.address)
         self.clients.append(writer)
         return SimpleNamespace(reader=reader, writer=writer)
 
-    async def stop(self):
+    async def stop(self) -> None:
         self.server.stop_accepting()
         await self.server.drain(0.0)
         for writer in self.clients:
             writer.close()
 
 
-def frame(key, correlation_id, body=b"", version=0):
+def frame(key: Any, correlation_id: Any, body: Any = b"", version: int = 0) -> Any:
     payload = struct.pack(">hhih", key, version, correlation_id, -1) + body
     return struct.pack(">i", len(payload)) + payload
 
 
-async def answer(client):
+async def answer(client: Any) -> Any:
     (size,) = struct.unpack(">i", await client.reader.readexactly(4))
     data = await client.reader.readexactly(size)
     return struct.unpack_from(">i", data)[0], data[4:]
 
 
-async def until(condition):
+async def until(condition: Any) -> None:
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0)
 
 
-def run(story, **overrides):
-    async def main():
+def run(story: Any, **overrides: Any) -> None:
+    async def main() -> None:
         bench = Bench({k.replace("_", "."): str(v) for k, v in overrides.items()})
         try:
             await asyncio.wait_for(story(bench), 30)
@@ -145,8 +147,8 @@ def run(story, **overrides):
         runner.run(main())
 
 
-def test_answers_keep_the_order_of_requests_whatever_finishes_first():
-    async def story(bench):
+def test_answers_keep_the_order_of_requests_whatever_finishes_first() -> None:
+    async def story(bench: Any) -> None:
         client = await bench.client()
         client.writer.write(frame(HELD, 1, b"a") + frame(ECHO, 2, b"b") + frame(HELD, 3, b"c"))
         await until(lambda: len(bench.held) == 2)
@@ -158,8 +160,8 @@ def test_answers_keep_the_order_of_requests_whatever_finishes_first():
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 4096])
-def test_frames_may_arrive_in_any_pieces(step):
-    async def story(bench):
+def test_frames_may_arrive_in_any_pieces(step: Any) -> None:
+    async def story(bench: Any) -> None:
         client = await bench.client()
         bodies = [b"", b"x" * 10, b"y" * 3000, b"z"]
         data = b"".join(frame(ECHO, i, body) for i, body in enumerate(bodies))
@@ -172,10 +174,10 @@ def test_frames_may_arrive_in_any_pieces(step):
 
 
 @pytest.mark.parametrize("over", [-5, -4, -1, 0, 1, 3, 4, 5, SMALL_READ_BYTES])
-def test_frames_around_the_size_of_a_small_read(over):
+def test_frames_around_the_size_of_a_small_read(over: Any) -> None:
     """One that ends just before the read, with it or after it; then small ones again."""
 
-    async def story(bench):
+    async def story(bench: Any) -> None:
         client = await bench.client()
         rng = Random(over)
         fitting = SMALL_READ_BYTES - len(frame(ECHO, 0))
@@ -190,8 +192,8 @@ def test_frames_around_the_size_of_a_small_read(over):
     run(story)
 
 
-def test_large_frames_arrive_whole_and_in_order():
-    async def story(bench):
+def test_large_frames_arrive_whole_and_in_order() -> None:
+    async def story(bench: Any) -> None:
         client = await bench.client()
         rng = Random(3)
         bodies = [rng.randbytes(size) for size in (5_000_000, 10, 100_000, 65_000, 1_100_000)]
@@ -206,8 +208,8 @@ def test_large_frames_arrive_whole_and_in_order():
 @pytest.mark.parametrize(
     "size", [-1, 0, 7, 2**31 - 1, 104857601], ids=["negative", "zero", "tiny", "huge", "over"]
 )
-def test_a_frame_of_impossible_size_closes_the_connection(size):
-    async def story(bench):
+def test_a_frame_of_impossible_size_closes_the_connection(size: Any) -> None:
+    async def story(bench: Any) -> None:
         client = await bench.client()
         client.writer.write(struct.pack(">i", size) + b"xxxx")
         assert await client.reader.read() == b""
@@ -216,8 +218,8 @@ def test_a_frame_of_impossible_size_closes_the_connection(size):
     run(story)
 
 
-def test_a_claimed_but_unsent_frame_costs_no_memory_of_its_size():
-    async def story(bench):
+def test_a_claimed_but_unsent_frame_costs_no_memory_of_its_size() -> None:
+    async def story(bench: Any) -> None:
         client = await bench.client()
         client.writer.write(struct.pack(">i", 100_000_000) + b"x" * 100)
         await until(lambda: any(c._frame is not None for c in bench.server.connections))
@@ -228,8 +230,8 @@ def test_a_claimed_but_unsent_frame_costs_no_memory_of_its_size():
     run(story)
 
 
-def test_unknown_apis_and_versions_close_the_connection():
-    async def story(bench):
+def test_unknown_apis_and_versions_close_the_connection() -> None:
+    async def story(bench: Any) -> None:
         for bad in (frame(77, 1), frame(ECHO, 1, version=10), frame(-5, 1), frame(9999, 1)):
             client = await bench.client()
             client.writer.write(bad)
@@ -238,18 +240,18 @@ def test_unknown_apis_and_versions_close_the_connection():
     run(story)
 
 
-def test_an_answered_request_is_freed_without_the_garbage_collector():
+def test_an_answered_request_is_freed_without_the_garbage_collector() -> None:
     """Fetches that waited were not: some thousand of them made a pause of 50 ms."""
 
     class Waiting:
-        def __init__(self, ctx):
+        def __init__(self, ctx: Any) -> None:
             self.ctx = ctx
             ctx.on_disconnect = self.give_up
 
-        def give_up(self):
+        def give_up(self) -> Never:
             raise AssertionError("it was answered")
 
-    async def story(bench):
+    async def story(bench: Any) -> None:
         client = await bench.client()
         client.writer.write(frame(HELD, 1, b"x"))
         await until(lambda: bench.held)
@@ -266,8 +268,8 @@ def test_an_answered_request_is_freed_without_the_garbage_collector():
     run(story)
 
 
-def test_too_many_requests_in_flight_stop_reading_until_some_are_answered():
-    async def story(bench):
+def test_too_many_requests_in_flight_stop_reading_until_some_are_answered() -> None:
+    async def story(bench: Any) -> None:
         client = await bench.client()
         number = connection_module.MAX_IN_FLIGHT + 20
         for i in range(number):
@@ -284,8 +286,8 @@ def test_too_many_requests_in_flight_stop_reading_until_some_are_answered():
     run(story)
 
 
-def test_request_memory_is_bounded_over_all_connections():
-    async def story(bench):
+def test_request_memory_is_bounded_over_all_connections() -> None:
+    async def story(bench: Any) -> None:
         clients = [await bench.client() for _ in range(4)]
         for i, client in enumerate(clients):
             client.writer.write(frame(HELD, i, b"x" * 600_000))
@@ -304,8 +306,8 @@ def test_request_memory_is_bounded_over_all_connections():
     run(story, queued_max_request_bytes=1_000_000, socket_request_max_bytes=1_000_000)
 
 
-def test_an_awaited_request_is_not_overtaken():
-    async def story(bench):
+def test_an_awaited_request_is_not_overtaken() -> None:
+    async def story(bench: Any) -> None:
         client = await bench.client()
         body = struct.pack(">i", 0)
         client.writer.write(frame(METADATA, 1, body) + frame(ECHO, 2) + frame(METADATA, 3, body))
@@ -323,8 +325,8 @@ def test_an_awaited_request_is_not_overtaken():
     run(story)
 
 
-def test_file_ranges_go_out_between_bytes_also_to_a_slow_reader(tmp_path):
-    async def story(bench):
+def test_file_ranges_go_out_between_bytes_also_to_a_slow_reader(tmp_path: Path) -> None:
+    async def story(bench: Any) -> None:
         content = Random(5).randbytes(3_000_000)
         (tmp_path / "f").write_bytes(content)
         client = await bench.client()
@@ -342,19 +344,20 @@ def test_file_ranges_go_out_between_bytes_also_to_a_slow_reader(tmp_path):
     run(story)
 
 
-def test_an_answer_of_many_parts_and_what_follows_it(tmp_path):
+def test_an_answer_of_many_parts_and_what_follows_it(tmp_path: Path) -> None:
     """As a fetch of thousands of partitions: what is sent leaves the queue in between."""
     content = Random(6).randbytes(40_000)
     path = tmp_path / "segment"
     path.write_bytes(content)
     number = SENT_MAX * 3 + 5
 
-    async def story(bench):
+    async def story(bench: Any) -> None:
         client = await bench.client()
         with path.open("rb") as file:
             client.writer.write(frame(HELD, 1) + frame(ECHO, 2, b"x" * 100) + frame(ECHO, 3))
             await until(lambda: len(bench.held) == 1)
-            chunks, expected = [struct.pack(">i", 1)], b""
+            chunks: list[bytes | FileRange] = [struct.pack(">i", 1)]
+            expected = b""
             for part in range(number):
                 chunks += [b"head %d" % part, FileRange(file, part, 20 + part)]
                 expected += b"head %d" % part + content[part : 20 + 2 * part]
@@ -368,8 +371,8 @@ def test_an_answer_of_many_parts_and_what_follows_it(tmp_path):
     run(story)
 
 
-def test_a_client_that_goes_away_is_forgotten_and_its_waiting_request_cancelled():
-    async def story(bench):
+def test_a_client_that_goes_away_is_forgotten_and_its_waiting_request_cancelled() -> None:
+    async def story(bench: Any) -> None:
         client = await bench.client()
         client.writer.write(frame(HELD, 1))
         await until(lambda: len(bench.held) == 1)
@@ -383,8 +386,8 @@ def test_a_client_that_goes_away_is_forgotten_and_its_waiting_request_cancelled(
     run(story)
 
 
-def test_limits_on_the_number_of_connections():
-    async def story(bench):
+def test_limits_on_the_number_of_connections() -> None:
+    async def story(bench: Any) -> None:
         clients = [await bench.client() for _ in range(3)]
         assert await clients[2].reader.read() == b""
         clients[0].writer.close()
@@ -396,8 +399,8 @@ def test_limits_on_the_number_of_connections():
     run(story, max_connections_per_ip=2)
 
 
-def test_idle_connections_are_closed_and_busy_ones_are_not():
-    async def story(bench):
+def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
+    async def story(bench: Any) -> None:
         idle, busy = await bench.client(), await bench.client()
         busy.writer.write(frame(HELD, 1))
         await until(lambda: len(bench.held) == 1)
@@ -411,8 +414,8 @@ def test_idle_connections_are_closed_and_busy_ones_are_not():
     run(story)
 
 
-def test_a_taken_port_is_refused_when_binding():
-    async def story(bench):
+def test_a_taken_port_is_refused_when_binding() -> None:
+    async def story(bench: Any) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -422,10 +425,10 @@ def test_a_taken_port_is_refused_when_binding():
     run(story)
 
 
-def test_small_requests_are_served_while_large_ones_wait_for_memory():
+def test_small_requests_are_served_while_large_ones_wait_for_memory() -> None:
     """Up to 68 KB of unanswered requests per connection, also pipelined; more waits."""
 
-    async def story(bench):
+    async def story(bench: Any) -> None:
         large = [await bench.client() for _ in range(3)]
         for i, client in enumerate(large):
             client.writer.write(frame(HELD, i, b"x" * 600_000))
@@ -447,8 +450,8 @@ def test_small_requests_are_served_while_large_ones_wait_for_memory():
     run(story, queued_max_request_bytes=1_000_000, socket_request_max_bytes=1_000_000)
 
 
-def test_a_request_that_does_not_decode_gives_its_memory_back():
-    async def story(bench):
+def test_a_request_that_does_not_decode_gives_its_memory_back() -> None:
+    async def story(bench: Any) -> None:
         client = await bench.client()
         client.writer.write(frame(METADATA, 1, b"\x7f" * 300_000))
         assert await client.reader.read() == b""
@@ -457,8 +460,10 @@ def test_a_request_that_does_not_decode_gives_its_memory_back():
     run(story)
 
 
-def test_resets_are_not_logged_and_bad_frames_once_a_minute(caplog):
-    async def story(bench):
+def test_resets_are_not_logged_and_bad_frames_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(bench: Any) -> None:
         for _ in range(20):
             client = await bench.client()
             client.writer.write(frame(ECHO, 1))

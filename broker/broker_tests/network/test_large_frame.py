@@ -22,7 +22,7 @@ def pair() -> Iterator[Pair]:
         yield client, ours
 
 
-def begun(size: int, head: bytes) -> LargeFrame:
+def begun(size: int, head: bytes | bytearray) -> LargeFrame:
     return LargeFrame(size, memoryview(head), first_capacity(size, len(head)), 0.0)
 
 

@@ -11,9 +11,11 @@ from random import Random
 from typing import Any
 
 from odradek_broker.log.leader_epochs import LeaderEpochs
-from odradek_broker.partition import follower_state, replica_state
+from odradek_broker.metadata.image import PartitionRegistration
+from odradek_broker.partition import follower_state, leader_events, leader_state
 from odradek_broker.partition.follower_state import FollowerState
-from odradek_broker.partition.replica_state import Peers, Proposal, ReplicaState
+from odradek_broker.partition.leader_events import Proposal
+from odradek_broker.partition.leader_state import LeaderState, Peers
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId
 
@@ -49,25 +51,14 @@ class ListLog:
         self.high_watermark = min(self.high_watermark, offset)
 
 
-@dataclass(frozen=True)
-class Registration:
-    """The partition as the controller knows it."""
-
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    leader: BrokerId
-    leader_epoch: int
-    partition_epoch: int
-
-
 @dataclass
 class ModelBroker:
     id: BrokerId
     peers: Peers
     log: ListLog = field(default_factory=ListLog)
     metadata_at: int = 0  # how much of the metadata log it has applied
-    known: Registration | None = None
-    leading: ReplicaState | None = None
+    known: PartitionRegistration | None = None
+    leading: LeaderState | None = None
     following: FollowerState | None = None
 
 
@@ -92,9 +83,13 @@ class ModelCluster:
         ids = tuple(BrokerId(i) for i in (1, 2, 3))
         self.fenced: set[BrokerId] = set()
         self.broker_epochs = {broker_id: int(broker_id) for broker_id in ids}
-        self.registration = Registration(ids, ids, ids[0], 0, 0)
+        self.registration = PartitionRegistration(
+            ids, ids, (), (), ids[0], leader_epoch=0, partition_epoch=0, directories=()
+        )
         # Each entry: (registration, broker epochs, eligible brokers)
-        self.metadata: list[tuple[Registration, dict[BrokerId, int], frozenset[BrokerId]]] = []
+        self.metadata: list[
+            tuple[PartitionRegistration, dict[BrokerId, int], frozenset[BrokerId]]
+        ] = []
         self.brokers = {
             i: ModelBroker(i, Peers(i, int(i), lag_time_max_ms=LAG_MAX_MS)) for i in ids
         }
@@ -186,21 +181,18 @@ class ModelCluster:
             if broker.leading is not None:
                 self._lead(
                     broker,
-                    replica_state.PartitionChanged(
+                    leader_events.PartitionChanged(
                         registration.partition_epoch, registration.replicas, registration.isr
                     ),
                 )
-                self._lead(broker, replica_state.CheckIsr())
+                self._lead(broker, leader_events.CheckIsr())
             return
         broker.leading = broker.following = None
         if registration.leader == broker_id:
             broker.log.epochs.assign(registration.leader_epoch, broker.log.log_end_offset)
-            broker.leading = ReplicaState(
+            broker.leading = LeaderState(
                 broker.peers,
-                leader_epoch=registration.leader_epoch,
-                partition_epoch=registration.partition_epoch,
-                replicas=registration.replicas,
-                isr=registration.isr,
+                registration,
                 epoch_start_offset=broker.log.log_end_offset,
                 log_end_offset=broker.log.log_end_offset,
                 high_watermark=broker.log.high_watermark,
@@ -232,22 +224,22 @@ class ModelCluster:
         if broker.leading is not None:
             self.values += 1
             broker.log.append([(broker.leading.leader_epoch, self.values)])
-            self._lead(broker, replica_state.Written(broker.log.log_end_offset))
+            self._lead(broker, leader_events.Written(broker.log.log_end_offset))
 
     def check_isr(self, broker_id: BrokerId) -> None:
         broker = self.brokers[broker_id]
         if broker.leading is not None:
-            self._lead(broker, replica_state.CheckIsr())
+            self._lead(broker, leader_events.CheckIsr())
 
-    def _lead(self, broker: ModelBroker, event: replica_state.Event) -> None:
+    def _lead(self, broker: ModelBroker, event: leader_events.Event) -> None:
         assert broker.leading is not None
-        for instruction in replica_state.step(broker.leading, event, self.now_ms):
+        for instruction in leader_state.step(broker.leading, event, self.now_ms):
             match instruction:
-                case replica_state.AdvanceHighWatermark(high_watermark):
+                case leader_events.AdvanceHighWatermark(high_watermark):
                     assert high_watermark > broker.log.high_watermark, "it went back"
                     broker.log.high_watermark = high_watermark
                     self.acked += 1
-                case replica_state.Propose(proposal):
+                case leader_events.Propose(proposal):
                     self.bag.append(Message("alter", None, (broker.id, proposal)))
         broker.leading.validate()
 
@@ -307,7 +299,7 @@ class ModelCluster:
             sender, proposal = message.body[:2]
             leading = self.brokers[sender].leading
             if leading is not None:
-                self._lead(self.brokers[sender], replica_state.ProposalLost(proposal))
+                self._lead(self.brokers[sender], leader_events.ProposalLost(proposal))
 
     def _on_alter(self, message: Message) -> None:
         sender, proposal = message.body
@@ -318,7 +310,7 @@ class ModelCluster:
         sender, proposal, answer = message.body
         broker = self.brokers[sender]
         if broker.leading is not None:
-            self._lead(broker, replica_state.ProposalAnswered(proposal, **answer))
+            self._lead(broker, leader_events.ProposalAnswered(proposal, **answer))
 
     def _on_fetch(self, message: Message) -> None:
         follower, broker_epoch, position = message.body
@@ -355,7 +347,7 @@ class ModelCluster:
         try:
             self._lead(
                 leader,
-                replica_state.FollowerFetched(
+                leader_events.FollowerFetched(
                     follower, broker_epoch, position.fetch_offset, 0, log.log_end_offset
                 ),
             )

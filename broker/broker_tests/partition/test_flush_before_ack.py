@@ -1,6 +1,7 @@
 """`flush.messages`: nobody is told of a record before it is on disk, and fsyncs are shared."""
 
 import errno
+from typing import Any
 from uuid import UUID
 
 from broker_tests.sim.memory_disk import SimDisk
@@ -29,16 +30,16 @@ DIRECTORY = UUID(int=1000)
 class Soon:
     """A scheduler that runs what is due when the test says so."""
 
-    def __init__(self):
-        self.callbacks = []
+    def __init__(self) -> None:
+        self.callbacks: list[Any] = []
 
-    def call_soon(self, callback, *args):
+    def call_soon(self, callback: Any, *args: Any) -> None:
         self.callbacks.append((callback, args))
 
-    def call_later(self, delay, callback, *args):
+    def call_later(self, delay: Any, callback: Any, *args: Any) -> None:
         pass
 
-    def run(self):
+    def run(self) -> None:
         callbacks, self.callbacks = self.callbacks, []
         for callback, args in callbacks:
             callback(*args)
@@ -47,13 +48,14 @@ class Soon:
 class HeldThreads:
     """Jobs run when the test says so."""
 
-    def __init__(self, soon):
-        self.jobs, self.soon = [], soon
+    def __init__(self, soon: Any) -> None:
+        self.jobs: list[Any] = []
+        self.soon = soon
 
-    def run(self, job, done):
+    def run(self, job: Any, done: Any) -> None:
         self.jobs.append((job, done))
 
-    def finish_one(self):
+    def finish_one(self) -> None:
         job, done = self.jobs.pop(0)
         error = None
         try:
@@ -65,15 +67,15 @@ class HeldThreads:
 
 
 class Waiter:
-    def __init__(self):
-        self.told = []
+    def __init__(self) -> None:
+        self.told: list[Any] = []
 
-    def acknowledged(self, index, error):
+    def acknowledged(self, index: Any, error: Any) -> None:
         self.told.append((index, error))
 
 
 class Bench:
-    def __init__(self, flush_messages):
+    def __init__(self, flush_messages: Any) -> None:
         self.clock, self.disk = ManualClock(), SimDisk()
         self.soon, self.waiter = Soon(), Waiter()
         self.threads = HeldThreads(self.soon)
@@ -95,7 +97,7 @@ class Bench:
         self.service.apply(delta.finish(3))
         self.partition = self.service.by_name["t", 0]
 
-    def append(self, index):
+    def append(self, index: Any) -> None:
         now_ms = self.clock.now_ms()
         batch = build_batch([Record(0, now_ms, None, b"value %d" % index)])
         info = self.partition.append(memoryview(bytearray(batch)), now_ms)
@@ -103,7 +105,7 @@ class Bench:
         self.service.mark_dirty(self.partition)
 
 
-def test_an_acknowledgement_waits_for_the_fsync():
+def test_an_acknowledgement_waits_for_the_fsync() -> None:
     bench = Bench(flush_messages=1)
     bench.append(0)
     bench.soon.run()
@@ -114,7 +116,7 @@ def test_an_acknowledgement_waits_for_the_fsync():
     assert bench.partition.log.recovery_point == 1
 
 
-def test_appends_during_an_fsync_share_the_next_one():
+def test_appends_during_an_fsync_share_the_next_one() -> None:
     bench = Bench(flush_messages=1)
     bench.append(0)
     bench.soon.run()
@@ -135,7 +137,7 @@ def test_appends_during_an_fsync_share_the_next_one():
     assert bench.threads.jobs == []
 
 
-def test_without_the_setting_nobody_waits_for_the_disk():
+def test_without_the_setting_nobody_waits_for_the_disk() -> None:
     bench = Bench(flush_messages=2**63 - 1)
     bench.append(0)
     bench.soon.run()
@@ -143,7 +145,7 @@ def test_without_the_setting_nobody_waits_for_the_disk():
     assert bench.threads.jobs == []
 
 
-def test_every_tenth_record_flushes():
+def test_every_tenth_record_flushes() -> None:
     bench = Bench(flush_messages=10)
     for index in range(9):
         bench.append(index)
@@ -156,7 +158,7 @@ def test_every_tenth_record_flushes():
     assert len(bench.waiter.told) == 10
 
 
-def test_a_failed_fsync_refuses_the_append():
+def test_a_failed_fsync_refuses_the_append() -> None:
     bench = Bench(flush_messages=1)
     bench.append(0)
     bench.soon.run()

@@ -122,7 +122,7 @@ def test_the_log_is_cut_where_it_parts_from_the_leaders(
     assert instructions == (Truncate(expected, below_high_watermark=False),)
 
 
-def test_a_cut_below_the_high_watermark_is_said() -> None:
+def test_a_truncation_below_the_high_watermark_is_reported() -> None:
     _, instructions = answer(log_of(0, 0, 3, high_watermark=3), diverging=(0, 2))
     assert instructions == (Truncate(2, below_high_watermark=True),)
 

@@ -76,7 +76,7 @@ def test_some_are_opened_at_once_and_all_in_the_end() -> None:
     assert len(story.node.logs.logs) == MANY
 
 
-def test_one_that_somebody_asks_for_comes_next() -> None:
+def test_a_requested_partition_is_opened_next() -> None:
     story = Story()
     story.create()
     story.threads.finish()  # the one that was in hand

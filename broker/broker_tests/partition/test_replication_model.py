@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker_tests.partition.replication_model import ModelCluster
-from odradek_broker.partition import follower_state, replica_state
+from odradek_broker.partition import follower_state, leader_events, leader_state
 from odradek_protocol.ids import BrokerId
 
 STEPS = 1000
@@ -96,42 +96,42 @@ TestReplication.settings = settings(max_examples=60, stateful_step_count=60, dea
 
 
 def shrink_before_the_controller_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = replica_state._propose
+    real = leader_state._propose
 
     def propose(state: Any, isr: Any) -> Any:
         instructions = real(state, isr)
         state.maximal_isr = frozenset(isr)
         return instructions
 
-    monkeypatch.setattr(replica_state, "_propose", propose)
+    monkeypatch.setattr(leader_state, "_propose", propose)
 
 
 def proposed_members_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = replica_state._propose
+    real = leader_state._propose
 
     def propose(state: Any, isr: Any) -> Any:
         instructions = real(state, isr)
         state.maximal_isr = frozenset(state.isr)
         return instructions
 
-    monkeypatch.setattr(replica_state, "_propose", propose)
-    monkeypatch.setattr(replica_state, "_about_to_join", lambda *_: False)
+    monkeypatch.setattr(leader_state, "_propose", propose)
+    monkeypatch.setattr(leader_state, "_about_to_join", lambda *_: False)
 
 
 def expand_before_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     def expand(state: Any, _: float) -> Any:
         joining = tuple(i for i, f in state.followers.items() if i not in state.isr)
-        return replica_state._propose(state, state.isr + joining) if joining else ()
+        return leader_state._propose(state, state.isr + joining) if joining else ()
 
-    monkeypatch.setattr(replica_state, "_maybe_expand", expand)
+    monkeypatch.setattr(leader_state, "_maybe_expand", expand)
 
 
 def expand_before_the_start_of_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has caught up once has reached it, so that check has to be left out as well."""
-    real = replica_state.ReplicaState.__init__
+    real = leader_state.LeaderState.__init__
 
-    def init(self: Any, peers: Any, **kwargs: Any) -> None:
-        real(self, peers, **kwargs)
+    def init(self: Any, peers: Any, registration: Any, **kwargs: Any) -> None:
+        real(self, peers, registration, **kwargs)
         self.epoch_start_offset = 0
 
     def expand(state: Any, _: float) -> Any:
@@ -140,26 +140,26 @@ def expand_before_the_start_of_the_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
             for i, f in state.followers.items()
             if i not in state.isr
             and f.log_end_offset >= state.high_watermark
-            and replica_state._eligible(state, i, f)
+            and leader_state._eligible(state, i, f)
         )
-        return replica_state._propose(state, state.isr + joining) if joining else ()
+        return leader_state._propose(state, state.isr + joining) if joining else ()
 
-    monkeypatch.setattr(replica_state.ReplicaState, "__init__", init)
-    monkeypatch.setattr(replica_state, "_maybe_expand", expand)
+    monkeypatch.setattr(leader_state.LeaderState, "__init__", init)
+    monkeypatch.setattr(leader_state, "_maybe_expand", expand)
 
 
 def old_acknowledgements_count_in_a_new_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     remembered: dict[BrokerId, dict[BrokerId, Any]] = {}
-    real = replica_state.ReplicaState.__init__
+    real = leader_state.LeaderState.__init__
 
-    def init(self: Any, peers: Any, **kwargs: Any) -> None:
-        real(self, peers, **kwargs)
+    def init(self: Any, peers: Any, registration: Any, **kwargs: Any) -> None:
+        real(self, peers, registration, **kwargs)
         for replica, follower in remembered.get(peers.node_id, {}).items():
             if replica in self.followers:
                 self.followers[replica] = follower
         remembered[peers.node_id] = self.followers
 
-    monkeypatch.setattr(replica_state.ReplicaState, "__init__", init)
+    monkeypatch.setattr(leader_state.LeaderState, "__init__", init)
 
 
 def no_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def truncate_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
 def stale_answers_are_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     def belongs(state: Any, position: Any, log: Any) -> bool:
         state.under_way = None
-        return position.leader_epoch == state.leader_epoch
+        return bool(position.leader_epoch == state.leader_epoch)
 
     monkeypatch.setattr(follower_state, "_belongs", belongs)
 
@@ -195,11 +195,11 @@ def stale_answers_are_applied(monkeypatch: pytest.MonkeyPatch) -> None:
 def the_same_metadata_undoes_a_proposal(monkeypatch: pytest.MonkeyPatch) -> None:
     def changed(state: Any, event: Any, now_ms: float) -> Any:
         if event.partition_epoch >= state.partition_epoch:
-            replica_state._committed(state, event.isr, event.partition_epoch)
-        return replica_state._advance(state, now_ms)
+            leader_state._committed(state, event.isr, event.partition_epoch)
+        return leader_state._advance(state, now_ms)
 
-    monkeypatch.setitem(replica_state._STEP, replica_state.PartitionChanged, changed)
-    monkeypatch.setattr(replica_state, "_about_to_join", lambda *_: False)
+    monkeypatch.setitem(leader_state._STEP, leader_events.PartitionChanged, changed)
+    monkeypatch.setattr(leader_state, "_about_to_join", lambda *_: False)
 
 
 REAL_NEXT_FETCH = follower_state.next_fetch
@@ -223,7 +223,7 @@ def test_a_planted_bug_is_found(
 ) -> None:
     plant(monkeypatch)
     # What is found must be the damage, not the state that leads to it.
-    monkeypatch.setattr(replica_state.ReplicaState, "validate", lambda _: None)
+    monkeypatch.setattr(leader_state.LeaderState, "validate", lambda _: None)
     monkeypatch.setattr(follower_state.FollowerState, "validate", lambda _: None)
     for seed in range(seeds):
         try:

@@ -29,7 +29,7 @@ def test_batches_wait_behind_the_first_in_their_order() -> None:
     assert not verifications.pending(7, 1)
 
 
-def test_a_marker_refuses_who_waits_and_the_late_answer_does_nothing() -> None:
+def test_a_marker_refuses_waiting_batches_and_a_late_answer_has_no_effect() -> None:
     verifications, ask = Verifications(), Asked()
     seen: list[ErrorCode] = []
     verifications.wait(7, 1, 0, ask, seen.append)
@@ -98,7 +98,7 @@ def test_markers_of_others_refuse_nobody() -> None:
     assert waiting.heard == []
 
 
-def test_the_answer_to_those_who_were_refused_is_not_heard() -> None:
+def test_an_answer_for_refused_batches_is_ignored() -> None:
     waiting = Waiting()
     waiting.batch(epoch=4)
     waiting.verifications.end(PRODUCER, 4)

@@ -1,5 +1,7 @@
 """The purgatory ends every wait exactly once: by the event or by the deadline."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +23,7 @@ class Recorded(Ticket):
     st.lists(st.tuples(st.integers(0, 50), st.one_of(st.none(), st.integers(0, 50)))),
     st.lists(st.integers(0, 60), min_size=1).map(sorted),
 )
-def test_each_wait_ends_once_and_at_the_right_time(waits, clock):
+def test_each_wait_ends_once_and_at_the_right_time(waits: Any, clock: Any) -> None:
     log: list[tuple[str, int]] = []
     deadlines = Deadlines()
     tickets = [Recorded(deadline, i, log) for i, (deadline, _) in enumerate(waits)]
@@ -41,7 +43,7 @@ def test_each_wait_ends_once_and_at_the_right_time(waits, clock):
         assert ticket.finished == due
 
 
-def test_finished_tickets_do_not_pile_up_until_a_far_deadline():
+def test_finished_tickets_do_not_pile_up_until_a_far_deadline() -> None:
     deadlines = Deadlines()
     for i in range(20 * REBUILD_FROM):
         ticket = Recorded(10_000_000, i, [])

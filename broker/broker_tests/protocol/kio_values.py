@@ -28,10 +28,10 @@ def random_instance(cls: type, rng: random.Random) -> Any:
         if field.tag is not None and rng.random() < 0.5:
             continue  # left at its default
         kwargs[field.name] = _value(field, rng)
-    for field in dataclasses.fields(cls):
-        if field.name not in kwargs and field.default is dataclasses.MISSING:
-            (spec,) = (f for f in fields_of(cls) if f.name == field.name)
-            kwargs[field.name] = _value(spec, rng)
+    for attribute in dataclasses.fields(cls):
+        if attribute.name not in kwargs and attribute.default is dataclasses.MISSING:
+            (spec,) = (f for f in fields_of(cls) if f.name == attribute.name)
+            kwargs[attribute.name] = _value(spec, rng)
     return cls(**kwargs)
 
 

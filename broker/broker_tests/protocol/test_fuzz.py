@@ -48,7 +48,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def damaged(frame: bytes, rng: random.Random, start: int = 0) -> bytearray:
+def damaged(frame: bytes | bytearray, rng: random.Random, start: int = 0) -> bytearray:
     """The frame with one or two damages after byte `start`."""
     bits = rng.getrandbits
     out = bytearray(frame)

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from odradek_protocol.messages import api
 from odradek_protocol.messages.struct import Struct
 
 
-async def serve_once(reader, writer, respond):
+async def serve_once(reader: Any, writer: Any, respond: Any) -> None:
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     frame = await reader.readexactly(size)
     header = api.parse_request_header(frame)
@@ -20,11 +21,11 @@ async def serve_once(reader, writer, respond):
     writer.write(struct.pack(">i", len(answer)) + answer)
 
 
-def run(story, respond):
-    async def main():
-        tasks = []
+def run(story: Any, respond: Any) -> None:
+    async def main() -> None:
+        tasks: list[Any] = []
 
-        async def on_connect(reader, writer):
+        async def on_connect(reader: Any, writer: Any) -> None:
             tasks.append(asyncio.current_task())
             try:
                 while True:
@@ -46,15 +47,15 @@ def run(story, respond):
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(3, 12), (3, 1), (18, 3)])
-def test_typed_calls_in_flexible_and_older_versions(api_key, version):
-    def respond(header, request):
+def test_typed_calls_in_flexible_and_older_versions(api_key: int, version: int) -> None:
+    def respond(header: Any, request: Any) -> Any:
         assert header.client_id == "broker-1"
         if header.api_key == 18:
             return api.encode_response(18, header.api_version, Struct(api_keys=[]))
         answer = Struct(brokers=[], topics=[], controller_id=7)
         return api.encode_response(3, header.api_version, answer)
 
-    async def story(peer):
+    async def story(peer: Any) -> None:
         requests = {3: Struct(topics=[]), 18: Struct()}
         for _ in range(3):
             answer = await peer.call(api_key, version, requests[api_key], 5000)
@@ -66,11 +67,11 @@ def test_typed_calls_in_flexible_and_older_versions(api_key, version):
     run(story, respond)
 
 
-def test_raw_answers_are_not_copied_and_may_be_written_to():
-    def respond(header, request):
+def test_raw_answers_are_not_copied_and_may_be_written_to() -> None:
+    def respond(header: Any, request: Any) -> bytes:
         return b"records"
 
-    async def story(peer):
+    async def story(peer: Any) -> None:
         answer = await peer.call_raw(3, 12, (b"\x01\x00\x00\x00",), 5000)
         assert bytes(answer) == b"records"
         assert not answer.readonly
@@ -78,8 +79,8 @@ def test_raw_answers_are_not_copied_and_may_be_written_to():
     run(story, respond)
 
 
-def test_an_unreadable_answer_is_no_answer():
-    async def story(peer):
+def test_an_unreadable_answer_is_no_answer() -> None:
+    async def story(peer: Any) -> None:
         with pytest.raises(PeerUnavailable, match="invalid response"):
             await peer.call(3, 12, Struct(topics=[]), 5000)
 

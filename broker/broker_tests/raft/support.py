@@ -197,10 +197,7 @@ class Node:
 
 class Cluster:
     def __init__(self, directory: Path, count: int, **options: object) -> None:
-        self.nodes = [
-            Node(i, directory / str(i), Proxy(), **options)  # type: ignore[arg-type]
-            for i in range(1, count + 1)
-        ]
+        self.nodes = [Node(i, directory / str(i), Proxy(), **options) for i in range(1, count + 1)]
 
     async def __aenter__(self) -> Cluster:
         for node in self.nodes:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -118,13 +119,13 @@ def names(quorum: QuorumService) -> list[str]:
     return list(quorum.publisher.image.config(ResourceType.CLIENT_METRICS, "t"))
 
 
-def run(story) -> None:
+def run(story: Any) -> None:
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
 class TestAlone:
-    def test_read_back_with_offsets_and_a_new_epoch(self):
-        async def story():
+    def test_read_back_with_offsets_and_a_new_epoch(self) -> None:
+        async def story() -> None:
             disk, syncs = SimDisk(), Syncs()
             quorum = await opened(disk, syncs)
             assert (quorum.epoch, quorum.next_offset) == (1, HEAD)
@@ -138,8 +139,8 @@ class TestAlone:
 
         run(story)
 
-    def test_more_than_one_read_and_batches_across_their_border(self):
-        async def story():
+    def test_more_than_one_read_and_batches_across_their_border(self) -> None:
+        async def story() -> None:
             disk, syncs = SimDisk(), Syncs()
             quorum = await opened(disk, syncs)
             value = "x" * 40_000
@@ -150,10 +151,10 @@ class TestAlone:
 
         run(story)
 
-    def test_appends_that_wait_together_share_one_sync(self):
+    def test_appends_that_wait_together_share_one_sync(self) -> None:
         """1. the first append syncs; 2. three more arrive meanwhile; 3. one sync for them."""
 
-        async def story():
+        async def story() -> None:
             syncs = Syncs()
             quorum = await opened(SimDisk(), syncs)
             syncs.count, syncs.held = 0, []
@@ -167,10 +168,10 @@ class TestAlone:
 
         run(story)
 
-    def test_another_disk_does_not_get_the_votes_of_the_old_one(self):
+    def test_another_disk_does_not_get_the_votes_of_the_old_one(self) -> None:
         """A directory id that changed is another replica: alone it can never lead."""
 
-        async def story():
+        async def story() -> None:
             disk, syncs = SimDisk(), Syncs()
             await opened(disk, syncs)
             files = open_metadata_log(Path("/data"), disk, Settings(), 0)
@@ -184,14 +185,14 @@ SNAPSHOT_OFTEN = {"metadata.log.max.record.bytes.between.snapshots": "1000"}
 
 
 class TestSnapshots:
-    def test_names(self):
+    def test_names(self) -> None:
         name = checkpoint_name(OffsetAndEpoch(120, 7))
         assert name == "00000000000000000120-0000000007.checkpoint"
         assert parse_checkpoint_name(name) == (120, 7)
         assert parse_checkpoint_name(name + ".part") is None
         assert parse_checkpoint_name("00000000000000000000.snapshot") is None
 
-    def test_a_file_that_is_not_whole_or_damaged_is_noticed(self):
+    def test_a_file_that_is_not_whole_or_damaged_is_noticed(self) -> None:
         voters = VoterSet((Voter(ReplicaKey(1, DIRECTORY_ID), (ENDPOINT,)),))
         values = [b"%d" % i * 100 for i in range(1000)]
         data = encode_snapshot(OffsetAndEpoch(9, 2), voters, values, 5)
@@ -205,19 +206,21 @@ class TestSnapshots:
         with pytest.raises(SnapshotError, match="CRC"):
             read_voters(damaged)
 
-    def test_written_after_enough_bytes_and_enough_to_start_from(self):
+    def test_written_after_enough_bytes_and_enough_to_start_from(self) -> None:
         """1. enough is committed, a snapshot appears; 2. and again: the log begins where the
         first one ended; 3. a restart has all of it from snapshot and tail."""
 
-        async def story():
+        async def story() -> None:
             disk, syncs = SimDisk(), Syncs()
             quorum = await opened(disk, syncs, settings=SNAPSHOT_OFTEN)
-            written = []
+            written: list[Any] = []
             while len(quorum.state.log.voters.entries()) and quorum.state.log.start.offset == 0:
                 written.append(str(len(written)))
                 await quorum.append([setting(written[-1], "x" * 100)])
             first = quorum.state.log.start.offset
-            assert quorum.state.log.snapshot.id.offset > first > 0
+            snapshot = quorum.state.log.snapshot
+            assert snapshot is not None
+            assert snapshot.id.offset > first > 0
             await quorum.append([setting("tail")])
             again = await opened(disk, syncs)
             assert names(again) == [*written, "tail"]
@@ -227,8 +230,8 @@ class TestSnapshots:
 
         run(story)
 
-    def test_the_interval_counts_only_when_something_was_committed(self):
-        async def story():
+    def test_the_interval_counts_only_when_something_was_committed(self) -> None:
+        async def story() -> None:
             syncs, disk = Syncs(), SimDisk()
             quorum = await opened(
                 disk, syncs, settings={"metadata.log.max.snapshot.interval.ms": "1000"}
@@ -244,14 +247,15 @@ class TestSnapshots:
 
         run(story)
 
-    def test_a_log_without_its_snapshot_is_refused(self):
-        async def story():
+    def test_a_log_without_its_snapshot_is_refused(self) -> None:
+        async def story() -> None:
             disk, syncs = SimDisk(), Syncs()
             settings = {**SNAPSHOT_OFTEN, "metadata.log.segment.bytes": str(8 << 20)}
             quorum = await opened(disk, syncs, settings=settings)
             await quorum.append([setting("a", "x" * 2000)])
             await asyncio.sleep(0)
             snapshot = quorum.state.log.snapshot
+            assert snapshot is not None
             quorum._files.log.truncate_fully_and_start_at(snapshot.id.offset)
             disk.remove(f"/data/__cluster_metadata-0/{checkpoint_name(snapshot.id)}")
             with pytest.raises(
@@ -262,10 +266,11 @@ class TestSnapshots:
         run(story)
 
     @pytest.mark.parametrize("seed", range(40))
-    def test_power_failures_lose_nothing_that_was_committed(self, seed):
-        async def story():
+    def test_power_failures_lose_nothing_that_was_committed(self, seed: int) -> None:
+        async def story() -> None:
             rng = Random(seed)
-            disk, committed = SimDisk(), []
+            disk = SimDisk()
+            committed: list[Any] = []
             for _ in range(3):
                 syncs = Syncs()
                 quorum = await opened(disk, syncs, settings=SNAPSHOT_OFTEN)
@@ -285,10 +290,10 @@ class TestSnapshots:
 
 
 @pytest.mark.java
-def test_apache_kafka_reads_log_and_snapshot(tmp_path):
+def test_apache_kafka_reads_log_and_snapshot(tmp_path: Path) -> None:
     """The records, the control records and the snapshot, with DumpLogSegments."""
 
-    async def story():
+    async def story() -> None:
         quorum = await opened(RealDisk(), Syncs(), tmp_path, SNAPSHOT_OFTEN)
         feature = FeatureLevelRecord("metadata.version", 30)
         records: list[MetadataRecord] = [feature, topic(0), topic(1)]

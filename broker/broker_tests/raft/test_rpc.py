@@ -1,5 +1,6 @@
 """The quorum's messages through Kafka's encoding and back; control records byte by byte."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -55,7 +56,7 @@ LEADER = LeaderAndEpoch(1, 7, (HERE,))
 NOBODY = LeaderAndEpoch(None, 7)
 VOTER = Voter(TWO, (RaftEndpoint("PLAINTEXT", "host-2", 9093),))
 
-REQUESTS = [
+REQUESTS: list[tuple[Any, ...]] = [
     (VoteRequest(ONE, TWO, 7, 6, 120, True), rpc_requests.decode_vote),
     (BeginQuorumEpochRequest(TWO, 1, 7, (HERE,)), rpc_requests.decode_begin_quorum_epoch),
     (EndQuorumEpochRequest(1, 7, (TWO, ONE), (HERE,)), rpc_requests.decode_end_quorum_epoch),
@@ -70,7 +71,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("request_", "decode"), REQUESTS)
-def test_requests(request_, decode):
+def test_requests(request_: Any, decode: Any) -> None:
     key, version, message = rpc_requests.encode(request_, "cluster", 1 << 20)
     received = decode_request(key, version, encode_request(key, version, message))
     assert received.cluster_id == "cluster"
@@ -89,7 +90,7 @@ def test_requests(request_, decode):
         ),
     ],
 )
-def test_answers(request_, make, leader):
+def test_answers(request_: Any, make: Any, leader: Any) -> None:
     response = make(leader)
     key, version, _ = rpc_requests.encode(request_, "cluster", 1)
     data = encode_response(key, version, rpc_responses.encode(response))
@@ -97,7 +98,7 @@ def test_answers(request_, make, leader):
     assert rpc_responses.decode(request_, received, "PLAINTEXT") == response
 
 
-def test_snapshot_pieces_and_voter_changes():
+def test_snapshot_pieces_and_voter_changes() -> None:
     request = REQUESTS[3][0]
     response = FetchSnapshotResponse(ErrorCode.none, LEADER, OffsetAndEpoch(120, 6), 9, 4, b"abc")
     data = encode_response(59, 1, rpc_responses.encode_fetch_snapshot(response, b"abc"))
@@ -107,13 +108,14 @@ def test_snapshot_pieces_and_voter_changes():
     for key, version, asked in ((80, 1, REQUESTS[4][0]), (81, 0, REQUESTS[5][0])):
         data = encode_response(key, version, rpc_responses.encode(refusal))
         answer = rpc_responses.decode(asked, decode_response(key, version, data), "PLAINTEXT")
+        assert isinstance(answer, VoterChangeResponse)
         assert (answer.error, answer.message) == (refusal.error, refusal.message)
     data = encode_response(82, 0, rpc_responses.encode_update_voter(refusal))
     answer = rpc_responses.decode(REQUESTS[6][0], decode_response(82, 0, data), "PLAINTEXT")
     assert (answer.error, answer.leader) == (refusal.error, LEADER)
 
 
-def test_a_refusal_as_a_whole_is_no_answer():
+def test_a_refusal_as_a_whole_is_no_answer() -> None:
     data = encode_response(52, 2, Struct(error_code=ErrorCode.inconsistent_cluster_id))
     with pytest.raises(KafkaError) as refused:
         rpc_responses.decode(REQUESTS[0][0], decode_response(52, 2, data), "PLAINTEXT")
@@ -129,13 +131,13 @@ def test_a_refusal_as_a_whole_is_no_answer():
         [Struct(topic_name="__cluster_metadata", partitions=[])],
     ],
 )
-def test_other_partitions_have_no_quorum(topics):
+def test_other_partitions_have_no_quorum(topics: Any) -> None:
     with pytest.raises(KafkaError) as refused:
         rpc_requests.decode_vote(Struct(topics=topics, voter_id=1))
     assert refused.value.code is ErrorCode.invalid_request
 
 
-def test_a_fetch_asks_by_topic_id():
+def test_a_fetch_asks_by_topic_id() -> None:
     key, version, message = rpc_requests.encode(FetchRequest(TWO, 7, 120, 6, 100, 500), "c", 1000)
     assert (key, version) == (1, 18)
     (topic,) = decode_request(key, version, encode_request(key, version, message)).topics
@@ -155,7 +157,7 @@ KAFKA_LOG = (
 
 
 class TestControlRecords:
-    def test_as_apache_kafka_writes_them(self):
+    def test_as_apache_kafka_writes_them(self) -> None:
         batch = bytes.fromhex(KAFKA_LOG)
         header = read_header(batch)
         assert header.size == len(batch)
@@ -171,17 +173,17 @@ class TestControlRecords:
         )
         assert build_control_batch(records, 0, 1, header.base_timestamp) == batch
 
-    def test_both_ways(self):
+    def test_both_ways(self) -> None:
         records = (SnapshotHeader(5), KRaftVersion(1), Voters(VoterSet((VOTER,))), SnapshotFooter())
         assert read_control_batch(build_control_batch(records, 7, 3, 9)) == records
 
-    def test_in_the_log_they_are_looked_at(self):
+    def test_in_the_log_they_are_looked_at(self) -> None:
         data = build_control_batch((LeaderChange(1, (1, 2), (1,)), Voters(VoterSet())), 50, 4, 9)
         (batch,) = parse_batches(data + data[:30])
         assert (batch.base_offset, batch.end_offset, batch.epoch) == (50, 52, 4)
         assert batch.control == (LeaderChange(1, (1, 2), (1,)), Voters(VoterSet()))
 
-    def test_damage_is_noticed(self):
+    def test_damage_is_noticed(self) -> None:
         data = bytearray(build_control_batch((KRaftVersion(1),), 50, 4, 9))
         data[-2] ^= 1
         with pytest.raises(DecodeError, match="CRC"):
@@ -189,7 +191,7 @@ class TestControlRecords:
 
 
 class TestFormation:
-    def test_the_lowest_forms_when_all_others_know_nothing(self):
+    def test_the_lowest_forms_when_all_others_know_nothing(self) -> None:
         formation = Formation(1, frozenset((2, 3)))
         assert not formation.may_form
         formation.heard(2, LeaderAndEpoch(None, 0))
@@ -199,7 +201,7 @@ class TestFormation:
         formation.heard(3, LeaderAndEpoch(None, 0))
         assert formation.may_form
 
-    def test_not_beside_a_cluster_that_exists(self):
+    def test_no_second_cluster_next_to_an_existing_one(self) -> None:
         for leader in (LeaderAndEpoch(None, 1), LeaderAndEpoch(3, 4)):
             formation = Formation(1, frozenset((2, 3)))
             formation.heard(2, LeaderAndEpoch(None, 0))
@@ -207,12 +209,12 @@ class TestFormation:
             formation.heard(3, leader)
             assert not formation.may_form
 
-    def test_the_others_wait(self):
+    def test_the_others_wait(self) -> None:
         formation = Formation(2, frozenset((1, 3)))
         for node_id in (1, 3):
             formation.heard(node_id, LeaderAndEpoch(None, 0))
         assert not formation.may_form
         assert "node 1" in formation.waits_for
 
-    def test_alone(self):
+    def test_alone(self) -> None:
         assert Formation(7, frozenset()).may_form

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,11 @@ from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_testkit.proxy import Proxy
 
 
-def run(story):
+def run(story: Any) -> None:
     run_story(story, seconds=100)
 
 
-def others(node: Node):
+def others(node: Node) -> Any:
     """Everybody's requests except those of the node itself."""
     return lambda client_id: not client_id.startswith(f"broker-{node.node_id}-")
 
@@ -48,8 +49,8 @@ def remove(path: Path) -> None:
 
 
 class TestOneNode:
-    def test_forms_alone_commits_and_remembers(self, tmp_path):
-        async def story():
+    def test_forms_alone_commits_and_remembers(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 1) as cluster:
                 node = await cluster.active()
                 await asyncio.gather(node.append("a"), node.append("b"), node.append("c"))
@@ -65,8 +66,8 @@ class TestOneNode:
 
         run(story)
 
-    def test_who_does_not_lead_cannot_append(self, tmp_path):
-        async def story():
+    def test_only_the_leader_can_append(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 2) as cluster:
                 leader = await cluster.active()
                 (other,) = [node for node in cluster.nodes if node is not leader]
@@ -80,8 +81,8 @@ class TestOneNode:
 
 
 class TestThreeNodes:
-    def test_form_grow_and_agree(self, tmp_path):
-        async def story():
+    def test_form_grow_and_agree(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 leader = await cluster.grow()
                 assert leader.node_id == 1  # the lowest id forms the cluster
@@ -94,11 +95,11 @@ class TestThreeNodes:
 
         run(story)
 
-    def test_the_leader_dies_and_comes_back(self, tmp_path):
+    def test_the_leader_dies_and_comes_back(self, tmp_path: Path) -> None:
         """1. the leader dies; 2. another leads, with all that was committed; 3. the old one
         comes back with a record that nobody else has, gives it up and catches up."""
 
-        async def story():
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 old = await cluster.grow()
                 await old.append("before")
@@ -115,8 +116,10 @@ class TestThreeNodes:
 
         run(story)
 
-    def test_a_leader_whose_process_is_gone_is_replaced_before_the_fetch_timeout(self, tmp_path):
-        async def story():
+    def test_a_leader_whose_process_is_gone_is_replaced_before_the_fetch_timeout(
+        self, tmp_path: Path
+    ) -> None:
+        async def story() -> None:
             config = replace(CONFIG, fetch_timeout_ms=60_000, request_timeout_ms=60_000)
             async with Cluster(tmp_path, 3, config=config) as cluster:
                 old = await cluster.grow()
@@ -129,11 +132,11 @@ class TestThreeNodes:
 
         run(story)
 
-    def test_an_isolated_leader_commits_nothing_and_gives_up(self, tmp_path):
+    def test_an_isolated_leader_commits_nothing_and_gives_up(self, tmp_path: Path) -> None:
         """1. nothing gets through to or from the leader; 2. the others elect one; 3. what the
         old one appends fails, with an outcome that it does not know; 4. healed, all agree."""
 
-        async def story():
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 old = await cluster.grow()
                 await old.append("before")
@@ -154,11 +157,13 @@ class TestThreeNodes:
 
         run(story)
 
-    def test_a_leader_that_was_stopped_for_long_finds_out_when_it_appends(self, tmp_path):
+    def test_a_leader_that_was_stopped_for_long_finds_out_when_it_appends(
+        self, tmp_path: Path
+    ) -> None:
         """1. its process sleeps past the check-quorum deadline; 2. the first thing it does is
         append; 3. that fails as an append of one who leads no longer, and the node goes on."""
 
-        async def story():
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 old = await cluster.grow()
                 await old.append("before")
@@ -179,10 +184,10 @@ class TestThreeNodes:
 
         run(story)
 
-    def test_an_isolated_follower_disturbs_nobody(self, tmp_path):
+    def test_an_isolated_follower_disturbs_nobody(self, tmp_path: Path) -> None:
         """It asks for pre-votes in vain: when it is back, the epoch and the leader are the same."""
 
-        async def story():
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 leader = await cluster.grow()
                 epoch = leader.quorum.epoch
@@ -196,8 +201,8 @@ class TestThreeNodes:
 
         run(story)
 
-    def test_a_leader_that_resigns_is_followed_at_once(self, tmp_path):
-        async def story():
+    def test_a_leader_that_resigns_is_followed_at_once(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 old = await cluster.grow()
                 await old.append("a")
@@ -210,8 +215,10 @@ class TestThreeNodes:
 
         run(story)
 
-    def test_two_of_three_at_once_stop_it_and_one_of_them_back_starts_it(self, tmp_path):
-        async def story():
+    def test_two_of_three_at_once_stop_it_and_one_of_them_back_starts_it(
+        self, tmp_path: Path
+    ) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 leader = await cluster.grow()
                 await leader.append("a")
@@ -231,17 +238,17 @@ OFTEN = SnapshotPolicy(record_bytes_max=2000)
 
 
 class TestSnapshots:
-    def test_who_is_too_far_behind_fetches_a_snapshot(self, tmp_path):
+    def test_a_follower_too_far_behind_fetches_a_snapshot(self, tmp_path: Path) -> None:
         """1. a voter is down while two snapshots are written and the log is trimmed; 2. it
         starts, fetches the newest snapshot and then the rest; 3. and starts again from it."""
 
-        async def story():
+        async def story() -> None:
             async with Cluster(tmp_path, 3, policy=OFTEN) as cluster:
                 leader = await cluster.grow()
                 late = next(node for node in cluster.nodes if node is not leader)
                 await late.kill()
                 end = late.files.end_offset
-                written = []
+                written: list[Any] = []
                 while leader.quorum.state.log.start.offset <= end:
                     written.append(f"n{len(written)}-{'x' * 200}")
                     await leader.append(written[-1])
@@ -257,8 +264,8 @@ class TestSnapshots:
 
         run(story)
 
-    def test_a_new_node_gets_everything_from_the_snapshot(self, tmp_path):
-        async def story():
+    def test_a_new_node_gets_everything_from_the_snapshot(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 1, policy=OFTEN) as cluster:
                 leader = await cluster.active()
                 written = [f"n{i}-{'x' * 100}" for i in range(100)]
@@ -275,11 +282,11 @@ class TestSnapshots:
 
 
 class TestMembership:
-    def test_a_voter_with_an_empty_disk_is_somebody_else(self, tmp_path):
+    def test_a_voter_with_an_empty_disk_has_a_new_identity(self, tmp_path: Path) -> None:
         """1. a voter comes back without its disk; 2. it follows, but its vote does not count;
         3. the old one is removed and the new one added."""
 
-        async def story():
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 leader = await cluster.grow()
                 await leader.append("a")
@@ -301,12 +308,14 @@ class TestMembership:
         run(story)
 
     @pytest.mark.parametrize("deleted", [".", "quorum-state"])
-    def test_a_voter_whose_memory_was_deleted_does_not_vote_on(self, tmp_path, deleted):
+    def test_a_voter_whose_memory_was_deleted_does_not_vote_on(
+        self, tmp_path: Path, deleted: Any
+    ) -> None:
         """1. somebody deletes __cluster_metadata-0, or the votes in it, and leaves the directory
         id; 2. that voter says so and does not start; 3. removed, unmarked and added it is
         another voter."""
 
-        async def story():
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 leader = await cluster.grow()
                 await leader.append("a")
@@ -329,8 +338,8 @@ class TestMembership:
 
         run(story)
 
-    def test_an_observer_may_forget(self, tmp_path):
-        async def story():
+    def test_an_observer_may_forget(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 2) as cluster:
                 leader = await cluster.active()
                 observer = next(node for node in cluster.nodes if node is not leader)
@@ -343,8 +352,10 @@ class TestMembership:
 
         run(story)
 
-    def test_a_second_node_under_the_id_of_a_live_voter_is_no_candidate(self, tmp_path):
-        async def story():
+    def test_a_second_node_under_the_id_of_a_live_voter_is_no_candidate(
+        self, tmp_path: Path
+    ) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 leader = await cluster.grow()
                 voter = next(node for node in cluster.nodes if node is not leader)
@@ -352,15 +363,17 @@ class TestMembership:
                 await double.proxy.start()
                 cluster.nodes.append(double)
                 await double.start({leader.node_id: leader.proxy.port})
-                await until(lambda: double.key in leader.quorum.state.leadership.progress)
+                leadership = leader.quorum.state.leadership
+                assert leadership is not None
+                await until(lambda: double.key in leadership.progress)
                 await leader.append("a")
                 await until(lambda: "a" in double.values)
                 assert double.key not in leader.quorum.observers()
 
         run(story)
 
-    def test_a_node_that_moves_tells_its_new_address(self, tmp_path):
-        async def story():
+    def test_a_node_that_moves_tells_its_new_address(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 leader = await cluster.grow()
                 moving = next(node for node in cluster.nodes if node is not leader)
@@ -378,8 +391,8 @@ class TestMembership:
 
         run(story)
 
-    def test_a_node_of_another_cluster_is_told_so(self, tmp_path):
-        async def story():
+    def test_a_node_of_another_cluster_is_refused_with_the_reason(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 1) as cluster:
                 leader = await cluster.active()
                 stranger = Node(2, tmp_path / "2", Proxy(), cluster_id="another-cluster")
@@ -396,8 +409,8 @@ class TestMembership:
 
 
 class TestFormation:
-    def test_waits_for_all_of_the_list(self, tmp_path):
-        async def story():
+    def test_waits_for_all_of_the_list(self, tmp_path: Path) -> None:
+        async def story() -> None:
             cluster = Cluster(tmp_path, 3)
             for node in cluster.nodes:
                 await node.proxy.start()
@@ -414,8 +427,8 @@ class TestFormation:
 
         run(story)
 
-    def test_the_first_of_the_list_without_its_disk_joins_instead(self, tmp_path):
-        async def story():
+    def test_the_first_of_the_list_without_its_disk_joins_instead(self, tmp_path: Path) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 3) as cluster:
                 first = await cluster.grow()
                 await first.append("a")
@@ -434,8 +447,10 @@ class TestFormation:
 
 
 class TestFailures:
-    def test_a_disk_that_fails_ends_the_part_in_the_quorum(self, tmp_path, monkeypatch):
-        async def story():
+    def test_a_disk_that_fails_ends_the_part_in_the_quorum(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 1) as cluster:
                 node = await cluster.active()
                 monkeypatch.setattr(type(node.files), "flush", fails)
@@ -448,8 +463,10 @@ class TestFailures:
 
         run(story)
 
-    def test_a_vote_that_cannot_be_written_is_not_given(self, tmp_path, monkeypatch):
-        async def story():
+    def test_a_vote_that_cannot_be_written_is_not_given(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def story() -> None:
             async with Cluster(tmp_path, 1) as cluster:
                 node = await cluster.active()
                 await node.kill()

@@ -28,6 +28,7 @@ from odradek_broker.runtime.disk import RealDisk
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.peer import PeerUnavailable
 from odradek_broker.runtime.tasks import LoopThreads
+from odradek_broker.security.quotas import ClientQuotas
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId
 from odradek_protocol.messages import api
@@ -157,6 +158,8 @@ class Cluster:
                 clock=self.clock,
                 metrics=Metrics(),
                 serves_clients=True,
+                authorizer=None,
+                quotas=ClientQuotas(),
                 partitions=node.service,
                 fetch_sessions=FetchSessions(100, Random(broker_id)),
             ),

@@ -1,6 +1,7 @@
 """Stories of three brokers that replicate: real logs and codecs, no sockets."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -40,7 +41,7 @@ def test_what_is_acknowledged_is_on_all_three(tmp_path: Path) -> None:
         for index in range(3):
             for broker in ALL:
                 assert cluster.values(broker, index) == [f"value-{n}" for n in range(20)]
-            await until(lambda index=index: same_everywhere(cluster, index))
+            await until(partial(same_everywhere, cluster, index))
 
     run(story, tmp_path)
 
@@ -150,11 +151,10 @@ def test_a_new_partition_need_not_wait_for_the_long_poll(tmp_path: Path) -> None
         await until(lambda: len(cluster.partition(1)._follower_listeners) == 2)  # for a minute
         cluster.commit(*topic("users", UUID(int=8)))
         partition = cluster.partition(1, 0, "users")
-        assert partition.leading is not None
-        await until(lambda: len(partition.leading.followers) == 2, 1)
-        await until(
-            lambda: all(f.log_end_offset == 0 for f in partition.leading.followers.values()), 1
-        )
+        leading = partition.leading
+        assert leading is not None
+        await until(lambda: len(leading.followers) == 2, 1)
+        await until(lambda: all(f.log_end_offset == 0 for f in leading.followers.values()), 1)
         cluster.elect(2, TOPIC_ID)
         assert await asyncio.wait_for(cluster.produce(2, "b"), 1) is ErrorCode.none
 
@@ -186,7 +186,7 @@ def test_many_partitions_are_fetched_a_few_at_a_time(
             cluster.elect(2, TOPIC_ID, index)
         await write(cluster, 2, "c")
         for index in partitions:
-            await until(lambda index=index: same_everywhere(cluster, index))
+            await until(partial(same_everywhere, cluster, index))
             assert [cluster.values(broker, index) for broker in ALL] == [["a", "b", "c"]] * 3
         leading = [cluster.partition(2, index).leading for index in partitions]
         await until(lambda: all(one is not None and len(one.isr) == 3 for one in leading))
@@ -348,9 +348,11 @@ def test_large_answers_are_cut_and_go_on(tmp_path: Path) -> None:
                 await cluster.produce(1, value, index=index)
         cluster.down.clear()
         for index in range(3):
-            await until(lambda index=index: same_everywhere(cluster, index), 20)
+            await until(partial(same_everywhere, cluster, index), 20)
             assert cluster.values(2, index) == values
-        assert cluster.partition(2).following.status is Status.FETCHING
+        following = cluster.partition(2).following
+        assert following is not None
+        assert following.status is Status.FETCHING
 
     run(
         story,
@@ -391,7 +393,7 @@ def test_a_throttled_replica_catches_up_slowly_and_others_are_not_held_up(
     run(story, tmp_path, replica_fetch_max_bytes="10000", replica_lag_time_max_ms="60000", **rate)
 
 
-def test_deleted_records_are_gone_everywhere_before_that_is_said(tmp_path: Path) -> None:
+def test_deleted_records_are_gone_everywhere_before_the_answer(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.commit(*topic())
         for number in range(5):

@@ -111,7 +111,7 @@ def test_many_partitions_are_named_in_several_requests(monkeypatch: pytest.Monke
     assert session.want(keys[0], asked(0, 1)), "the leader does not know it yet"
 
 
-def test_what_is_known_is_not_said_again() -> None:
+def test_what_the_leader_knows_is_not_sent_again() -> None:
     session = FollowerSession()
     key = (b"t" * 16, 0)
     assert session.want(key, asked(0, 5))

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from contextlib import suppress
-from typing import ClassVar
+from typing import Any, ClassVar, Never
 
 import pytest
 
@@ -12,10 +12,10 @@ from odradek_broker.runtime.event_loop import EndOfPass, PollerLoop
 from odradek_broker.runtime.poller import READABLE, WRITABLE, Pollable
 
 
-def run(story):
+def run(story: Any) -> None:
     """`story(loop)` in the loop of a broker; a loop that sleeps too long fails here."""
 
-    async def main():
+    async def main() -> None:
         try:
             await asyncio.wait_for(story(asyncio.get_running_loop()), 20)
         finally:
@@ -29,9 +29,9 @@ def run(story):
 class Pair(Pollable):
     """One end of a pair of sockets, watched; the other is the test's."""
 
-    made: ClassVar[list] = []
+    made: ClassVar[list[Any]] = []
 
-    def __init__(self, loop, on_events=None):
+    def __init__(self, loop: Any, on_events: Any = None) -> None:
         self.poller = loop.poller
         self.sock, self.other = socket.socketpair()
         self.sock.setblocking(False)
@@ -40,16 +40,16 @@ class Pair(Pollable):
         self.watch(READABLE)
         self.made.append(self)
 
-    def close(self):
+    def close(self) -> None:
         if self.sock.fileno() >= 0:
             self.watch(0)
         self.sock.close()
         self.other.close()
 
-    def watch(self, events):
+    def watch(self, events: Any) -> None:
         self.poller.watch(self.sock.fileno(), self, events)
 
-    def on_ready(self, events):
+    def on_ready(self, events: Any) -> None:
         if self.on_events is not None:
             self.on_events(self)
         if not self.events.done():
@@ -58,23 +58,23 @@ class Pair(Pollable):
 
 
 class TestPasses:
-    def test_a_socket_that_is_ready_is_told(self):
-        async def story(loop):
+    def test_a_ready_socket_gets_its_callback(self) -> None:
+        async def story(loop: Any) -> None:
             pair = Pair(loop)
             pair.other.send(b"x")
             assert await pair.events == READABLE
 
         run(story)
 
-    def test_what_is_due_at_the_end_comes_after_all_sockets_in_its_order(self):
-        async def story(loop):
+    def test_what_is_due_at_the_end_comes_after_all_sockets_in_its_order(self) -> None:
+        async def story(loop: Any) -> None:
             seen = []
 
-            def ready(pair):
+            def ready(pair: Any) -> None:
                 seen.append("socket")
                 loop.poller.call_soon(lambda: seen.append("end"))
 
-            def last(pair):
+            def last(pair: Any) -> None:
                 ready(pair)
                 loop.poller.call_soon(lambda: loop.poller.call_soon(lambda: seen.append("added")))
 
@@ -86,8 +86,8 @@ class TestPasses:
 
         run(story)
 
-    def test_what_is_due_between_passes_does_not_wait_for_a_socket(self):
-        async def story(loop):
+    def test_what_is_due_between_passes_does_not_wait_for_a_socket(self) -> None:
+        async def story(loop: Any) -> None:
             future = loop.create_future()
             # Nothing else is ready and no timer is set: a loop that slept first would not wake.
             EndOfPass(loop).call_soon(lambda: future.set_result("done"))
@@ -95,13 +95,15 @@ class TestPasses:
 
         run(story)
 
-    def test_who_fails_does_not_keep_the_others_waiting(self, caplog):
-        async def story(loop):
-            def fail(pair):
+    def test_a_failing_callback_does_not_delay_the_others(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def story(loop: Any) -> None:
+            def fail(pair: Any) -> Never:
                 pair.watch(0)
                 raise RuntimeError("planted")
 
-            def fail_at_the_end():
+            def fail_at_the_end() -> Never:
                 raise RuntimeError("planted too")
 
             bad, good = Pair(loop, fail), Pair(loop)
@@ -113,11 +115,11 @@ class TestPasses:
         run(story)
         assert sum("this is a bug" in record.message for record in caplog.records) == 2
 
-    def test_one_that_was_closed_in_this_pass_is_not_called(self):
-        async def story(loop):
+    def test_one_that_was_closed_in_this_pass_is_not_called(self) -> None:
+        async def story(loop: Any) -> None:
             called = []
 
-            def close_the_other(pair):
+            def close_the_other(pair: Any) -> None:
                 called.append(pair)
                 for one in pairs:
                     if one is not pair:
@@ -135,8 +137,8 @@ class TestPasses:
         run(story)
 
     @pytest.mark.parametrize("events", [READABLE, WRITABLE])
-    def test_the_end_of_the_other_side_is_told_whatever_is_waited_for(self, events):
-        async def story(loop):
+    def test_a_peer_that_hangs_up_is_reported_for_every_kind_of_wait(self, events: Any) -> None:
+        async def story(loop: Any) -> None:
             pair = Pair(loop)
             pair.watch(0)
             pair.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -151,11 +153,11 @@ class TestPasses:
 
 
 class TestAsyncio:
-    """What the rest of the broker needs of its loop works beside the poller."""
+    """What the rest of the broker needs of its loop works together with the poller."""
 
-    def test_streams_threads_and_timers(self):
-        async def story(loop):
-            async def echo(reader, writer):
+    def test_streams_threads_and_timers(self) -> None:
+        async def story(loop: Any) -> None:
+            async def echo(reader: Any, writer: Any) -> None:
                 writer.write(await reader.readexactly(5))
                 writer.close()
 
@@ -180,8 +182,8 @@ class TestAsyncio:
 
         run(story)
 
-    def test_a_watched_file_that_is_refused(self):
-        async def story(loop):
+    def test_a_watched_file_that_is_refused(self) -> None:
+        async def story(loop: Any) -> None:
             refused = socket.socket()
             refused.setblocking(False)
             free = socket.socket()

@@ -59,7 +59,7 @@ def measure(*lags_ms: int) -> Metrics:
         ((260, 300), True),
     ],
 )
-def test_a_session_is_ten_times_the_lag_or_that_is_said(
+def test_a_session_shorter_than_ten_times_the_lag_is_logged(
     lags_ms: tuple[int, ...], late: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -69,7 +69,7 @@ def test_a_session_is_ten_times_the_lag_or_that_is_said(
     assert len(said) == late
 
 
-def test_a_long_stand_still_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_pause_of_the_loop_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         measure(501)
     assert caplog.messages == ["the event loop was blocked for 501 ms"]

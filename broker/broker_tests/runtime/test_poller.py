@@ -64,7 +64,7 @@ def test_everybody_gets_a_turn_and_other_brokers_the_first(time: Time) -> None:
     poller.epoll.close()
 
 
-def test_what_is_not_its_own_is_given_to_asyncio_although_the_pass_ends_early(time: Time) -> None:
+def test_events_of_other_descriptors_reach_asyncio_when_the_pass_ends_early(time: Time) -> None:
     served: list[str] = []
     poller = Poller()
     clients = [Client(f"c{i}", served, time) for i in range(20)]

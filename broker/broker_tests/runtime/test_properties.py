@@ -1,5 +1,7 @@
 """Java's .properties syntax, with the examples that trip parsers up."""
 
+from typing import Any
+
 import pytest
 
 from odradek_broker.runtime.properties import Property, parse_properties
@@ -22,10 +24,10 @@ from odradek_broker.runtime.properties import Property, parse_properties
         ("", []),
     ],
 )
-def test_syntax(text, expected):
+def test_syntax(text: str, expected: Any) -> None:
     assert [(p.name, p.value) for p in parse_properties(text)] == expected
 
 
-def test_line_numbers_are_those_of_the_first_line():
+def test_line_numbers_are_those_of_the_first_line() -> None:
     text = "# c\na=1,\\\n 2\nb=3"
     assert list(parse_properties(text)) == [Property(2, "a", "1,2"), Property(4, "b", "3")]

@@ -1,5 +1,7 @@
 """Where the quorum is, and which lists of voters cannot be."""
 
+from typing import Any
+
 import pytest
 
 from odradek_broker.model.config_table import ConfigError
@@ -11,7 +13,7 @@ from odradek_broker.runtime.quorum_addresses import (
 from odradek_broker.runtime.settings import Settings
 
 
-def test_voters_and_servers():
+def test_voters_and_servers() -> None:
     assert parse_voters(["1@a:9092", "2@[::1]:9093"]) == {
         1: Address("a", 9092),
         2: Address("::1", 9093),
@@ -38,12 +40,12 @@ def test_voters_and_servers():
         ("1@a:9092,2@a:9092", "a:9092 is named twice"),
     ],
 )
-def test_voters_that_cannot_be(text, why):
+def test_voters_that_cannot_be(text: str, why: Any) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
         Settings({"controller.quorum.voters": text})
     assert "controller.quorum.voters" in str(refused.value)
 
 
-def test_servers_that_cannot_be():
+def test_servers_that_cannot_be() -> None:
     with pytest.raises(ConfigError, match=r"controller\.quorum\.bootstrap\.servers"):
         Settings({"controller.quorum.bootstrap.servers": "1@a:9092"})

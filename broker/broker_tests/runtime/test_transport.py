@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -13,18 +14,18 @@ from odradek_broker.runtime.transport import FrameConnection, PeerUnavailable
 class Server:
     """Hands every frame it gets to the test, which answers by correlation id."""
 
-    def __init__(self):
-        self.frames = asyncio.Queue()
-        self.writers = []
-        self.tasks = []
+    def __init__(self) -> None:
+        self.frames: asyncio.Queue[Any] = asyncio.Queue()
+        self.writers: list[Any] = []
+        self.tasks: list[Any] = []
         self.connections = 0
         self.port = None
 
-    async def start(self):
+    async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port or 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def _serve(self, reader, writer):
+    async def _serve(self, reader: Any, writer: Any) -> None:
         self.connections += 1
         self.writers.append(writer)
         self.tasks.append(asyncio.current_task())
@@ -37,32 +38,32 @@ class Server:
         with suppress(ConnectionError):
             await writer.wait_closed()
 
-    async def next_id(self):
+    async def next_id(self) -> Any:
         frame = await asyncio.wait_for(self.frames.get(), 10)
         return struct.unpack_from(">i", frame, 4)[0], frame[8:]
 
-    def answer(self, correlation_id, body=b"", cut=None):
+    def answer(self, correlation_id: Any, body: Any = b"", cut: Any = None) -> None:
         data = struct.pack(">ii", 4 + len(body), correlation_id) + body
         self.writers[-1].write(data[:cut])
 
-    def hang_up(self):
+    def hang_up(self) -> None:
         for writer in self.writers:
             writer.close()
         self.writers.clear()
 
-    async def stop(self):
+    async def stop(self) -> None:
         self._server.close()
         self.hang_up()
         await asyncio.gather(*self.tasks)
 
 
-def call(connection, correlation_id, body=b"", timeout_ms=10_000):
+def call(connection: Any, correlation_id: Any, body: Any = b"", timeout_ms: float = 10_000) -> Any:
     header = struct.pack(">hhi", 1, 0, correlation_id)
     return connection.call_frame(correlation_id, (header, body), timeout_ms)
 
 
-def run(story):
-    async def main():
+def run(story: Any) -> None:
+    async def main() -> None:
         server = Server()
         await server.start()
         connection = FrameConnection("127.0.0.1", server.port, asyncio.get_running_loop())
@@ -75,8 +76,8 @@ def run(story):
     asyncio.run(main())
 
 
-def test_calls_are_pipelined_and_matched_by_their_id():
-    async def story(server, connection):
+def test_calls_are_pipelined_and_matched_by_their_id() -> None:
+    async def story(server: Any, connection: Any) -> None:
         assert not connection.connected
         answers = [call(connection, i, b"q%d" % i) for i in range(1, 101)]
         for i in range(1, 101):
@@ -90,8 +91,8 @@ def test_calls_are_pipelined_and_matched_by_their_id():
     run(story)
 
 
-def test_large_frames_both_ways_and_in_pieces():
-    async def story(server, connection):
+def test_large_frames_both_ways_and_in_pieces() -> None:
+    async def story(server: Any, connection: Any) -> None:
         body = bytes(range(256)) * 40_000
         answer = call(connection, 1, body)
         assert await server.next_id() == (1, body)
@@ -106,8 +107,8 @@ def test_large_frames_both_ways_and_in_pieces():
     run(story)
 
 
-def test_a_lost_connection_fails_what_waits_and_the_next_call_connects_anew():
-    async def story(server, connection):
+def test_a_lost_connection_fails_what_waits_and_the_next_call_connects_anew() -> None:
+    async def story(server: Any, connection: Any) -> None:
         first = call(connection, 1)
         server.answer((await server.next_id())[0])
         await first
@@ -126,8 +127,8 @@ def test_a_lost_connection_fails_what_waits_and_the_next_call_connects_anew():
     run(story)
 
 
-def test_no_answer_in_time_closes_the_connection():
-    async def story(server, connection):
+def test_no_answer_in_time_closes_the_connection() -> None:
+    async def story(server: Any, connection: Any) -> None:
         first = call(connection, 1)
         server.answer((await server.next_id())[0])
         await first
@@ -140,8 +141,8 @@ def test_no_answer_in_time_closes_the_connection():
     run(story)
 
 
-def test_nobody_there_is_said_at_once_and_not_asked_all_the_time():
-    async def story(server, connection):
+def test_a_refused_connection_fails_at_once_and_is_retried_with_backoff() -> None:
+    async def story(server: Any, connection: Any) -> None:
         await server.stop()
         with pytest.raises(PeerUnavailable, match="cannot connect"):
             await call(connection, 1)
@@ -162,8 +163,8 @@ def test_nobody_there_is_said_at_once_and_not_asked_all_the_time():
 
 
 @pytest.mark.parametrize("answer", [(77, b""), None])
-def test_an_answer_that_cannot_be_ends_the_connection(answer):
-    async def story(server, connection):
+def test_an_answer_that_cannot_be_ends_the_connection(answer: Any) -> None:
+    async def story(server: Any, connection: Any) -> None:
         asked = call(connection, 1)
         await server.next_id()
         if answer:
@@ -176,8 +177,8 @@ def test_an_answer_that_cannot_be_ends_the_connection(answer):
     run(story)
 
 
-def test_a_peer_that_reads_nothing_cannot_fill_our_memory(monkeypatch):
-    async def story(server, connection):
+def test_a_peer_that_reads_nothing_cannot_fill_our_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(server: Any, connection: Any) -> None:
         monkeypatch.setattr(transport, "IN_FLIGHT_MAX", 3)
         calls = [call(connection, i) for i in range(1, 5)]
         with pytest.raises(PeerUnavailable, match="3 requests are pending"):
@@ -189,8 +190,8 @@ def test_a_peer_that_reads_nothing_cannot_fill_our_memory(monkeypatch):
     run(story)
 
 
-def test_a_caller_that_went_away_is_not_answered():
-    async def story(server, connection):
+def test_a_caller_that_went_away_is_not_answered() -> None:
+    async def story(server: Any, connection: Any) -> None:
         gone, stays = call(connection, 1), call(connection, 2)
         await server.next_id()
         gone.cancel()
@@ -201,8 +202,8 @@ def test_a_caller_that_went_away_is_not_answered():
     run(story)
 
 
-def test_closing_fails_calls_before_and_after():
-    async def story(server, connection):
+def test_closing_fails_calls_before_and_after() -> None:
+    async def story(server: Any, connection: Any) -> None:
         before = call(connection, 1)
         connection.close()
         for answer in (before, call(connection, 2)):

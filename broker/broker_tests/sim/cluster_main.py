@@ -4,6 +4,7 @@
     python -m broker_tests.sim.cluster_main --seed 348                  one, with its trace
 
     --kind coord | group | txn      with a coordinator, a consumer group, transactions
+    --kind fenced                   with producers whose instances succeed each other
     --kind disk                     with directories that fail and fill up, and starved peers
 
 Prints what was found, and how many seeds per minute were run. A failure is run again (it must
@@ -18,6 +19,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from broker_tests.sim.acl_run import ACL_MUTANTS, AclRun
 from broker_tests.sim.cluster_mutants import CLUSTER_MUTANTS
 from broker_tests.sim.cluster_run import ClusterRun
 from broker_tests.sim.coord_mutants import COORD_MUTANTS
@@ -28,8 +30,8 @@ from broker_tests.sim.faults import Fault, shrink
 from broker_tests.sim.group_mutants import GROUP_MUTANTS
 from broker_tests.sim.group_run import GroupRun
 from broker_tests.sim.mutants import Mutant
-from broker_tests.sim.txn_mutants import TXN_MUTANTS
-from broker_tests.sim.txn_run import TxnRun
+from broker_tests.sim.txn_mutants import FENCED_MUTANT, TXN_MUTANTS
+from broker_tests.sim.txn_run import FencedRun, TxnRun
 
 PROGRESS_SECONDS = 30.0
 
@@ -37,9 +39,11 @@ PROGRESS_SECONDS = 30.0
 KINDS: dict[str, tuple[type[ClusterRun], Sequence[Mutant]]] = {
     "cluster": (ClusterRun, CLUSTER_MUTANTS),
     "disk": (DiskRun, [mutant for mutant, _ in DISK_MUTANTS]),
+    "acl": (AclRun, [mutant for mutant, _ in ACL_MUTANTS]),
     "coord": (CoordRun, [mutant for mutant, _ in COORD_MUTANTS]),
     "group": (GroupRun, [mutant for mutant, _ in GROUP_MUTANTS]),
     "txn": (TxnRun, [mutant for mutant, _ in TXN_MUTANTS]),
+    "fenced": (FencedRun, [FENCED_MUTANT]),
 }
 
 

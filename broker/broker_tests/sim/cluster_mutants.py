@@ -21,11 +21,11 @@ from odradek_broker.metadata.image import (
     MetadataImage,
     PartitionRegistration,
 )
-from odradek_broker.partition import follower_state, replica_state
+from odradek_broker.partition import follower_state, leader_events, leader_state
 from odradek_broker.partition.command_queue import CommandQueue
 from odradek_broker.partition.follower_state import FollowerState, Truncate
+from odradek_broker.partition.leader_state import Follower, LeaderState
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.replica_state import Follower, ReplicaState
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
 from odradek_protocol.messages.struct import Struct
@@ -74,20 +74,20 @@ _FOLLOW = Partition.follow
 
 
 def _shrink_before_agreed(
-    state: ReplicaState, isr: tuple[BrokerId, ...]
-) -> replica_state.Instructions:
+    state: LeaderState, isr: tuple[BrokerId, ...]
+) -> leader_events.Instructions:
     """The proposed ISR counts at once, also where it is smaller."""
     instructions = _PROPOSE(state, isr)
     state.maximal_isr = frozenset(isr)
     return instructions
 
 
-_PROPOSE = replica_state._propose
+_PROPOSE = leader_state._propose
 
 
 def _expansion_does_not_count(
-    state: ReplicaState, isr: tuple[BrokerId, ...]
-) -> replica_state.Instructions:
+    state: LeaderState, isr: tuple[BrokerId, ...]
+) -> leader_events.Instructions:
     """The high watermark does not wait for those who are about to join."""
     instructions = _PROPOSE(state, isr)
     state.maximal_isr = frozenset(state.isr)
@@ -98,31 +98,31 @@ def _nobody_is_about_to_join(*_: Any) -> bool:
     return False
 
 
-def _expand_early(state: ReplicaState, now_ms: float) -> replica_state.Instructions:
+def _expand_early(state: LeaderState, now_ms: float) -> leader_events.Instructions:
     """Whoever fetches may join, wherever it is."""
     joining = tuple(
         replica
         for replica, follower in state.followers.items()
         if follower.log_end_offset >= 0
         and replica not in state.isr
-        and replica_state._eligible(state, replica, follower)
+        and leader_state._eligible(state, replica, follower)
     )
-    return replica_state._propose(state, state.isr + joining) if joining else ()
+    return leader_state._propose(state, state.isr + joining) if joining else ()
 
 
-def _expand_at_high_watermark(state: ReplicaState, now_ms: float) -> replica_state.Instructions:
+def _expand_at_high_watermark(state: LeaderState, now_ms: float) -> leader_events.Instructions:
     """At the high watermark is enough; but that of a new leader may be too low."""
     joining = tuple(
         replica
         for replica, follower in state.followers.items()
         if follower.log_end_offset >= state.high_watermark
         and replica not in state.isr
-        and replica_state._eligible(state, replica, follower)
+        and leader_state._eligible(state, replica, follower)
     )
-    return replica_state._propose(state, state.isr + joining) if joining else ()
+    return leader_state._propose(state, state.isr + joining) if joining else ()
 
 
-def _any_incarnation(state: ReplicaState, replica: BrokerId, follower: Follower) -> bool:
+def _any_incarnation(state: LeaderState, replica: BrokerId, follower: Follower) -> bool:
     return replica in state.peers.eligible
 
 
@@ -132,7 +132,7 @@ def _no_leader_epoch_fence(partition: Partition, current_leader_epoch: LeaderEpo
 
 def _progress_of_older_epoch(
     partition: Partition, registration: PartitionRegistration, peers: Any, now_ms: float
-) -> replica_state.Instructions:
+) -> leader_events.Instructions:
     """What followers acknowledged in the last epoch, or as followers of others, counts on."""
     partition_had = partition.log.high_watermark
     instructions = _LEAD(partition, registration, peers, now_ms)
@@ -157,23 +157,23 @@ def _acks_before_commit(partition: Partition) -> None:
 
 
 def _lost_means_not_done(
-    state: ReplicaState, event: replica_state.ProposalLost, now_ms: float
-) -> replica_state.Instructions:
+    state: LeaderState, event: leader_events.ProposalLost, now_ms: float
+) -> leader_events.Instructions:
     """A proposal without an answer is taken to have failed."""
     if event.proposal == state.pending:
         state.pending = None
         state.maximal_isr = frozenset(state.isr)
-        return replica_state._advance(state, now_ms)
+        return leader_state._advance(state, now_ms)
     return ()
 
 
-def _no_min_isr(state: ReplicaState) -> int:
+def _no_min_isr(state: LeaderState) -> int:
     return 1
 
 
 def _same_epoch_undoes_proposal(
-    state: ReplicaState, event: replica_state.PartitionChanged, now_ms: float
-) -> replica_state.Instructions:
+    state: LeaderState, event: leader_events.PartitionChanged, now_ms: float
+) -> leader_events.Instructions:
     """Metadata that is no news takes a pending proposal back."""
     if event.partition_epoch == state.partition_epoch:
         state.pending = None
@@ -181,7 +181,7 @@ def _same_epoch_undoes_proposal(
     return _PARTITION_CHANGED(state, event, now_ms)
 
 
-_PARTITION_CHANGED = replica_state._partition_changed
+_PARTITION_CHANGED = leader_state._partition_changed
 
 # ---------------------------------------------------------------- the controller
 
@@ -301,8 +301,8 @@ def _nothing(*_: Any) -> None: ...
 
 def _step(name: str, replacement: Any) -> tuple[Any, str, Any]:
     """The tables of the state machines hold the functions themselves."""
-    event = getattr(replica_state, name)
-    return (replica_state, "_STEP", {**replica_state._STEP, event: replacement})
+    event = getattr(leader_events, name)
+    return (leader_state, "_STEP", {**leader_state._STEP, event: replacement})
 
 
 # A seed that finds it, 0 where none is named; if the code has changed, others are tried too.
@@ -340,28 +340,28 @@ CLUSTER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "shrink-before-agreed",
         (
-            (replica_state, "_propose", _shrink_before_agreed),
-            (ReplicaState, "validate", _nothing),  # it would say so at once
+            (leader_state, "_propose", _shrink_before_agreed),
+            (LeaderState, "validate", _nothing),  # it would say so at once
         ),
     ),
     Mutant(
         "maximal-isr-ignored",
         (
-            (replica_state, "_propose", _expansion_does_not_count),
-            (replica_state, "_about_to_join", _nobody_is_about_to_join),
-            (ReplicaState, "validate", _nothing),
+            (leader_state, "_propose", _expansion_does_not_count),
+            (leader_state, "_about_to_join", _nobody_is_about_to_join),
+            (LeaderState, "validate", _nothing),
         ),
     ),
-    Mutant("expand-early", ((replica_state, "_maybe_expand", _expand_early),)),
+    Mutant("expand-early", ((leader_state, "_maybe_expand", _expand_early),)),
     Mutant(
         "expand-before-epoch-start",
-        ((replica_state, "_maybe_expand", _expand_at_high_watermark),),
+        ((leader_state, "_maybe_expand", _expand_at_high_watermark),),
     ),
     Mutant(
         "old-metadata-undoes-proposal",
         (
             _step("PartitionChanged", _same_epoch_undoes_proposal),
-            (replica_state, "_about_to_join", _nobody_is_about_to_join),
+            (leader_state, "_about_to_join", _nobody_is_about_to_join),
         ),
     ),
     Mutant(
@@ -389,7 +389,7 @@ CLUSTER_MUTANTS: tuple[Mutant, ...] = (
     Mutant("no-leader-epoch-fence", ((Partition, "check_leader_epoch", _no_leader_epoch_fence),)),
     Mutant("progress-of-older-epoch", ((Partition, "lead", _progress_of_older_epoch),)),
     Mutant("acks-before-commit", ((Partition, "settle", _acks_before_commit),)),
-    Mutant("min-isr-ignored", ((ReplicaState, "effective_min_isr", property(_no_min_isr)),)),
+    Mutant("min-isr-ignored", ((LeaderState, "effective_min_isr", property(_no_min_isr)),)),
     Mutant(
         "unclean-election-although-disabled",
         ((partition_changes, "elect_for_offline_partition", _unclean_although_disabled),),
@@ -402,7 +402,7 @@ CLUSTER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "broker-epoch-ignored",
         (
-            (replica_state, "_eligible", _any_incarnation),
+            (leader_state, "_eligible", _any_incarnation),
             (alter_partition, "_eligible", _epochs_ignored),
         ),
     ),
@@ -410,7 +410,7 @@ CLUSTER_MUTANTS: tuple[Mutant, ...] = (
         "lost-proposal-forgotten",
         (
             _step("ProposalLost", _lost_means_not_done),
-            (replica_state, "_about_to_join", _nobody_is_about_to_join),  # a second guard
+            (leader_state, "_about_to_join", _nobody_is_about_to_join),  # a second guard
         ),
     ),
     Mutant("partition-epoch-ignored", ((alter_partition, "_validate", _partition_epoch_ignored),)),

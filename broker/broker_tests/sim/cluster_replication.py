@@ -14,10 +14,10 @@ from broker_tests.sim.cluster_log import Entry
 from broker_tests.sim.world import Address
 from odradek_broker.handlers import fetch_records
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.partition import follower_state, replica_state
+from odradek_broker.partition import follower_state, leader_events
 from odradek_broker.partition.follower_state import FetchPosition, FollowerState, Status
+from odradek_broker.partition.leader_events import Proposal
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.replica_state import Proposal
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, TopicPartition
 from odradek_protocol.messages.struct import Struct
@@ -213,7 +213,7 @@ class SimReplication:
         if diverging is None:
             if position.fetch_offset > log.log_end_offset:
                 raise KafkaError(ErrorCode.offset_out_of_range)
-            event = replica_state.FollowerFetched(
+            event = leader_events.FollowerFetched(
                 BrokerId(fetch.replica_id),
                 fetch.broker_epoch,
                 position.fetch_offset,
@@ -246,7 +246,7 @@ class SimReplication:
 
     # ------------------------------------------------------------ proposing
 
-    def propose(self, partition: Partition, instruction: replica_state.Propose) -> None:
+    def propose(self, partition: Partition, instruction: leader_events.Propose) -> None:
         self._proposals[partition.topic_partition] = (partition, instruction.proposal)
         if not self._proposing:
             self._proposing = True
@@ -299,7 +299,7 @@ class SimReplication:
         pause_ms = PROPOSAL_PAUSE_MS
         if response is None:
             for partition, proposal in batch.values():
-                partitions.step(partition, replica_state.ProposalLost(proposal))
+                partitions.step(partition, leader_events.ProposalLost(proposal))
         elif response.error_code:
             self._proposals = {**batch, **self._proposals}
         else:
@@ -317,14 +317,14 @@ class SimReplication:
     def _answered_one(self, partition: Partition, proposal: Proposal, answer: Struct) -> None:
         error = ErrorCode(answer.error_code)
         partitions = self._node.partitions
-        event = replica_state.ProposalAnswered(proposal, error)
+        event = leader_events.ProposalAnswered(proposal, error)
         if not error:
             isr = tuple(BrokerId(broker_id) for broker_id in answer.isr)
-            event = replica_state.ProposalAnswered(
+            event = leader_events.ProposalAnswered(
                 proposal, error, answer.leader_epoch, answer.partition_epoch, isr
             )
         else:
-            check = replica_state.CheckIsr()
+            check = leader_events.CheckIsr()
             self._world.after_on(self._node.node_id, RECHECK_MS, partitions.step, partition, check)
         partitions.step(partition, event)
 

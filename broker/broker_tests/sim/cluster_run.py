@@ -24,7 +24,11 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import (
+    Callable,
+    Iterator,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,6 +40,7 @@ from broker_tests.sim.cluster_checker import ClusterChecker
 from broker_tests.sim.cluster_controller import Records
 from broker_tests.sim.cluster_log import Entry
 from broker_tests.sim.cluster_node import HEARTBEAT_MS, ClusterNode
+from broker_tests.sim.cluster_security import disagreement, random_change
 from broker_tests.sim.faults import Fault, Injector, Kind, shrink
 from broker_tests.sim.network import Weather
 from broker_tests.sim.raft_checker import RaftChecker
@@ -43,7 +48,7 @@ from broker_tests.sim.raft_node import new_uuid
 from broker_tests.sim.raft_run import CALM_CONFIG
 from broker_tests.sim.world import SimulationError, World
 from odradek_broker.metadata.image import PartitionRegistration
-from odradek_broker.partition import replica_state
+from odradek_broker.partition import leader_state
 from odradek_broker.raft.errors import RaftError
 from odradek_broker.raft.values import ReplicaKey
 from odradek_broker.raft.voters import Voter, VoterSet
@@ -184,6 +189,8 @@ class ClusterRun:
         self._add_nodes(node_ids)
         self._load_rng = self.world.rng("load")
         self._operator_rng = self.world.rng("operator")
+        self._security_rng = self.world.rng("security")
+        self._changes_security = self._security_rng.random() < 0.2
         self._operates = rng.random() < 0.6
         self._pauses = self.world.rng("pauses").random() < 0.3
         self._newest_epochs: dict[TopicPartition, LeaderEpoch] = {}
@@ -298,6 +305,7 @@ class ClusterRun:
         world.after(1, self._produce)
         world.after(20, self._consume)
         world.after(300, self._operate)
+        world.after(300, self._change_security)
         self._pass(self.faults_ms)
         self._loaded = False
         self.injector.heal()
@@ -370,6 +378,8 @@ class ClusterRun:
                 return f"broker {node.node_id} does not serve"
             if node.metadata.image.offset != image.offset:
                 return f"broker {node.node_id} is behind with the metadata"
+            if wrong := disagreement(image, node.metadata.image):
+                raise SimulationError(f"broker {node.node_id}: {wrong}")
         for index, registration in image.topics[TOPIC].partitions.items():
             if registration.leader < 0 or set(registration.isr) != set(registration.replicas):
                 return f"{index}: {registration}"
@@ -480,6 +490,11 @@ class ClusterRun:
             action()
         self.world.after(rng.randint(100, 1200), self._operate)
 
+    def _change_security(self) -> None:
+        if self._loaded and self._changes_security:
+            self._ask(*random_change(self._security_rng))
+            self.world.after(self._security_rng.randint(50, 400), self._change_security)
+
     def _flip(self) -> None:
         """Another replica becomes the preferred leader, and the leader."""
         rng = self._operator_rng
@@ -506,7 +521,7 @@ class ClusterRun:
         replicas = rng.sample(list(self.nodes), REPLICATION)
         self._ask("alter_partition_reassignments", self._move(index, replicas))
 
-    def _move(self, index: int, replicas: list[int], topic: str = TOPIC) -> Struct:
+    def _move(self, index: int, replicas: Sequence[int], topic: str = TOPIC) -> Struct:
         asked = Struct(partition_index=index, replicas=replicas)
         return Struct(
             allow_replication_factor_change=True,
@@ -551,7 +566,7 @@ def _errors_are_violations(
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     try:
-        with mock.patch.object(replica_state, "LOST_PROPOSAL_MS", LOST_PROPOSAL_MS):
+        with mock.patch.object(leader_state, "LOST_PROPOSAL_MS", LOST_PROPOSAL_MS):
             yield
     finally:
         logger.removeHandler(handler)

@@ -17,7 +17,7 @@ from broker_tests.sim.coord_disk import ProductionDisk
 from broker_tests.sim.coord_loop import SimLoop
 from odradek_broker.handlers import fetch_records
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.partition import follower_state, replica_state
+from odradek_broker.partition import follower_state, leader_events
 from odradek_broker.partition.follower_state import FollowerState
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
@@ -46,7 +46,7 @@ class CoordReplication(SimReplication):
         if diverging is None:
             if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
                 raise KafkaError(ErrorCode.offset_out_of_range)
-            event = replica_state.FollowerFetched(
+            event = leader_events.FollowerFetched(
                 BrokerId(fetch.replica_id),
                 fetch.broker_epoch,
                 position.fetch_offset,

@@ -17,8 +17,8 @@ from odradek_broker.controller import alter_partition, directories
 from odradek_broker.controller.stepping_aside import SteppingAside
 from odradek_broker.metadata.image import BrokerRegistration, MetadataImage
 from odradek_broker.metadata.records import MetadataRecord
-from odradek_broker.partition import replica_state
-from odradek_broker.partition.replica_state import Follower, ReplicaState
+from odradek_broker.partition import leader_state
+from odradek_broker.partition.leader_state import Follower, LeaderState
 from odradek_protocol.ids import BrokerId
 
 
@@ -49,7 +49,7 @@ def _nobody_without_directories(
 _DIRECTORIES_FAILED = directories.directories_failed
 
 
-def _any_follower(state: ReplicaState, replica: BrokerId, follower: Follower) -> bool:
+def _any_follower(state: LeaderState, replica: BrokerId, follower: Follower) -> bool:
     """Also one that has stopped fetching, and counts as caught up for a while."""
     peers = state.peers
     return replica in peers.eligible and peers.registered.get(replica) == follower.broker_epoch
@@ -77,13 +77,13 @@ DISK_MUTANTS: tuple[tuple[Mutant, int], ...] = (
             "isr-ignores-directories",
             (
                 (alter_partition, "_has_directory", _always),
-                (replica_state, "_eligible", _any_follower),
+                (leader_state, "_eligible", _any_follower),
             ),
         ),
         34,
     ),
     (
-        Mutant("full-directory-joins-the-isr", ((replica_state, "_eligible", _any_follower),)),
+        Mutant("full-directory-joins-the-isr", ((leader_state, "_eligible", _any_follower),)),
         17,
     ),
     (

@@ -21,7 +21,7 @@ from broker_tests.sim.raft_node import new_uuid
 from broker_tests.sim.world import Address
 from odradek_broker.controller.stepping_aside import Level, SteppingAside
 from odradek_broker.log.errors import LogDirError, NoRoomError
-from odradek_broker.partition import follower_state, replica_state
+from odradek_broker.partition import follower_state, leader_events
 from odradek_broker.partition.follower_state import FollowerState
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
@@ -70,7 +70,7 @@ class DiskReplication(SimReplication):
     def serve_stopped(self, stopped: Stopped) -> None:
         partition = self._node.partition(stopped.name)
         if partition is not None:
-            event = replica_state.FollowerStopped(BrokerId(stopped.replica_id))
+            event = leader_events.FollowerStopped(BrokerId(stopped.replica_id))
             self._node.partitions.step(partition, event)
 
     def _step(
@@ -93,7 +93,7 @@ class DiskReplication(SimReplication):
         event: follower_state.Event,
         error: LogDirError | NoRoomError,
     ) -> None:
-        """As replication/fetcher.py."""
+        """As replication/answers.py."""
         code = ErrorCode.throttling_quota_exceeded  # passes: asked again after a pause
         if isinstance(error, LogDirError):
             code = error.code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
+from typing import Any
 
 from broker_tests.sim.cluster_node import HEARTBEAT_MS
 from broker_tests.sim.cluster_run import SETTINGS, ClusterRun
@@ -34,7 +35,8 @@ def _runs(fault: Fault, *, hits_controller: bool) -> Iterator[ClusterRun]:
 
 def _leaderless_ms(trace: list[str]) -> int | None:
     """How long after the crash the partitions of the dead broker were led by others."""
-    dead, crashed_ms, led = "", 0, set()
+    dead, crashed_ms = "", 0
+    led: set[Any] = set()
     for line in trace:
         at_ms, what, *rest = line.split()
         if what == "metadata" and rest[1] == "leader":

@@ -11,7 +11,7 @@ PART = 12
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
-def test_what_a_coordinator_told_stays(first: int) -> None:
+def test_acknowledged_decisions_of_a_coordinator_stay(first: int) -> None:
     answers = elections = 0
     for seed in range(first, first + PART):
         outcome = run_coord_seed(seed)

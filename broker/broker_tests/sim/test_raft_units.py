@@ -286,7 +286,7 @@ def test_the_high_watermark_needs_a_majority_and_a_record_of_this_epoch() -> Non
     assert reply.high_watermark == 3
 
 
-def test_a_fetch_waits_for_news_and_is_answered_once() -> None:
+def test_a_fetch_waits_for_records_and_is_answered_once() -> None:
     state = leader_of_three()
     do(state, ReceivedRequest("a", fetch(2, 1, (3, 1))), 2010)
     assert not any(
@@ -301,7 +301,7 @@ def test_a_fetch_waits_for_news_and_is_answered_once() -> None:
     assert only(Reply, do(state, Tick(), 2600)).ticket == "d", "its time is over"
 
 
-def test_where_the_logs_diverge_is_said_by_epoch() -> None:
+def test_the_point_of_divergence_is_found_by_epoch() -> None:
     """The leader's log is 0–49 of epoch 1, 50–51 of epoch 4, then epoch 5."""
     log = LogView(VoterHistory.formatted_with(voter_set(1)))
     for batch in (Batch(0, 50, 1), Batch(50, 2, 4), Batch(52, 8, 5)):
@@ -417,7 +417,7 @@ def test_records_that_do_not_fit_are_not_applied() -> None:
 # ---------------------------------------------------------------- snapshots
 
 
-def test_who_is_behind_the_log_start_gets_the_snapshot() -> None:
+def test_a_follower_behind_the_log_start_gets_the_snapshot() -> None:
     state = leader_of_three()
     do(state, ReceivedRequest("t", fetch(2, 1, (3, 1))), 2010)
     do(state, SnapshotCreated(SnapshotInfo(OffsetAndEpoch(3, 1), 10)), 2011)

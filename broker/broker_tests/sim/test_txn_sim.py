@@ -3,11 +3,12 @@
 import pytest
 
 from broker_tests.sim.mutants import Mutant
-from broker_tests.sim.txn_mutants import TXN_MUTANTS, TXN_SEEDS_MAX
-from broker_tests.sim.txn_run import TxnRun, run_txn_seed
+from broker_tests.sim.txn_mutants import FENCED_MUTANT, TXN_MUTANTS, TXN_SEEDS_MAX
+from broker_tests.sim.txn_run import FencedRun, TxnRun, run_fenced_seed, run_txn_seed
 
 SEEDS = 18
 PART = 9
+FENCED_SEEDS = 5
 
 
 @pytest.mark.timeout(300)
@@ -42,3 +43,19 @@ def test_the_same_seed_is_the_same_run() -> None:
 @pytest.mark.parametrize(("mutant", "known"), TXN_MUTANTS, ids=lambda one: getattr(one, "name", ""))
 def test_planted_bug_is_found(mutant: Mutant, known: int) -> None:
     mutant.must_be_found(lambda seed: run_txn_seed(seed).failure, known, TXN_SEEDS_MAX)
+
+
+@pytest.mark.timeout(300)
+def test_an_instance_that_was_succeeded_writes_nothing_more() -> None:
+    refusals = 0
+    for seed in range(FENCED_SEEDS):
+        run = FencedRun(seed)
+        outcome = run.run()
+        assert outcome.failure is None, f"seed {seed}: {outcome.failure}"
+        refusals += run.refusals
+    assert refusals > 10 * FENCED_SEEDS
+
+
+@pytest.mark.timeout(300)
+def test_an_ignored_producer_epoch_is_found() -> None:
+    FENCED_MUTANT.must_be_found(lambda seed: run_fenced_seed(seed).failure, 0, FENCED_SEEDS)

@@ -74,7 +74,7 @@ def test_a_reply_reaches_only_the_life_that_asked(world: World) -> None:
     assert heard(world, 1) == ["start", "crash", "start"]
 
 
-def test_a_paused_host_hears_everything_later_and_in_order(world: World) -> None:
+def test_a_paused_host_gets_its_messages_later_and_in_order(world: World) -> None:
     world.pause(2)
     world.send(1, 2, "a")
     world.run_until(50)

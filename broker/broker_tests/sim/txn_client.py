@@ -9,7 +9,8 @@ epoch for the next transaction comes with the answer to EndTxn. Now and then
 
 InitProducerId is copied too, as when it was left in a connection that its client gave up. Without a
 producer id it is the same as a new instance: it fences the transaction that is open by
-then, and a batch of that transaction may be refused. Without such an InitProducerId it may not.
+then, and a batch of that transaction may be refused. So may one of a transaction that the
+coordinator may have aborted for its timeout. Without one of these reasons it may not.
 
 The outcome of a transaction is committed or aborted when a coordinator has said so, else unknown.
 """
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from broker_tests.sim.coord_loop import SimLoop
-from broker_tests.sim.txn_node import TxnNode
+from broker_tests.sim.txn_node import WALL_CLOCK_SKEW_MS, TxnNode
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import ProducerId, TopicPartition
 from odradek_protocol.records.records import BatchProducer, Record, build_batch
@@ -63,6 +64,7 @@ class Outcome(Enum):
 @dataclass
 class Transaction:
     name: str
+    began_ms: int
     values: list[tuple[TopicPartition, str]] = field(default_factory=list)  # acknowledged
     outcome: Outcome = Outcome.UNKNOWN
     asked_to_commit: bool = False
@@ -191,9 +193,15 @@ class TxnClient:
     async def _send(self, name: TopicPartition, value: str) -> None:
         assert self._producer is not None
         sequence = self._sequences.get(name, 0)
+        await self._send_as(self._producer, sequence, name, value)
+        self._sequences[name] = sequence + 1
+
+    async def _send_as(
+        self, producer: tuple[ProducerId, int], sequence: int, name: TopicPartition, value: str
+    ) -> None:
         batch = build_batch(
             [Record(0, self.run.world.now_ms, None, value.encode())],
-            producer=BatchProducer(self._producer[0], self._producer[1], sequence),
+            producer=BatchProducer(*producer, sequence),
             transactional=True,
         )
 
@@ -203,7 +211,6 @@ class TxnClient:
                 raise KafkaError(code)
 
         await self._ask(lambda: self.run.leader(name), request)
-        self._sequences[name] = sequence + 1
 
     async def _end(self, producer: tuple[ProducerId, int], *, commit: bool) -> Any:
         async def request(node: TxnNode) -> Any:
@@ -214,12 +221,21 @@ class TxnClient:
 
     # ------------------------------------------------------------ one transaction
 
+    def _begin(self) -> Transaction:
+        self._transactions += 1
+        one = Transaction(f"{self.id}/{self._transactions}", self.run.world.now_ms)
+        self.run.history.append(one)
+        return one
+
+    def _may_be_aborted(self, one: Transaction) -> bool:
+        """By a newer instance, or for its timeout. Its start and its end may be by two clocks."""
+        open_ms = self.run.world.now_ms - one.began_ms
+        return self._fenced or open_ms > TRANSACTION_TIMEOUT_MS - 2 * WALL_CLOCK_SKEW_MS
+
     async def _transaction(self) -> None:
         rng = self._rng
         assert self._producer is not None
-        self._transactions += 1
-        one = Transaction(f"{self.id}/{self._transactions}")
-        self.run.history.append(one)
+        one = self._begin()
         names = rng.sample(self.run.data, rng.randint(1, len(self.run.data)))
         commit = rng.random() < 0.7
         try:
@@ -228,7 +244,7 @@ class TxnClient:
                 await self._send(name, value)
                 one.values.append((name, value))
         except RefusedError as error:
-            if error.code is ErrorCode.invalid_txn_state and not self._fenced:
+            if error.code is ErrorCode.invalid_txn_state and not self._may_be_aborted(one):
                 self.run.cluster.fail(f"{one.name}: a record of an open transaction is refused")
             if error.code is not ErrorCode.transaction_abortable:
                 raise
@@ -255,3 +271,34 @@ class TxnClient:
         except RefusedError:
             return
         self.run.cluster.fail(f"{one.name} was committed by {zombie} after {self._producer} began")
+
+
+class FencedClient(TxnClient):
+    """Each transaction is taken over by another instance, and the first instance goes on writing.
+
+    It writes to a partition to which it has not written since it has its epoch. Nothing there knows
+    of the new instance, so only the coordinator can refuse it: with the partition in the new
+    instance's transaction, the record of the old one would be committed with it.
+    """
+
+    async def _transaction(self) -> None:
+        assert self._producer is not None
+        zombie, first = self._producer, self._begin()
+        known, unknown = self._rng.sample(self.run.data, 2)
+        await self._send(known, f"{first.name}/0")
+        first.values.append((known, f"{first.name}/0"))
+        self._take(await self._init())
+        first.outcome = Outcome.ABORTED
+        second = self._begin()
+        await self._send(known, f"{second.name}/0")
+        second.values.append((known, f"{second.name}/0"))
+        try:
+            await self._send_as(zombie, 0, unknown, f"{first.name}/1")
+            self.run.cluster.fail(f"{first.name}: {zombie} wrote after {self._producer} began")
+        except RefusedError:
+            self.run.refusals += 1
+        second.asked_to_commit = True
+        step = await self._end(self._producer, commit=True)
+        second.outcome = Outcome.COMMITTED
+        self.committed += 1
+        self._take((step.producer_id, step.producer_epoch))

@@ -23,6 +23,7 @@ from odradek_broker.partition.partition import Partition
 from odradek_broker.runtime.disk import File
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.peer import PeerUnavailable
+from odradek_broker.security.quotas import ClientQuotas
 from odradek_broker.txn import verifier
 from odradek_broker.txn.markers import WRITE_TXN_MARKERS, MarkerSender
 from odradek_broker.txn.service import TransactionCoordinator
@@ -146,6 +147,8 @@ class TxnNode(CoordNode):
             transactions=self.transactions,
             verifier=TransactionVerifier(cast(Any, calls), lambda: metadata.image, self.settings),
             offset_markers={},
+            authorizer=None,
+            quotas=ClientQuotas(),
         )
         self._context = context
 

@@ -21,7 +21,7 @@ from broker_tests.sim.cluster_node import ClusterNode
 from broker_tests.sim.cluster_run import REPLICATION, TOPIC, ClusterRun
 from broker_tests.sim.faults import Fault
 from broker_tests.sim.raft_run import CALM_CONFIG
-from broker_tests.sim.txn_client import Outcome, Transaction, TxnClient
+from broker_tests.sim.txn_client import FencedClient, Outcome, Transaction, TxnClient
 from broker_tests.sim.txn_node import TxnNode, committed_records
 from broker_tests.sim.world import Address, SimulationError
 from odradek_broker.coordinator.hashing import partition_for
@@ -59,6 +59,7 @@ class ClientHost:
 
 
 class TxnRun(ClusterRun):
+    client: type[TxnClient] = TxnClient
     nodes: dict[int, TxnNode]  # type: ignore[assignment]
 
     def __init__(
@@ -74,14 +75,15 @@ class TxnRun(ClusterRun):
         self.duplicates = rng.choice((0.0, 0.05))
         self.resting = False
         self.history: list[Transaction] = []
+        self.refusals = 0  # of instances that another one has succeeded
         self.data = [TopicPartition(TOPIC, index) for index in range(self.partition_count)]
         self._positions: dict[TopicPartition, Offset] = {}
-        self._read: dict[tuple[TopicPartition, Offset], str] = {}
+        self._seen: dict[tuple[TopicPartition, Offset], str] = {}
         self.clients = []
         for number in range(CLIENTS):
             host = FIRST_CLIENT_HOST + number
             self.world.add(host, ClientHost())
-            self.clients.append(TxnClient(self, number, host))
+            self.clients.append(self.client(self, number, host))
 
     def _add_nodes(self, node_ids: tuple[int, ...]) -> None:
         self._settings = Settings(SETTINGS)
@@ -150,7 +152,7 @@ class TxnRun(ClusterRun):
         values, at = node.read_committed(name, self._positions.get(name, 0))
         self._positions[name] = at
         for offset, value in values:
-            self._read[name, offset] = value
+            self._seen[name, offset] = value
 
     def _unsettled(self) -> str | None:
         self.resting = True
@@ -189,7 +191,8 @@ class TxnRun(ClusterRun):
             assert leader is not None
             partition = leader.partition(name)
             assert partition is not None
-            at, final = 0, {}
+            at = 0
+            final: dict[Offset, str] = {}
             while at < partition.log.log_end_offset:
                 values, at = committed_records(partition, at)
                 final.update(values)
@@ -199,7 +202,7 @@ class TxnRun(ClusterRun):
                         f"{value} is there twice: {there[value]}, {name} {offset}"
                     )
                 there[value] = name, offset
-            for (read_name, offset), value in self._read.items():
+            for (read_name, offset), value in self._seen.items():
                 if read_name == name and final.get(offset) != value:
                     raise SimulationError(
                         f"{value} was read at {offset} of {name}; there is {final.get(offset)}"
@@ -207,7 +210,7 @@ class TxnRun(ClusterRun):
         for one in self.history:
             self._judge_one(one, there)
         self.cluster.acknowledged = sum(one.outcome is Outcome.COMMITTED for one in self.history)
-        self.cluster.reads = len(self._read)
+        self.cluster.reads = len(self._seen)
 
     def _judge_one(self, one: Transaction, there: dict[str, tuple[TopicPartition, Offset]]) -> None:
         found = [value for _, value in one.values if value in there]
@@ -226,5 +229,20 @@ class TxnRun(ClusterRun):
                 raise SimulationError(f"{one.name} is out of order in {name}: {offsets}")
 
 
+class FencedRun(TxnRun):
+    """Every transaction is taken over by another instance of its producer."""
+
+    client = FencedClient
+
+    def __init__(self, seed: int | str, **options: Any) -> None:
+        super().__init__(seed, **options)
+        self.partition_count = 2  # one that knows of the new instance, and one that does not
+        self.data = [TopicPartition(TOPIC, index) for index in range(self.partition_count)]
+
+
 def run_txn_seed(seed: int | str, *, keep_trace: bool = False) -> cluster_run.Outcome:
     return TxnRun(seed, keep_trace=keep_trace).run()
+
+
+def run_fenced_seed(seed: int | str) -> cluster_run.Outcome:
+    return FencedRun(seed).run()

@@ -76,7 +76,7 @@ class Host:
     life: int = 0
     down_since_ms: int = 0
     # What came while paused, in order.
-    deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=list)
+    deferred: list[tuple[Callable[..., object], tuple[Any, ...]]] = field(default_factory=list)
 
 
 class World:
@@ -88,7 +88,7 @@ class World:
         self.network = Network(self.rng("network"), Weather())
         self.trace: list[str] | None = [] if keep_trace else None
         self._hash = hashlib.blake2b(digest_size=12)
-        self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._queue: list[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = []
         self._sequence = 0
         self._crash_rng = self.rng("crash")
         self._reset_rng = self.rng("reset")
@@ -99,15 +99,15 @@ class World:
 
     # ------------------------------------------------------------ time
 
-    def at(self, at_ms: int, action: Callable[..., None], *args: Any) -> None:
+    def at(self, at_ms: int, action: Callable[..., object], *args: Any) -> None:
         self._sequence += 1
         heapq.heappush(self._queue, (at_ms, self._sequence, action, args))
 
-    def after(self, delay_ms: int, action: Callable[..., None], *args: Any) -> None:
+    def after(self, delay_ms: int, action: Callable[..., object], *args: Any) -> None:
         self.at(self.now_ms + delay_ms, action, *args)
 
     def after_on(
-        self, node_id: int, delay_ms: int, action: Callable[..., None], *args: Any
+        self, node_id: int, delay_ms: int, action: Callable[..., object], *args: Any
     ) -> None:
         """On a host: dies with its life, waits while it is paused."""
         life = self.hosts[node_id].life
@@ -128,7 +128,7 @@ class World:
         self.now_ms = max(self.now_ms, end_ms)
 
     def _on_host(
-        self, node_id: int, life: int, action: Callable[..., None], args: tuple[Any, ...]
+        self, node_id: int, life: int, action: Callable[..., object], args: tuple[Any, ...]
     ) -> None:
         host = self.hosts[node_id]
         if host.life != life or not host.up:

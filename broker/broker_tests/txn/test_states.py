@@ -1,7 +1,11 @@
 """The table of transaction states: what it allows, and what walks through it keep."""
 
-from collections.abc import Callable
+from collections.abc import (
+    Callable,
+)
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -155,7 +159,11 @@ def test_a_new_instance_aborts_and_comes_again() -> None:
     new = coordinator.init()
     assert new.producer_id == old.producer_id
     assert new.producer_epoch > old.producer_epoch + 1
-    for request in (coordinator.add, lambda *of: coordinator.end(*of, commit=True)):
+    requests: tuple[Callable[[int, int], Any], ...] = (
+        coordinator.add,
+        partial(coordinator.end, commit=True),
+    )
+    for request in requests:
         with pytest.raises(KafkaError) as caught:
             request(old.producer_id, old.producer_epoch)
         assert caught.value.code is ErrorCode.producer_fenced

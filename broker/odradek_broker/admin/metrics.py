@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from odradek_broker.admin.group_metrics import group_metrics
 from odradek_broker.admin.lag_metrics import lag_metrics
+from odradek_broker.admin.quota_metrics import quota_metrics
 from odradek_broker.admin.state import Readiness
 from odradek_broker.admin.storage_metrics import storage_metrics
 from odradek_broker.handlers.broker_context import BrokerContext
@@ -56,6 +57,7 @@ class BrokerCollector(Collector):
         yield from self._request_memory()
         yield from self._event_loop()
         yield from self._cleaner()
+        yield from quota_metrics(self._broker.quotas)
         yield from storage_metrics(self._broker.logs.dirs)
         yield from group_metrics(self._broker.groups)
         yield from lag_metrics(self._broker.groups, self._broker.log_ends.end_of)

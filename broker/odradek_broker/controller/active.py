@@ -20,8 +20,10 @@ from functools import partial
 from random import Random
 
 from odradek_broker.controller import (
+    acls,
     alter_partition,
     brokers,
+    client_quotas,
     configs,
     directories,
     features,
@@ -29,6 +31,7 @@ from odradek_broker.controller import (
     producer_ids,
     reassignments,
     rebalance,
+    scram,
     topics,
 )
 from odradek_broker.controller.context import ControllerContext, at_once
@@ -112,11 +115,11 @@ class ActiveController:
         self._balance_at_ms = now_ms + self._balance_interval_ms
         self._unclean_at_ms = now_ms + settings.int("unclean.leader.election.interval.ms")
 
-    def first_records(self) -> Sequence[MetadataRecord]:
-        """What a new controller has to write: the first records of a new cluster, or the rest of
-        what its predecessor began."""
+    def first_records(self, users: Sequence[MetadataRecord] = ()) -> Sequence[MetadataRecord]:
+        """What a new controller has to write: the first records of a new cluster, with the users
+        that it begins with, or the rest of what its predecessor began."""
         if not self.latest.features:
-            return brokers.bootstrap()
+            return [*brokers.bootstrap(), *users]
         return brokers.replace_absent_leaders(self.latest, unclean_default=self._unclean)
 
     def replay(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
@@ -237,9 +240,11 @@ class ActiveController:
     def create_topics(self, request: Struct) -> ControllerResult[Struct]:
         return topics.create_topics(self.latest, request, self._settings, self._rng)
 
-    def delete_topics(self, request: Struct) -> ControllerResult[Struct]:
+    def delete_topics(
+        self, request: Struct, charge: topics.Charge = topics.free
+    ) -> ControllerResult[Struct]:
         enabled = self._settings.bool("delete.topic.enable")
-        return topics.delete_topics(self.latest, request, enabled=enabled)
+        return topics.delete_topics(self.latest, request, charge, enabled=enabled)
 
     def create_partitions(self, request: Struct) -> ControllerResult[Struct]:
         return topics.create_partitions(self.latest, request, self._rng)
@@ -251,6 +256,18 @@ class ActiveController:
     def alter_configs(self, request: Struct) -> ControllerResult[Struct]:
         result = configs.alter_configs(self.latest, request, self._settings)
         return drop_where_min_isr_fell(self.latest, result)
+
+    def alter_user_scram_credentials(self, request: Struct) -> ControllerResult[Struct]:
+        return scram.alter_user_scram_credentials(self.latest, request)
+
+    def create_acls(self, request: Struct) -> ControllerResult[Struct]:
+        return acls.create_acls(self.latest, request, self._rng)
+
+    def delete_acls(self, request: Struct) -> ControllerResult[Struct]:
+        return acls.delete_acls(self.latest, request)
+
+    def alter_client_quotas(self, request: Struct) -> ControllerResult[Struct]:
+        return client_quotas.alter_client_quotas(self.latest, request)
 
     def allocate_producer_ids(self, request: Struct) -> ControllerResult[Struct]:
         return producer_ids.allocate_producer_ids(self.latest, request)

@@ -1,4 +1,4 @@
-"""Decisions about configurations: of topics, and of brokers (one, or the default of all).
+"""Decisions about configurations: of topics, groups, and brokers (one, or the default of all).
 
 AlterConfigs replaces all settings of a resource; IncrementalAlterConfigs changes single
 names (SET, DELETE, and APPEND, SUBTRACT for lists). A resource changes as a whole or not at all.
@@ -22,6 +22,7 @@ from odradek_broker.model.config_table import (
     UpdateMode,
     parse_topic_configs,
 )
+from odradek_broker.model.group_configs import validate_group_configs
 from odradek_broker.runtime.settings import ConfigSource, Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
@@ -134,6 +135,10 @@ def _alter_resource(
     elif asked.resource_type == ResourceType.BROKER:
         resource = ConfigResource(ResourceType.BROKER, asked.resource_name)
         _check_broker_name(asked.resource_name, settings.node_id, image)
+    elif asked.resource_type == ResourceType.GROUP:
+        resource = ConfigResource(ResourceType.GROUP, asked.resource_name)
+        if not asked.resource_name:
+            raise _invalid_request("Default group resources are not allowed.")
     else:
         raise _invalid_request(f"Unknown resource type {asked.resource_type}")
     before = image.configs.get(resource, {})
@@ -210,8 +215,9 @@ def _apply_operations(
 
 
 def _list_key(resource: ConfigResource, name: str, operation: Operation) -> ConfigKey:
-    if resource.type is ResourceType.TOPIC:
-        key = TOPIC_CONFIGS.get(name)
+    if resource.type is not ResourceType.BROKER:
+        # No setting of a group is a list.
+        key = TOPIC_CONFIGS.get(name) if resource.type is ResourceType.TOPIC else None
         refusal = f"Can't {operation.name} to key {name} because its type is not LIST."
     else:
         key = BROKER_CONFIGS.get(name)
@@ -237,6 +243,12 @@ def _validate(
                 ErrorCode.unknown_topic_or_partition,
                 f"The topic '{resource.name}' does not exist.",
             )
+        return
+    if resource.type is ResourceType.GROUP:  # which need not exist
+        try:
+            validate_group_configs(after, settings.int)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.invalid_config, str(error)) from None
         return
     try:
         _validate_broker_configs(image, resource, after, settings)

@@ -13,6 +13,7 @@ replicas are removed, replicas to be removed stay. Checks and error messages are
 
 from collections.abc import Sequence
 
+from odradek_broker.controller.new_partitions import check_replicas
 from odradek_broker.controller.partition_changes import (
     PartitionChanges,
     PartitionUpdate,
@@ -22,7 +23,6 @@ from odradek_broker.controller.partition_changes import (
     active_brokers,
 )
 from odradek_broker.controller.result import ControllerResult
-from odradek_broker.controller.topics import check_replicas
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from odradek_broker.metadata.records import PartitionChangeRecord
 from odradek_protocol.error_codes import ErrorCode, KafkaError

@@ -23,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 # How often the voters are checked. Changes are rare and not urgent.
 VOTERS_SECONDS = 0.5
+# While a cluster forms, its voters are added one after the other: then they are checked often, so
+# that three brokers survive the loss of one within half a second of their start.
+FORMING_MS = 5000.0
+FORMING_VOTERS_SECONDS = 0.05
 VOTER_CHANGE_TIMEOUT_MS = 5000
 # How often an active controller checks that its loop runs, and the delay that counts as a pause.
 PULSE_SECONDS = 0.1
@@ -123,8 +127,10 @@ class ControllerSeat:
     # -- voters ---------------------------------------------------------------------------------
 
     async def _manage_voters(self) -> None:
+        formed_ms = self._clock.monotonic_ms() + FORMING_MS
         while True:
-            await asyncio.sleep(VOTERS_SECONDS)
+            forming = self._clock.monotonic_ms() < formed_ms
+            await asyncio.sleep(FORMING_VOTERS_SECONDS if forming else VOTERS_SECONDS)
             try:
                 await self._change_voters()
             except KafkaError as error:

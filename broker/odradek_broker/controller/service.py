@@ -27,7 +27,7 @@ from odradek_broker.controller.active import ActiveController, PeriodicTask, Ter
 from odradek_broker.controller.context import ControllerContext, at_once
 from odradek_broker.controller.metadata_log import MetadataLog
 from odradek_broker.controller.result import ControllerResult, Sweep
-from odradek_broker.controller.topics import partitions_asked_for
+from odradek_broker.controller.topics import Charge, free, partitions_asked_for
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.publisher import MetadataPublisher
@@ -81,6 +81,8 @@ class ControllerService:
         self._active: ActiveController | None = None
         # Set by the caller of `tick`: called when `next_tick_ms` has become earlier.
         self.on_due_earlier: Callable[[], None] = lambda: None
+        # Set before the start: SCRAM credentials that a cluster formed by this node begins with.
+        self.first_users: Sequence[MetadataRecord] = ()
         self._last_append: asyncio.Future[None] | None = None
         # Set while a thread works on a decision, so that no other decision is made; done when its
         # records are appended.
@@ -120,7 +122,7 @@ class ControllerService:
             wall_ms=self._clock.now_ms,
             in_slices=self._slices.add if self._slices else at_once,
         )
-        records = self._active.first_records()
+        records = self._active.first_records(self.first_users)
         if records:
             try:
                 self._append(self._active, records)
@@ -262,20 +264,22 @@ class ControllerService:
 
     # -- requests of operators ------------------------------------------------------------------
 
-    async def create_topics(self, request: Struct) -> Struct:
+    async def create_topics(self, request: Struct, charge: Charge = free) -> Struct:
         active = await self._turn()
-        decide = partial(topics.create_topics, settings=self._settings, rng=self._rng)
+        decide = partial(
+            topics.create_topics, settings=self._settings, rng=self._rng, charge=charge
+        )
         if partitions_asked_for(request.topics, self._settings) > LARGE_PARTITIONS:
             return await self._in_thread(active, partial(decide, active.latest, request))
         return await self._commit(active, decide(active.latest, request))
 
-    async def delete_topics(self, request: Struct) -> Struct:
+    async def delete_topics(self, request: Struct, charge: Charge = free) -> Struct:
         active = await self._turn()
-        return await self._commit(active, active.delete_topics(request))
+        return await self._commit(active, active.delete_topics(request, charge))
 
-    async def create_partitions(self, request: Struct) -> Struct:
+    async def create_partitions(self, request: Struct, charge: Charge = free) -> Struct:
         active = await self._turn()
-        decide = partial(topics.create_partitions, rng=self._rng)
+        decide = partial(topics.create_partitions, rng=self._rng, charge=charge)
         if sum(topic.count for topic in request.topics) > LARGE_PARTITIONS:
             return await self._in_thread(active, partial(decide, active.latest, request))
         return await self._commit(active, decide(active.latest, request))
@@ -304,9 +308,25 @@ class ControllerService:
         active = await self._turn()
         return await self._commit(active, active.unregister_broker(request))
 
+    async def create_acls(self, request: Struct) -> Struct:
+        active = await self._turn()
+        return await self._commit(active, active.create_acls(request))
+
+    async def delete_acls(self, request: Struct) -> Struct:
+        active = await self._turn()
+        return await self._commit(active, active.delete_acls(request))
+
     async def update_features(self, request: Struct) -> Struct:
         active = await self._turn()
         return await self._commit(active, active.update_features(request))
+
+    async def alter_user_scram_credentials(self, request: Struct) -> Struct:
+        active = await self._turn()
+        return await self._commit(active, active.alter_user_scram_credentials(request))
+
+    async def alter_client_quotas(self, request: Struct) -> Struct:
+        active = await self._turn()
+        return await self._commit(active, active.alter_client_quotas(request))
 
     # -- append, replay, respond ---------------------------------------------------------------
 

@@ -5,17 +5,21 @@ records and the response; an invalid topic does not affect the others of a reque
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
-from odradek_broker.controller.assignment import assign_replicas
 from odradek_broker.controller.configs import (
     default_topic_configs,
     effective_topic_configs,
     validate_topic_configs,
 )
-from odradek_broker.controller.partition_changes import default_dir
+from odradek_broker.controller.new_partitions import (
+    Replicas,
+    check_manual,
+    partition_records,
+    place_replicas,
+)
 from odradek_broker.controller.result import ControllerResult
 from odradek_broker.controller.topic_names import collision_key, validate_topic_name
 from odradek_broker.metadata.image import MetadataImage, TopicImage
@@ -30,21 +34,31 @@ from odradek_broker.metadata.records import (
 from odradek_broker.model.config_table import ConfigError
 from odradek_broker.runtime.settings import Settings
 from odradek_protocol.error_codes import ErrorCode, KafkaError
-from odradek_protocol.ids import METADATA_TOPIC, BrokerId, TopicId
+from odradek_protocol.ids import METADATA_TOPIC, TopicId
 from odradek_protocol.messages.struct import Struct
 
 # One request becomes one batch of the metadata log, whose size is limited (8 MB; a partition
 # with three replicas takes 125 bytes). Apache Kafka refuses more than 10,000.
 PARTITIONS_PER_REQUEST_MAX = 20_000
 
-Replicas = tuple[BrokerId, ...]
+# Called with the number of partitions that a topic gains or loses, before it is changed; raises
+# KafkaError if the client has exceeded its quota (controller_mutation_rate).
+Charge = Callable[[int], None]
+
+
+def free(partitions: int) -> None:
+    """There is no quota."""
 
 
 # -- CreateTopics -----------------------------------------------------------------------------
 
 
 def create_topics(
-    image: MetadataImage, request: Struct, settings: Settings, rng: Random
+    image: MetadataImage,
+    request: Struct,
+    settings: Settings,
+    rng: Random,
+    charge: Charge = free,
 ) -> ControllerResult[Struct]:
     times = Counter(topic.name for topic in request.topics)
     topics = [t for t in request.topics if times[t.name] == 1 and t.name != METADATA_TOPIC]
@@ -59,6 +73,7 @@ def create_topics(
                 raise _too_many_partitions()
             _check_new_name(topic.name, image, existing)
             created = _create_topic(image, topic, settings, rng)
+            charge(sum(isinstance(record, PartitionRecord) for record in created))
         except KafkaError as error:
             answers.append(_refused(topic.name, error))
         else:
@@ -119,7 +134,7 @@ def _create_topic(
             ConfigRecord(ResourceType.TOPIC, topic.name, name, value)
             for name, value in configs.items()
         ),
-        *_partition_records(image, topic_id, assignments, first_partition=0),
+        *partition_records(image, topic_id, assignments, first_partition=0),
     ]
 
 
@@ -174,7 +189,7 @@ def _manual_assignments(image: MetadataImage, topic: Struct) -> list[Replicas]:
                 f"{assignment.partition_index}",
             )
         replicas = tuple(assignment.broker_ids)
-        _check_manual(image, replicas, replication_factor, assignment.partition_index)
+        check_manual(image, replicas, replication_factor, assignment.partition_index)
         replication_factor = len(replicas)
         by_partition[assignment.partition_index] = replicas
     if sorted(by_partition) != list(range(len(by_partition))):
@@ -183,44 +198,6 @@ def _manual_assignments(image: MetadataImage, topic: Struct) -> list[Replicas]:
             "partitions should be a consecutive 0-based integer sequence",
         )
     return [by_partition[partition] for partition in range(len(by_partition))]
-
-
-def _check_manual(
-    image: MetadataImage, replicas: Replicas, replication_factor: int | None, partition: int
-) -> None:
-    check_replicas(image, replicas, replication_factor)
-    if not _in_sync(image, replicas):
-        raise KafkaError(
-            ErrorCode.invalid_replica_assignment,
-            "All brokers specified in the manual partition assignment for partition "
-            f"{partition} are fenced or in controlled shutdown.",
-        )
-
-
-def check_replicas(
-    image: MetadataImage, replicas: Replicas, replication_factor: int | None = None
-) -> None:
-    """Raises KafkaError unless a partition could have these replicas."""
-    reason = None
-    unknown = [broker for broker in sorted(replicas) if broker not in image.brokers]
-    twice = [broker for broker, times in sorted(Counter(replicas).items()) if times > 1]
-    if not replicas:
-        reason = "The manual partition assignment includes an empty replica list."
-    elif unknown:
-        reason = (
-            f"The manual partition assignment includes broker {unknown[0]}, but no such broker "
-            "is registered."
-        )
-    elif twice:
-        reason = f"The manual partition assignment includes the broker {twice[0]} more than once."
-    elif replication_factor is not None and len(replicas) != replication_factor:
-        reason = (
-            f"The manual partition assignment includes a partition with {len(replicas)} "
-            "replica(s), but this is not consistent with previous partitions, which have "
-            f"{replication_factor} replica(s)."
-        )
-    if reason:
-        raise KafkaError(ErrorCode.invalid_replica_assignment, reason)
 
 
 def _automatic_assignments(
@@ -244,65 +221,6 @@ def _automatic_assignments(
     return place_replicas(image, partitions, replication_factor, rng)
 
 
-def place_replicas(
-    image: MetadataImage,
-    partitions: int,
-    replication_factor: int,
-    rng: Random,
-    existing: Sequence[Replicas] = (),
-) -> list[Replicas]:
-    """On live brokers if there are enough of them, else on any registered brokers."""
-    live = {broker.id: broker.rack for broker in image.usable_brokers()}
-    everyone = {broker.id: broker.rack for broker in image.brokers.values()}
-    try:
-        if not live:
-            raise KafkaError(
-                ErrorCode.invalid_replication_factor, "All brokers are currently fenced."
-            )
-        brokers = live if len(live) >= replication_factor else everyone
-        found = assign_replicas(brokers, partitions, replication_factor, rng, existing)
-        if not all(_in_sync(image, replicas) for replicas in found):
-            raise KafkaError(
-                ErrorCode.invalid_replication_factor,
-                "All brokers are currently fenced or in controlled shutdown.",
-            )
-    except KafkaError as error:
-        raise KafkaError(
-            error.code,
-            f"Unable to replicate the partition {replication_factor} time(s): {error.message}",
-        ) from None
-    return found
-
-
-def _in_sync(image: MetadataImage, replicas: Replicas) -> Replicas:
-    """The replicas of a new partition that are live; the first is its leader."""
-    return tuple(replica for replica in replicas if image.brokers[replica].active)
-
-
-def _partition_records(
-    image: MetadataImage, topic_id: TopicId, assignments: Sequence[Replicas], first_partition: int
-) -> list[PartitionRecord]:
-    directory = {broker: default_dir(image, broker) for broker in image.brokers}
-    records = []
-    for partition, replicas in enumerate(assignments, first_partition):
-        isr = _in_sync(image, replicas)
-        records.append(
-            PartitionRecord(
-                partition_id=partition,
-                topic_id=topic_id,
-                replicas=replicas,
-                isr=isr,
-                removing_replicas=(),
-                adding_replicas=(),
-                leader=isr[0],
-                leader_epoch=0,
-                partition_epoch=0,
-                directories=tuple(directory[replica] for replica in replicas),
-            )
-        )
-    return records
-
-
 def new_topic_id(rng: Random) -> TopicId:
     """A random id whose base64 form does not begin with "-" (tools would take it for a flag)."""
     while True:
@@ -315,7 +233,7 @@ def new_topic_id(rng: Random) -> TopicId:
 
 
 def delete_topics(
-    image: MetadataImage, request: Struct, *, enabled: bool
+    image: MetadataImage, request: Struct, charge: Charge = free, *, enabled: bool
 ) -> ControllerResult[Struct]:
     """`request.topics` by name or id (v6); older versions have `topic_names`."""
     asked = [*request.topics, *(Struct(name=n, topic_id=None) for n in request.topic_names)]
@@ -350,10 +268,16 @@ def delete_topics(
             doomed[topic_id] = topic
     for name, times in names.items():
         answers += _doom_by_name(image, name, times, ids, doomed)
-    answers += [_delete_answer(topic.name, topic.id, ErrorCode.none) for topic in doomed.values()]
-    return ControllerResult(
-        [RemoveTopicRecord(topic_id) for topic_id in doomed], Struct(responses=answers)
-    )
+    records: list[MetadataRecord] = []
+    for topic in doomed.values():
+        code, message = ErrorCode.none, None
+        try:
+            charge(len(topic.partitions))
+            records.append(RemoveTopicRecord(topic.id))
+        except KafkaError as error:
+            code, message = error.code, error.message
+        answers.append(_delete_answer(topic.name, topic.id, code, message))
+    return ControllerResult(records, Struct(responses=answers))
 
 
 _INVALID = ErrorCode.invalid_request
@@ -392,7 +316,7 @@ def _delete_answer(
 
 
 def create_partitions(
-    image: MetadataImage, request: Struct, rng: Random
+    image: MetadataImage, request: Struct, rng: Random, charge: Charge = free
 ) -> ControllerResult[Struct]:
     times = Counter(topic.name for topic in request.topics)
     records: list[MetadataRecord] = []
@@ -405,6 +329,7 @@ def create_partitions(
             more = _create_partitions(image, topic, rng)
             if len(records) + len(more) > PARTITIONS_PER_REQUEST_MAX:
                 raise _too_many_partitions()
+            charge(len(more))
             records += more
         except KafkaError as error:
             code, message = error.code, error.message
@@ -438,7 +363,7 @@ def _create_partitions(image: MetadataImage, asked: Struct, rng: Random) -> list
     if asked.assignments is None:
         existing = [partition.replicas for partition in topic.partitions.values()]
         found = place_replicas(image, additional, replication_factor, rng, existing)
-        return _partition_records(image, topic.id, found, first_partition=count)
+        return partition_records(image, topic.id, found, first_partition=count)
     if len(asked.assignments) != additional:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
@@ -447,5 +372,5 @@ def _create_partitions(image: MetadataImage, asked: Struct, rng: Random) -> list
         )
     assignments = [tuple(assignment.broker_ids) for assignment in asked.assignments]
     for partition, replicas in enumerate(assignments, count):
-        _check_manual(image, replicas, replication_factor, partition)
-    return _partition_records(image, topic.id, assignments, first_partition=count)
+        check_manual(image, replicas, replication_factor, partition)
+    return partition_records(image, topic.id, assignments, first_partition=count)

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from odradek_broker.raft.service import QuorumService
 from odradek_broker.runtime.peer import Peer, PeerUnavailable
+from odradek_broker.runtime.peer_security import PeerSecurity
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
@@ -48,11 +49,13 @@ class ControllerChannel:
         local: LocalRequests,
         loop: asyncio.AbstractEventLoop,
         client_id: str,
+        security: PeerSecurity | None = None,
     ) -> None:
         self._quorum = quorum
         self._local = local
         self._loop = loop
         self._client_id = client_id
+        self._security = security
         self._peer: Peer | None = None
         self._leader_changed = asyncio.Event()
         quorum.watch_leader(self._on_leader_change)
@@ -97,7 +100,9 @@ class ControllerChannel:
         if self._peer is None or (self._peer.host, self._peer.port) != address:
             if self._peer is not None:
                 self._peer.close()
-            self._peer = Peer(*address, self._loop, client_id=self._client_id)
+            self._peer = Peer(
+                *address, self._loop, client_id=self._client_id, security=self._security
+            )
         return self._peer
 
     def _on_leader_change(self) -> None:

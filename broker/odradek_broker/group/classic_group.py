@@ -405,7 +405,7 @@ class ClassicGroup:
         self.in_initial_delay = self.emptying = False
         self.state = GroupState.STABLE if members else GroupState.EMPTY
 
-    def loaded(self, turn: Turn) -> None:
+    def loaded(self, turn: Turn, own: Mapping[str, str]) -> None:  # noqa: ARG002
         """This broker is the coordinator now: starts a session for every member."""
         for member in self.members.values():
             self.alive(turn, member)

@@ -1,6 +1,6 @@
 """The protocol that every kind of group implements; the shard uses nothing else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from odradek_broker.coordinator.result import CoordinatorRecord
@@ -54,5 +54,5 @@ class Group(Protocol):
     def tombstones(self) -> list[CoordinatorRecord]:
         """The records that delete the group itself; replaying them removes it."""
 
-    def loaded(self, turn: Turn) -> None:
+    def loaded(self, turn: Turn, own: Mapping[str, str]) -> None:
         """This broker is the coordinator now: starts the timers."""

@@ -35,11 +35,16 @@ class LogEnds:
     """`end_of` returns the last known value; `run` updates the values."""
 
     def __init__(
-        self, groups: GroupService, partitions: PartitionService, listener_name: str
+        self,
+        groups: GroupService,
+        partitions: PartitionService,
+        listener_name: str,
+        make_peer: Callable[[str, int], Peer],
     ) -> None:
         self._groups = groups
         self._partitions = partitions
         self._listener_name = listener_name
+        self._make_peer = make_peer
         self._remote: dict[Key, Offset] = {}
         self._peers: dict[tuple[str, int], Peer] = {}
 
@@ -89,7 +94,7 @@ class LogEnds:
             return {}
         address = endpoint.host, endpoint.port
         if address not in self._peers:
-            self._peers[address] = Peer(*address, client_id="group-lag")
+            self._peers[address] = self._make_peer(*address)
         try:
             answer = await self._peers[address].call(
                 LIST_OFFSETS, LIST_OFFSETS_VERSION, request_for(image, keys), TIMEOUT_MS

@@ -22,6 +22,7 @@ from odradek_broker.group.states import GroupEvent, next_state
 from odradek_broker.group.turn import TimerKey, Turn
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
+from odradek_broker.metadata.records import ResourceType
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.ids import LeaderEpoch, Offset, ProducerId
@@ -113,8 +114,8 @@ class GroupShard:
         self.image = image
         turn = self.turn(now)
         turn.set_timer(EXPIRY_TIMER, turn.config.offsets_retention_check_ms)
-        for group in self.groups.values():
-            group.loaded(turn)
+        for group_id, group in self.groups.items():
+            group.loaded(turn, image.config(ResourceType.GROUP, group_id))
         return turn.result(None, volatile=True)
 
     def begin_epoch(self, leader_epoch: LeaderEpoch) -> None:

@@ -1,5 +1,6 @@
 """The services of this broker for its handlers; built once in `wiring.py`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from odradek_broker.partition.service import PartitionService
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.metrics import Metrics
 from odradek_broker.runtime.settings import Settings
+from odradek_broker.security.listener import ListenerSecurity
+from odradek_broker.security.quotas import ClientQuotas
 
 if TYPE_CHECKING:
     from odradek_broker.controller.service import ControllerService
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from odradek_broker.handlers.api_table import ApiTable
     from odradek_broker.handlers.fetch_session import FetchSessions
     from odradek_broker.raft.service import QuorumService
+    from odradek_broker.security.authorizer import Authorizer
     from odradek_broker.txn.service import TransactionCoordinator
     from odradek_broker.txn.verifier import TransactionVerifier
 
@@ -50,6 +54,11 @@ class BrokerContext:
     transactions: "TransactionCoordinator"
     verifier: "TransactionVerifier"
     apis: "ApiTable"
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
+    # How each listener authenticates; one that is missing is PLAINTEXT.
+    listener_security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
     metadata_cache: MetadataCache = field(default_factory=MetadataCache)
+    # Decides what clients may do; None if everybody may do everything.
+    authorizer: "Authorizer | None" = None
     # False until the partitions are hosted; until then only other brokers are served.
     serves_clients: bool = False

@@ -12,7 +12,6 @@ from odradek_protocol.ids import BrokerId
 
 # Bit sets of AclOperation: everything, because there is no authorizer.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 OPERATIONS_NOT_ASKED = -(2**31)
 
 

@@ -4,8 +4,9 @@ GROUP_ID_NOT_FOUND for classic groups too: clients then send DescribeGroups.
 """
 
 from odradek_broker.group.consumer.describe import unknown
+from odradek_broker.handlers.authorization import operations_of
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.handlers.describe_groups import GROUP_OPERATIONS
+from odradek_protocol.acl_codes import AclResource
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
@@ -25,6 +26,6 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
             groups.append(unknown(group_id, error.message or "", error.code))
             continue
         if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = operations_of(ctx, AclResource.GROUP, group_id)
         groups.append(group)
     return Struct(groups=groups)

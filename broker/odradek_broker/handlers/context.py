@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.log.types import FileRange
+from odradek_broker.model.principal import ANONYMOUS, Principal
+from odradek_broker.security.authentication import Authentication
 
 # A response without its 4-byte size, in pieces: bytes are sent, ranges go by sendfile.
 Chunks = list[bytes | FileRange]
@@ -22,6 +24,7 @@ class RequestContext(ABC):
         "correlation_id",
         "listener",
         "on_disconnect",
+        "request_bytes",
     )
 
     def __init__(
@@ -41,8 +44,23 @@ class RequestContext(ABC):
         self.client_id = client_id
         self.listener = listener
         self.client_host = client_host
+        self.request_bytes = 0  # of the frame
         # Set by a request that waits, so that it stops waiting when the client disconnects.
         self.on_disconnect: Callable[[], None] | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """Who sent it; of a forwarded request, the client and not the broker that forwarded it."""
+        return ANONYMOUS
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """Of its connection, on a listener with SASL."""
+        return None
+
+    def close_after_answer(self, reason: str) -> None:
+        """The answer to this request is the last one on its connection."""
+        self.disconnect(reason)
 
     @property
     def is_forwarded(self) -> bool:
@@ -51,6 +69,13 @@ class RequestContext(ABC):
 
     def is_of_broker(self) -> None:  # noqa: B027 - only requests on a connection need it
         """A broker sent it: its connection is read before clients' when the loop is late."""
+
+    def busy_ns(self) -> int:
+        """How long the broker has worked on it, without the time in which it waited."""
+        return 0
+
+    def throttle(self, throttle_ms: int) -> None:  # noqa: B027 - a connection does it
+        """No further request of this connection is handled for this time; responses are sent."""
 
     @abstractmethod
     def respond(self, chunks: Chunks, size: int) -> None:

@@ -1,6 +1,6 @@
 """CreateTopics (19), v2–7: decided by the controller; answered when the new topics are usable.
 
-From version 5 on the response has the effective configuration. Left out: throttling by quota.
+From version 5 on the response has the effective configuration.
 """
 
 import asyncio
@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.messages import refused
+from odradek_broker.handlers.mutations import limited
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
 API_KEY = 19
 VERSIONS = range(2, 8)
+# Clients know THROTTLING_QUOTA_EXCEEDED from this version on.
+STRICT_FROM = 6
 
 KNOWN_TIMEOUT_MS = 1000
 # Thousands of partitions may take longer to open; until they are, clients get retriable errors.
@@ -23,7 +26,9 @@ OPEN_CHECK_SECONDS = 0.01
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     try:
-        answer = await to_controller(ctx, request, ctx.broker.controller.create_topics)
+        answer = await to_controller(
+            ctx, request, limited(ctx, ctx.broker.controller.create_topics, STRICT_FROM)
+        )
         created = [t.name for t in answer.topics if t.error_code is ErrorCode.none]
         if not request.validate_only:
             await until_known(ctx, created)

@@ -1,17 +1,23 @@
-"""DeleteAcls (31), v1–3: refused with SECURITY_DISABLED, because there is no authorizer yet."""
+"""DeleteAcls (31), v1–3: decided by the controller; SECURITY_DISABLED without an authorizer."""
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_protocol.error_codes import ErrorCode
+from odradek_broker.handlers.forwarding import to_controller
+from odradek_broker.handlers.messages import refused
+from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
 
 API_KEY = 31
 VERSIONS = range(1, 4)
 
 
-def handle(ctx: RequestContext, request: Struct) -> Struct:  # noqa: ARG001
-    refused = Struct(
-        error_code=ErrorCode.security_disabled,
-        error_message="No Authorizer is configured.",
-        matching_acls=[],
-    )
-    return Struct(filter_results=[refused for _ in request.filters])
+async def handle(ctx: RequestContext, request: Struct) -> Struct:
+    async def decide(request: Struct) -> Struct:
+        if ctx.broker.authorizer is None:
+            raise KafkaError(ErrorCode.security_disabled, "No Authorizer is configured.")
+        return await ctx.broker.controller.delete_acls(request)
+
+    try:
+        return await to_controller(ctx, request, decide)
+    except KafkaError as error:
+        results = [refused(error, matching_acls=[]) for _ in request.filters]
+        return Struct(filter_results=results)

@@ -3,8 +3,8 @@
 Broker endpoints only: controllers have no endpoints of their own.
 """
 
+from odradek_broker.handlers.authorization import cluster_operations
 from odradek_broker.handlers.cluster_view import (
-    CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED,
     ClusterView,
 )
@@ -39,7 +39,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
         )
     operations = OPERATIONS_NOT_ASKED
     if request.include_cluster_authorized_operations:
-        operations = CLUSTER_OPERATIONS
+        operations = cluster_operations(ctx)
     return Struct(
         error_code=ErrorCode.none,
         endpoint_type=BROKER_ENDPOINTS,

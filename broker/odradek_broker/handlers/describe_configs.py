@@ -1,9 +1,9 @@
-"""DescribeConfigs (32), v1–4: settings of topics, brokers and loggers, and where they come from.
+"""DescribeConfigs (32), v1–4: settings of topics, groups, brokers and loggers.
 
-An entry has the effective value, its source (topic, this broker, all brokers, file, default) and
-on request all values that it would fall back to (synonyms) and its documentation. Passwords are
-never shown. The broker resource "" has only the settings for all brokers. A resource type that
-Kafka does not have fails the whole request. Left out: client metrics and groups (each refused as an
+An entry has the effective value, its source (topic, group, this broker, all brokers, file,
+default) and on request all values that it would fall back to (synonyms) and its documentation.
+Passwords are never shown. The broker resource "" has only the settings for all brokers. A resource
+type that Kafka does not have fails the whole request. Left out: client metrics (refused as an
 unknown type).
 """
 
@@ -16,6 +16,7 @@ from odradek_broker.handlers.messages import MALFORMED_REQUEST
 from odradek_broker.metadata.records import ResourceType
 from odradek_broker.model.config_docs import documentation
 from odradek_broker.model.config_table import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigKey
+from odradek_broker.model.group_configs import GROUP_CONFIGS
 from odradek_broker.runtime.settings import ConfigSource, Settings, Synonym
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.struct import Struct
@@ -39,6 +40,8 @@ def _resource(ctx: RequestContext, request: Struct, resource: Struct) -> Struct:
             entries = list(_topic_entries(ctx, name))
         elif kind == ResourceType.BROKER:
             entries = list(_broker_entries(ctx, name))
+        elif kind == ResourceType.GROUP:
+            entries = list(_group_entries(ctx, name))
         elif kind == ResourceType.BROKER_LOGGER:
             return broker_loggers.describe(ctx.broker.node_id, resource)
         else:
@@ -90,6 +93,21 @@ def _topic_entries(ctx: RequestContext, name: str) -> Iterable[Struct]:
         else:
             text = settings.topic_default_text(key)
         yield _entry(key.name, key, text, synonyms, read_only=False)
+
+
+def _group_entries(ctx: RequestContext, name: str) -> Iterable[Struct]:
+    """A group need not exist to have settings."""
+    if not name:
+        raise KafkaError(ErrorCode.invalid_request, "Group name must not be empty")
+    overrides = ctx.broker.controller.image.config(ResourceType.GROUP, name)
+    for key in GROUP_CONFIGS.values():
+        synonyms = ctx.broker.settings.values_given(*key.synonyms)
+        if not synonyms:
+            synonyms = [Synonym(key.name, key.default or "", ConfigSource.DEFAULT)]
+        if key.name in overrides:
+            text = key.text_of(key.parse(overrides[key.name]))
+            synonyms.insert(0, Synonym(key.name, text or "", ConfigSource.GROUP))
+        yield _entry(key.name, key, synonyms[0].text, synonyms, read_only=False)
 
 
 def _broker_entries(ctx: RequestContext, name: str) -> Iterable[Struct]:

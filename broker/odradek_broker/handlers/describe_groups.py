@@ -3,16 +3,14 @@
 An unknown group is `Dead`; from v6 on also GROUP_ID_NOT_FOUND.
 """
 
+from odradek_broker.handlers.authorization import operations_of
 from odradek_broker.handlers.context import RequestContext
+from odradek_protocol.acl_codes import AclResource
 from odradek_protocol.error_codes import KafkaError
 from odradek_protocol.messages.struct import Struct
 
 API_KEY = 15
 VERSIONS = range(0, 7)
-
-# AclOperation READ, DELETE, DESCRIBE, and DESCRIBE_CONFIGS and ALTER_CONFIGS of newer Kafka: all
-# operations on a group, because there is no authorizer.
-GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
@@ -30,6 +28,6 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
                 members=[],
             )
         if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = operations_of(ctx, AclResource.GROUP, group_id)
         groups.append(group)
     return Struct(groups=groups)

@@ -2,7 +2,8 @@
 
 The request is answered as if the client had sent it to this broker, by the same handler. Only APIs
 that the controller decides are accepted. NOT_CONTROLLER makes the sender look for the active
-controller. The envelope carries the principal of the client, which is not used yet.
+controller. The sending broker needs CLUSTER_ACTION; then the request inside is authorised as the
+client whose principal the envelope carries. Without one, the broker itself asks.
 """
 
 import ipaddress
@@ -13,6 +14,8 @@ from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.forwarding import ControllerMovedError
 from odradek_broker.handlers.handler import Handler
 from odradek_broker.handlers.quorum_calls import check_sender
+from odradek_broker.model.principal import Principal
+from odradek_broker.security.principal_data import decode_principal
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.messages import api
@@ -25,7 +28,24 @@ VERSIONS = range(0, 1)
 class Forwarded(RequestContext):
     """The context of the client's request, for its handler."""
 
-    __slots__ = ()
+    __slots__ = ("_principal",)
+
+    def __init__(self, of: RequestContext, principal: Principal, host: str, data: bytes) -> None:
+        header = api.parse_request_header(data)
+        super().__init__(
+            of.broker,
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
+            of.listener,
+            host,
+        )
+        self._principal = principal
+
+    @property
+    def principal(self) -> Principal:
+        return self._principal
 
     @property
     def is_forwarded(self) -> bool:
@@ -53,8 +73,10 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         asked = api.decode_request(
             inner.api_key, inner.api_version, request.request_data, header.body_at
         )
-    except (DecodeError, ValueError):
+    except DecodeError:
         return Struct(error_code=ErrorCode.invalid_request)
+    except KafkaError as error:
+        return Struct(error_code=error.code)
     try:
         answer = await _answer(handler, inner, asked)
     except ControllerMovedError:
@@ -76,14 +98,14 @@ async def _answer(handler: Handler, ctx: Forwarded, request: Struct) -> Struct:
 
 
 def _open(ctx: RequestContext, request: Struct) -> Forwarded:
-    header = api.parse_request_header(request.request_data)
-    host = str(ipaddress.ip_address(bytes(request.client_host_address)))
-    return Forwarded(
-        ctx.broker,
-        header.api_key,
-        header.api_version,
-        header.correlation_id,
-        header.client_id,
-        ctx.listener,
-        host,
-    )
+    try:
+        host = str(ipaddress.ip_address(bytes(request.client_host_address)))
+    except ValueError:
+        raise KafkaError(ErrorCode.invalid_request) from None
+    principal = ctx.principal
+    if request.request_principal is not None:
+        try:
+            principal = decode_principal(bytes(request.request_principal))
+        except DecodeError:
+            raise KafkaError(ErrorCode.principal_deserialization_failure) from None
+    return Forwarded(ctx, principal, host, request.request_data)

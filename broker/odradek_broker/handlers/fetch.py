@@ -20,6 +20,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from typing import cast
 
 from odradek_broker.handlers import fetch_metadata, fetch_session
+from odradek_broker.handlers.authorization import TopicAccess, is_of_cluster
 from odradek_broker.handlers.context import Chunks, RequestContext
 from odradek_broker.handlers.fetch_consumer import read_for_consumer
 from odradek_broker.handlers.fetch_follower import check_sender, note_stopped, read_for_follower
@@ -27,8 +28,10 @@ from odradek_broker.handlers.fetch_metrics import count_fetch
 from odradek_broker.handlers.fetch_records import Budget, by_topic, length_of
 from odradek_broker.handlers.fetch_session import FetchSession, Key, SessionPartition
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
+from odradek_broker.handlers.throttling import fetch_bytes_max, throttle_fetch
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Ticket
+from odradek_protocol.acl_codes import AclOperation
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import Offset
 from odradek_protocol.messages.fetch import (
@@ -42,7 +45,12 @@ from odradek_protocol.messages.fetch import (
 API_KEY = 1
 VERSIONS = range(4, 19)
 
-UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+# As in Kafka: these come with an empty list of aborted transactions, other errors with null.
+EMPTY_LIST = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.topic_authorization_failed,
+)
 # Partitions that one response of a session is about, if more have moved: some 5 ms of work.
 FRESH_MAX = 500
 
@@ -50,6 +58,9 @@ FRESH_MAX = 500
 def serve(ctx: RequestContext, frame: bytes, body_at: int) -> None:
     request = decode_fetch(ctx.api_version, frame, body_at)
     if fetch_metadata.is_for_metadata(request):
+        if ctx.broker.authorizer is not None and not is_of_cluster(ctx):
+            _refuse(ctx, ErrorCode.cluster_authorization_failed)
+            return
         fetch_metadata.serve(ctx, request)
         return
     if not ctx.broker.serves_clients:
@@ -67,12 +78,14 @@ def serve(ctx: RequestContext, frame: bytes, body_at: int) -> None:
         if request.replica_id >= 0 and fetch_session.is_incremental(request):
             note_stopped(ctx.broker, request)
     except KafkaError as error:
-        chunks, size = encode_fetch_response(
-            ctx.api_version, ctx.correlation_id, 0, error.code, 0, ()
-        )
-        ctx.respond(cast(Chunks, chunks), size)
+        _refuse(ctx, error.code)
         return
     FetchCall(ctx, request, session, partitions).start()
+
+
+def _refuse(ctx: RequestContext, code: ErrorCode) -> None:
+    chunks, size = encode_fetch_response(ctx.api_version, ctx.correlation_id, 0, code, 0, ())
+    ctx.respond(cast(Chunks, chunks), size)
 
 
 class FetchCall(Ticket):
@@ -217,16 +230,27 @@ class FetchCall(Ticket):
         fetch offset: not for others of its session, nor when a partition is read again.
         """
         request = self._request
-        fetch_max = self._ctx.broker.settings.int("fetch.max.bytes")
-        budget = Budget(min(request.max_bytes, fetch_max), self._bytes)
+        fetch_max = min(request.max_bytes, self._ctx.broker.settings.int("fetch.max.bytes"))
+        if self._is_limited:
+            fetch_max = fetch_bytes_max(self._ctx, fetch_max)
+        budget = Budget(fetch_max, self._bytes)
         self._crowded_out.clear()
         complete = not self._partitions
+        access: TopicAccess | None = None
+        refused = False
+        if self._ctx.broker.authorizer is not None:
+            if self._from_follower:
+                refused = not is_of_cluster(self._ctx)
+            else:
+                access = TopicAccess(self._ctx, AclOperation.READ)
         for key in keys:
             entry = self._partitions.get(key)
             if entry is None:
                 continue
             partition = self._hosted(key)
             try:
+                if refused or (access is not None and not access.allows(*key)):
+                    raise KafkaError(ErrorCode.topic_authorization_failed)
                 if partition is None:
                     raise KafkaError(self._ctx.broker.partitions.why_missing(*key))
                 result, end = self._read_one(partition, entry, budget, acknowledges=key in named)
@@ -240,7 +264,7 @@ class FetchCall(Ticket):
                 complete = True
             self._results[key] = result
         self._bytes = budget.used_bytes
-        return complete or self._bytes >= request.min_bytes
+        return complete or self._bytes >= min(request.min_bytes, fetch_max)
 
     def _read_one(
         self, partition: Partition, entry: SessionPartition, budget: Budget, *, acknowledges: bool
@@ -267,8 +291,7 @@ class FetchCall(Ticket):
         )
 
     def _refusal(self, key: Key, code: ErrorCode) -> FetchPartitionResult:
-        # As in Kafka: an empty list for a partition that does not exist, null for other errors.
-        aborted = () if code in UNKNOWN else None
+        aborted = () if code in EMPTY_LIST else None
         result = FetchPartitionResult(key[1], code, aborted_transactions=aborted)
         if code in LEADER_ERRORS:
             result = result._replace(current_leader=current_leader(self._ctx, *key))
@@ -276,7 +299,17 @@ class FetchCall(Ticket):
 
     # --- answering -----------------------------------------------------------------------
 
+    @property
+    def _is_limited(self) -> bool:
+        """Quotas exist, and apply: replication is never throttled by client quotas."""
+        return self._ctx.broker.quotas.limited and not self._from_follower
+
     def _answer(self) -> None:
+        if self._is_limited:
+            throttle_ms = throttle_fetch(self._ctx, self._bytes)
+            if throttle_ms > 0:
+                self._answer_empty(throttle_ms)
+                return
         session_id = 0
         results: Collection[tuple[Key, FetchPartitionResult]] = self._results.items()
         if self._session is not None:
@@ -297,6 +330,17 @@ class FetchCall(Ticket):
             session_id,
             by_topic(results),
             endpoints(ctx, hints) if hints else (),
+        )
+        ctx.respond(cast(Chunks, chunks), size)
+
+    def _answer_empty(self, throttle_ms: int) -> None:
+        """The client has to fetch again, after the pause; what was read stays fresh for it."""
+        ctx, session = self._ctx, self._session
+        if session is not None:
+            session.fresh.update(dict.fromkeys(self._results))
+        session_id = session.id if session is not None else 0
+        chunks, size = encode_fetch_response(
+            ctx.api_version, ctx.correlation_id, throttle_ms, ErrorCode.none, session_id, ()
         )
         ctx.respond(cast(Chunks, chunks), size)
 

@@ -1,15 +1,15 @@
 """Fetch (1) of followers: reads up to the end of the log, and acknowledgements.
 
 Called by `fetch.py` for requests with a replica id, which only the inter-broker listener accepts. A
-follower's fetch offset acknowledges every record before it, see `partition/replica_state.py`.
+follower's fetch offset acknowledges every record before it, see `partition/leader_state.py`.
 """
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.fetch_records import Budget, divergence, partition_result
 from odradek_broker.handlers.fetch_throttle import read_throttled
+from odradek_broker.partition.leader_events import FollowerFetched, FollowerStopped
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.replica_state import FollowerFetched, FollowerStopped
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, Offset
 from odradek_protocol.messages.fetch import FetchPartition, FetchPartitionResult, FetchRequest

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.runtime.peer import PeerUnavailable
+from odradek_broker.security.principal_data import encode_principal
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.messages import api
@@ -40,8 +41,10 @@ async def to_controller(
     *,
     api_key: int | None = None,
     version: int | None = None,
+    as_broker: bool = False,
 ) -> Struct:
-    """The controller's response to `request`, of the API and version of `ctx` unless given.
+    """The controller's response to `request`, of the API and version of `ctx` unless given. It is
+    authorised as the client, or as this broker itself.
 
     Raises KafkaError if the controller refused it as a whole, or could not be reached.
     """
@@ -58,7 +61,7 @@ async def to_controller(
     envelope = Struct(
         request_data=api.request_header(api_key, version, 0, ctx.client_id)
         + api.encode_request(api_key, version, request),
-        request_principal=None,
+        request_principal=None if as_broker else encode_principal(ctx.principal),
         client_host_address=_packed(ctx.client_host),
     )
     try:

@@ -34,6 +34,7 @@ class Handler:
         "api_key",
         "handle",
         "internal",
+        "kafka_name",
         "metrics",
         "name",
         "serve",
@@ -53,6 +54,7 @@ class Handler:
     ) -> None:
         self.api_key = api_key
         self.name = name  # as in Kafka's metrics: "Produce", "DescribeConfigs"
+        self.kafka_name = _kafka_name(name)
         self.versions = versions
         self._lowest = versions.start
         self._highest = versions.stop - 1
@@ -64,3 +66,8 @@ class Handler:
 
     def offers(self, version: int) -> bool:
         return self._lowest <= version <= self._highest
+
+
+def _kafka_name(name: str) -> str:
+    """As in the authorizer log: "DescribeConfigs" is DESCRIBE_CONFIGS."""
+    return "".join(f"_{c}" if c.isupper() else c for c in name).lstrip("_").upper()

@@ -1,8 +1,8 @@
-"""IncrementalAlterConfigs (44), v0–1: changes single settings of topics, brokers and loggers.
+"""IncrementalAlterConfigs (44), v0–1: changes settings of topics, groups, brokers, loggers.
 
-The controller decides changes of topics and brokers. Log levels (resource type BROKER_LOGGER) are
-those of this process and are lost when it ends. Client metrics and groups are refused as unknown
-types.
+The controller decides changes of topics, groups and brokers. Log levels (resource type
+BROKER_LOGGER) are those of this process and are lost when it ends. Client metrics are refused as an
+unknown type.
 """
 
 from odradek_broker.handlers import broker_loggers

@@ -33,6 +33,7 @@ async def ensure(ctx: RequestContext, name: str) -> None:
             ctx.broker.controller.create_topics,
             api_key=create_topics.API_KEY,
             version=create_topics.VERSIONS[-1],
+            as_broker=True,
         )
     except KafkaError as error:
         raise KafkaError(ErrorCode.coordinator_not_available, error.message or "") from error

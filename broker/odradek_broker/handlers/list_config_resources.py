@@ -23,10 +23,12 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
         asked = set(request.resource_types)
     image = ctx.broker.controller.image
     brokers = [str(broker) for broker in image.brokers]
+    groups = [r.name for r, own in image.configs.items() if own and r.type is ResourceType.GROUP]
     names = {
         ResourceType.BROKER_LOGGER: brokers,
         ResourceType.BROKER: brokers,
         ResourceType.TOPIC: list(image.topics),
+        ResourceType.GROUP: groups,
     }
     return Struct(
         error_code=ErrorCode.none,

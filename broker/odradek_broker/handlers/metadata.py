@@ -20,19 +20,20 @@ from odradek_broker.coordinator.internal_topics import (
     internal_topic,
 )
 from odradek_broker.handlers import create_topics
+from odradek_broker.handlers.authorization import cluster_operations, operations_of
 from odradek_broker.handlers.cluster_view import (
-    CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED,
-    TOPIC_OPERATIONS,
     ClusterView,
     is_internal,
 )
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.forwarding import to_controller
 from odradek_broker.handlers.internal_topics import as_request
+from odradek_broker.handlers.metadata_access import MetadataAccess
 from odradek_broker.handlers.metadata_cache import Shape
 from odradek_broker.metadata.image import PartitionRegistration, TopicImage
 from odradek_broker.runtime import clock
+from odradek_protocol.acl_codes import AclResource
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import TopicId
 from odradek_protocol.messages.api import encode_response_item
@@ -43,6 +44,7 @@ VERSIONS = range(0, 14)
 
 IDS_SINCE = 12
 LISTENER_NOT_FOUND_SINCE = 6
+WITHOUT_OPERATIONS = (ErrorCode.unknown_topic_id, ErrorCode.topic_authorization_failed)
 CREATE_TIMEOUT_MS = 5000
 # Time of a slice of encoding; partitions to encode before the clock is read again (1 ms).
 SLICE_NS = 5_000_000
@@ -58,20 +60,28 @@ async def handle(ctx: RequestContext, request: Struct) -> Struct:
         asked = None  # in v0 an empty list asks for all topics
     if asked is not None and _malformed(ctx, asked):
         return _refused(asked)
+    access = MetadataAccess(ctx) if ctx.broker.authorizer is not None else None
     answers: list[Struct | TopicImage]
     if asked is None:
         view = ClusterView(ctx)
         answers = [*view.image.topics.values()]
+        if access is not None:
+            answers = access.describable(view.image.topics.values())
     elif any(topic.topic_id is not None for topic in asked):
         view = ClusterView(ctx)
         answers = [
             _topic_by_id(view, topic.topic_id) for topic in asked if topic.topic_id is not None
         ]
+        if access is not None:
+            answers = access.by_id(answers)
     else:
         names = dict.fromkeys(topic.name for topic in asked)
+        hidden: list[Struct] = []
+        if access is not None:
+            names, hidden = access.by_name(names, creates=_creates(ctx, request))
         refused = await _create_missing(ctx, request, names)
         view = ClusterView(ctx)
-        answers = [_topic_by_name(view, name, refused) for name in names]
+        answers = [*(_topic_by_name(view, name, refused) for name in names), *hidden]
     operations = bool(request.include_topic_authorized_operations)
     return _response(ctx, view, await _encoded(ctx, view, answers, operations), request)
 
@@ -82,12 +92,14 @@ async def _encoded(
     """Each topic of the response, encoded: a topic that exists, or an error."""
     cache = ctx.broker.metadata_cache
     shape = Shape(ctx.api_version, ctx.listener, operations)
-    known = cache.encoded(view.image, shape)
+    # What a client may do is its own; so is then the encoding.
+    shared = ctx.broker.authorizer is None or not operations
+    known = cache.encoded(view.image, shape) if shared else {}
     missing = [t for t in topics if isinstance(t, TopicImage) and t not in known]
     fresh: dict[TopicImage, bytes] = {}
     if sum(len(topic.partitions) for topic in missing) > LARGE_PARTITIONS:
         async with cache.large:
-            known = cache.encoded(view.image, shape)
+            known = cache.encoded(view.image, shape) if shared else {}
             missing = [topic for topic in missing if topic not in known]
             await _encode(ctx, view, shape, missing, fresh)
     elif missing:
@@ -100,8 +112,10 @@ async def _encoded(
                 data = await _encode_topic(ctx, view, shape, topic, clock.now_ns())
             found.append(data)
         else:
-            if operations and topic.error_code is not ErrorCode.unknown_topic_id:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if operations and topic.error_code not in WITHOUT_OPERATIONS:
+                topic.topic_authorized_operations = operations_of(
+                    ctx, AclResource.TOPIC, topic.name
+                )
             found.append(encode_response_item(API_KEY, ctx.api_version, "topics", topic))
     return EncodedItems(found)
 
@@ -116,7 +130,8 @@ async def _encode(
     began_ns = clock.now_ns()
     for topic in topics:
         data = found[topic] = await _encode_topic(ctx, view, shape, topic, began_ns)
-        ctx.broker.metadata_cache.add(view.image, shape, topic, data)
+        if ctx.broker.authorizer is None or not shape.operations:
+            ctx.broker.metadata_cache.add(view.image, shape, topic, data)
         if clock.now_ns() - began_ns > SLICE_NS:
             await asyncio.sleep(0)
             began_ns = clock.now_ns()
@@ -142,7 +157,7 @@ async def _encode_topic(
         partitions=EncodedItems(partitions),
     )
     if shape.operations:
-        answer.topic_authorized_operations = TOPIC_OPERATIONS
+        answer.topic_authorized_operations = operations_of(ctx, AclResource.TOPIC, topic.name)
     return encode_response_item(API_KEY, ctx.api_version, "topics", answer)
 
 
@@ -178,8 +193,7 @@ async def _create_missing(
     """Creates missing topics where that is allowed; returns the errors of those that failed."""
     existing = ctx.broker.controller.image.topics
     missing = [name for name in names if name not in existing and _valid(name)]
-    wanted = request.allow_auto_topic_creation or ctx.api_version < 4
-    if not missing or not wanted or not ctx.broker.settings.bool("auto.create.topics.enable"):
+    if not missing or not _creates(ctx, request):
         return {}
     defaults = {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
     image, settings = ctx.broker.metadata.image, ctx.broker.settings
@@ -207,6 +221,11 @@ async def _create_missing(
     }
     await create_topics.until_known(ctx, [name for name in missing if name not in refused])
     return refused
+
+
+def _creates(ctx: RequestContext, request: Struct) -> bool:
+    wanted = request.allow_auto_topic_creation or ctx.api_version < 4
+    return bool(wanted) and ctx.broker.settings.bool("auto.create.topics.enable")
 
 
 def _valid(name: str) -> bool:
@@ -267,7 +286,7 @@ def _response(
             )
     operations = OPERATIONS_NOT_ASKED
     if request.include_cluster_authorized_operations:
-        operations = CLUSTER_OPERATIONS
+        operations = cluster_operations(ctx)
     return Struct(
         brokers=brokers,
         cluster_id=ctx.broker.cluster_id,

@@ -19,17 +19,21 @@ from functools import partial
 from typing import Final
 
 from odradek_broker.controller.topic_names import INTERNAL_TOPICS
+from odradek_broker.handlers.authorization import TopicAccess, may_write_in
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.handlers.leader_hints import LEADER_ERRORS, current_leader, endpoints
+from odradek_broker.handlers.throttling import throttle_produce
 from odradek_broker.log.validation import RecordsRejectedError, only_batch
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import Ticket
 from odradek_broker.txn.verifier import Question, for_client
+from odradek_protocol.acl_codes import AclOperation
 from odradek_protocol.byte_range import ByteRange
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.messages.produce import (
     ProducePartition,
     ProduceRequest,
+    ProduceTopic,
     decode_produce,
     encode_produce_response,
 )
@@ -103,8 +107,16 @@ class ProduceCall(Ticket):
         partitions = self._partitions
         now_ms = partitions.append_time_ms()
         valid_acks = self._acks == 1 or self._acks == 0 or self._acks == ACKS_ALL
+        access: TopicAccess | None = None
+        if self._ctx.broker.authorizer is not None:
+            if self._refuses_transaction():
+                self._answer()
+                return
+            access = TopicAccess(self._ctx, AclOperation.WRITE)
         for topic in self._topics:
             name, topic_id = topic.name, topic.topic_id
+            if access is not None and self._refuses(access, topic):
+                continue
             for asked in topic.partitions:
                 if name is not None:
                     partition = partitions.by_name.get((name, asked.index))
@@ -127,6 +139,28 @@ class ProduceCall(Ticket):
             self._answer()
         elif self._acks == ACKS_ALL:
             partitions.park(self, partitions.produce_waiting)
+
+    def _refuses_transaction(self) -> bool:
+        """Refuses a request with transactional records whose id the client may not use."""
+        asked_for = [asked for topic in self._topics for asked in topic.partitions]
+        if not any(_is_transactional(asked.records) for asked in asked_for) or (
+            self._transactional_id and may_write_in(self._ctx, self._transactional_id)
+        ):
+            return False
+        for asked in asked_for:
+            error = KafkaError(ErrorCode.transactional_id_authorization_failed)
+            self._refuse(None, asked, error)
+        return True
+
+    def _refuses(self, access: TopicAccess, topic: ProduceTopic) -> bool:
+        """Refuses all partitions of a topic that the client may not write to."""
+        name = topic.name if topic.name is not None else topic.topic_id
+        assert name is not None
+        if not topic.partitions or access.allows(name, topic.partitions[0].index):
+            return False
+        for asked in topic.partitions:
+            self._refuse(None, asked, KafkaError(ErrorCode.topic_authorization_failed))
+        return True
 
     def _append(self, partition: Partition, asked: ProducePartition, now_ms: int) -> None:
         topic = partition.topic_partition.topic
@@ -298,6 +332,9 @@ class ProduceCall(Ticket):
 
     def _answer(self) -> None:
         ctx = self._ctx
+        throttle_ms = 0
+        if ctx.broker.quotas.limited:
+            throttle_ms = throttle_produce(ctx, answered=self._acks != 0)
         if self._acks == 0:
             if self._failed:
                 ctx.disconnect("an error in a produce request with acks=0")
@@ -305,7 +342,7 @@ class ProduceCall(Ticket):
             return
         nodes: Sequence[NodeEndpoint] = self._add_leader_hints() if self._failed else ()
         response = encode_produce_response(
-            ctx.api_version, ctx.correlation_id, self._topics, node_endpoints=nodes
+            ctx.api_version, ctx.correlation_id, self._topics, throttle_ms, node_endpoints=nodes
         )
         ctx.respond([response], len(response))
 
@@ -322,6 +359,12 @@ class ProduceCall(Ticket):
         for name, asked in misled:
             asked.current_leader = current_leader(self._ctx, name, asked.index)
         return endpoints(self._ctx, [asked.current_leader for _, asked in misled])
+
+
+def _is_transactional(records: ByteRange | None) -> bool:
+    if records is None or len(records) <= ATTRIBUTES_LOW_BYTE_AT:
+        return False
+    return bool(records.data[records.start + ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL_BIT)
 
 
 def _is_one_batch(records: ByteRange) -> bool:

@@ -15,7 +15,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
+from odradek_broker.handlers.access_rules import RULES
 from odradek_broker.handlers.api_table import ApiTable
+from odradek_broker.handlers.authorization import guarded
 from odradek_broker.handlers.handler import FOR_CLIENTS, Access, Handler
 from odradek_broker.runtime.metrics import Metrics
 
@@ -35,10 +37,12 @@ APIS: Final[dict[str, Access]] = {
     "add_partitions_to_txn": CLIENTS,
     "add_raft_voter": CONTROLLER,
     "allocate_producer_ids": BROKERS,
+    "alter_client_quotas": CONTROLLER,
     "alter_configs": CONTROLLER,
     "alter_partition": BROKERS,
     "alter_partition_reassignments": CONTROLLER,
     "alter_replica_log_dirs": CLIENTS,
+    "alter_user_scram_credentials": CONTROLLER,
     "api_versions": EARLY,
     "assign_replicas_to_dirs": BROKERS,
     "begin_quorum_epoch": BROKERS,
@@ -46,10 +50,10 @@ APIS: Final[dict[str, Access]] = {
     "broker_registration": BROKERS,
     "consumer_group_describe": CLIENTS,
     "consumer_group_heartbeat": CLIENTS,
-    "create_acls": CLIENTS,
+    "create_acls": CONTROLLER,
     "create_partitions": CONTROLLER,
     "create_topics": CONTROLLER,
-    "delete_acls": CLIENTS,
+    "delete_acls": CONTROLLER,
     "delete_groups": CLIENTS,
     "delete_records": CLIENTS,
     "delete_topics": CONTROLLER,
@@ -88,6 +92,8 @@ APIS: Final[dict[str, Access]] = {
     "offset_for_leader_epoch": CLIENTS,
     "produce": CLIENTS,
     "remove_raft_voter": CONTROLLER,
+    "sasl_authenticate": EARLY,
+    "sasl_handshake": EARLY,
     "sync_group": CLIENTS,
     "txn_offset_commit": CLIENTS,
     "unregister_broker": CONTROLLER,
@@ -110,12 +116,13 @@ def build_apis(metrics: Metrics) -> ApiTable:
 def _handler(name: str, module: ModuleType, metrics: Metrics) -> Handler:
     api_name = "".join(part.capitalize() for part in name.split("_"))
     contents = vars(module)
+    handle = contents.get("handle")
     return Handler(
         api_key=module.API_KEY,
         name=api_name,
         versions=module.VERSIONS,
         metrics=metrics.request(api_name),
-        handle=contents.get("handle"),
+        handle=guarded(RULES[name], handle) if handle else None,
         serve=contents.get("serve"),
         access=APIS[name],
     )

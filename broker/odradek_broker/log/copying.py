@@ -49,10 +49,13 @@ def align(source: Log, copy: Log, now_ms: int) -> None:
             copy.truncate_fully_and_start_at(source.log_start_offset, now_ms)
     if copy.log_end_offset > source.log_end_offset:
         copy.truncate_to(source.log_end_offset)
-    if copy.log_end_offset <= source.log_start_offset and not _starts_at(copy, source):
+    if not _starts_at(copy, source) and (
+        copy.log_end_offset <= source.log_start_offset
+        or source.epochs.epoch_of(copy.log_end_offset - 1) != copy.epochs.latest
+    ):
         # The copy ends before the epochs that the source still knows. Nobody can say whether its
         # contents were truncated in the source. Kept below the log start, they would reappear after
-        # a crash.
+        # a crash. After a crash the log start itself may be older than these epochs.
         copy.truncate_fully_and_start_at(source.log_start_offset, now_ms)
     copy.move_log_start(min(source.log_start_offset, copy.log_end_offset))
 

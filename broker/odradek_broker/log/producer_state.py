@@ -188,6 +188,11 @@ class ProducerState:
         """
         entry = self.entries.get(producer_id)
         if entry is None:
+            if epoch < NO_EPOCH:
+                raise KafkaError(
+                    ErrorCode.invalid_producer_epoch,
+                    f"marker of producer {producer_id}: epoch {epoch} cannot be",
+                )
             return False
         own_epoch = transaction_version >= EPOCH_PER_TRANSACTION_FROM
         known = entry.producer_epoch

@@ -12,7 +12,9 @@ publisher get the finished delta: `changed_partitions()`, `deleted_topics`, …
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Self, TypeVar
+from uuid import UUID
 
+from odradek_broker.metadata.client_quotas import QuotaEntity, entity_of
 from odradek_broker.metadata.image import (
     BrokerRegistration,
     ConfigResource,
@@ -22,7 +24,9 @@ from odradek_broker.metadata.image import (
 )
 from odradek_broker.metadata.records import (
     NO_LEADER_CHANGE,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -31,11 +35,16 @@ from odradek_broker.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     ResourceType,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
+from odradek_broker.metadata.scram import ScramCredential, ScramKey
+from odradek_broker.model.acl import Acl
 from odradek_protocol.ids import BrokerId, Offset, TopicId
 
 K = TypeVar("K")
@@ -81,7 +90,11 @@ class MetadataDelta:
         self._configs: dict[ConfigResource, dict[str, str]] = {}
         self._brokers: dict[BrokerId, BrokerRegistration | None] = {}
         self._features: dict[str, int] = {}
+        self._scram: dict[ScramKey, ScramCredential | None] = {}
+        self._quotas: dict[QuotaEntity, dict[str, float]] = {}
         self._next_producer_id = before.next_producer_id
+        self._acl_ids: dict[Acl, UUID | None] = {}
+        self.changed_acls: dict[UUID, Acl | None] = {}  # None: removed
 
     @classmethod
     def between(cls, before: MetadataImage, after: MetadataImage) -> Self:
@@ -103,6 +116,8 @@ class MetadataDelta:
             delta._changed_topics[topic.id] = change
         delta.changed_configs = _changed_keys(before.configs, after.configs)
         delta.changed_brokers = _changed_keys(before.brokers, after.brokers)
+        for acl_id in _changed_keys(before.acls, after.acls):
+            delta.changed_acls[acl_id] = after.acls.get(acl_id)
         return delta
 
     # -- what changed ---------------------------------------------------------------------
@@ -150,6 +165,12 @@ class MetadataDelta:
             configs=_merged(before.configs, {k: v or None for k, v in self._configs.items()}),
             features=_merged(before.features, {k: v or None for k, v in self._features.items()}),
             next_producer_id=self._next_producer_id,
+            client_quotas=_merged(
+                before.client_quotas, {k: v or None for k, v in self._quotas.items()}
+            ),
+            scram=before.scram.changed(self._scram),
+            acls=_merged(before.acls, self.changed_acls),
+            acl_ids=_merged(before.acl_ids, self._acl_ids),
         )
         return self
 
@@ -289,6 +310,48 @@ class MetadataDelta:
             )
         self._next_producer_id = record.next_producer_id
 
+    def _scram_credential(self, record: UserScramCredentialRecord) -> None:
+        self._scram[ScramKey(record.mechanism, record.name)] = ScramCredential(
+            record.salt, record.stored_key, record.server_key, record.iterations
+        )
+
+    def _remove_scram_credential(self, record: RemoveUserScramCredentialRecord) -> None:
+        key = ScramKey(record.mechanism, record.name)
+        if self._scram.get(key, self.before.scram.credentials.get(key)) is None:
+            raise ReplayError(f"user {record.name} has no {record.mechanism.label} credential")
+        self._scram[key] = None
+
+    def _access_control_entry(self, record: AccessControlEntryRecord) -> None:
+        acl = record.acl
+        if self._acl(record.id) is not None or self._acl_id(acl) is not None:
+            raise ReplayError(f"ACL {record.id} exists already: {acl}")
+        self.changed_acls[record.id] = acl
+        self._acl_ids[acl] = record.id
+
+    def _remove_access_control_entry(self, record: RemoveAccessControlEntryRecord) -> None:
+        acl = self._acl(record.id)
+        if acl is None:
+            raise ReplayError(f"no ACL with id {record.id}")
+        self.changed_acls[record.id] = None
+        self._acl_ids[acl] = None
+
+    def _acl(self, acl_id: UUID) -> Acl | None:
+        if acl_id in self.changed_acls:
+            return self.changed_acls[acl_id]
+        return self.before.acls.get(acl_id)
+
+    def _acl_id(self, acl: Acl) -> UUID | None:
+        return self._acl_ids[acl] if acl in self._acl_ids else self.before.acl_ids.get(acl)
+
+    def _client_quota(self, record: ClientQuotaRecord) -> None:
+        entity = entity_of({part.entity_type: part.entity_name for part in record.entity})
+        if entity not in self._quotas:
+            self._quotas[entity] = dict(self.before.client_quotas.get(entity, {}))
+        if record.remove:
+            self._quotas[entity].pop(record.key, None)
+        else:
+            self._quotas[entity][record.key] = record.value
+
     def _no_op(self, record: NoOpRecord) -> None:
         pass
 
@@ -312,8 +375,13 @@ def _merged(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, 
     """`before` with `changes` applied; None removes. The same object if nothing changed."""
     if not changes:
         return before
-    merged = {**before, **changes}
-    return {key: value for key, value in merged.items() if value is not None}
+    merged = dict(before)
+    for key, value in changes.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged
 
 
 _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
@@ -327,5 +395,10 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
     ConfigRecord: MetadataDelta._config_record,
     FeatureLevelRecord: MetadataDelta._feature_level,
     ProducerIdsRecord: MetadataDelta._producer_ids,
+    AccessControlEntryRecord: MetadataDelta._access_control_entry,
+    RemoveAccessControlEntryRecord: MetadataDelta._remove_access_control_entry,
     NoOpRecord: MetadataDelta._no_op,
+    UserScramCredentialRecord: MetadataDelta._scram_credential,
+    RemoveUserScramCredentialRecord: MetadataDelta._remove_scram_credential,
+    ClientQuotaRecord: MetadataDelta._client_quota,
 }

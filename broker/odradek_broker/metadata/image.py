@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
+from odradek_broker.metadata.client_quotas import Quotas
 from odradek_broker.metadata.records import (
     UNASSIGNED_DIRECTORY,
     Endpoint,
     ResourceType,
     SupportedFeature,
 )
+from odradek_broker.metadata.scram import NO_CREDENTIALS, ScramImage
+from odradek_broker.model.acl import Acl
 from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
 
 
@@ -91,6 +94,10 @@ class MetadataImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: ProducerId = 0
+    scram: ScramImage = NO_CREDENTIALS
+    acls: Mapping[UUID, Acl] = field(default_factory=dict)
+    acl_ids: Mapping[Acl, UUID] = field(default_factory=dict)  # the same, the other way round
+    client_quotas: Quotas = field(default_factory=dict)
 
     def config(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
         """The configuration of one topic, broker, …; empty if nothing is set."""
@@ -118,7 +125,9 @@ class MetadataImage:
                 held = (*partition.isr, *elr, *last)
                 assert len(set(held)) == len(held)
                 assert set(held) <= set(partition.replicas)
+        assert {acl: acl_id for acl_id, acl in self.acls.items()} == self.acl_ids
         assert all(self.configs.values()), "a resource without configs is kept"
+        assert all(self.client_quotas.values()), "an entity without quotas is kept"
 
 
 EMPTY_IMAGE = MetadataImage()

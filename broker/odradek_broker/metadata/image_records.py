@@ -7,6 +7,7 @@ the other records depends on them.
 from collections.abc import Iterator
 from dataclasses import fields
 
+from odradek_broker.metadata.client_quotas import QuotaEntity
 from odradek_broker.metadata.image import (
     BrokerRegistration,
     MetadataImage,
@@ -14,13 +15,17 @@ from odradek_broker.metadata.image import (
     TopicImage,
 )
 from odradek_broker.metadata.records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityData,
     RegisterBrokerRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from odradek_protocol.ids import BrokerId
 
@@ -40,9 +45,29 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
     for resource, configs in image.configs.items():
         for name, value in configs.items():
             yield ConfigRecord(resource.type, resource.name, name, value)
+    for (mechanism, user), credential in image.scram.credentials.items():
+        yield UserScramCredentialRecord(
+            user,
+            mechanism,
+            credential.salt,
+            credential.stored_key,
+            credential.server_key,
+            credential.iterations,
+        )
+    for acl_id, acl in image.acls.items():
+        yield AccessControlEntryRecord(acl_id, *acl)
+    for entity, quotas in image.client_quotas.items():
+        for key, limit in quotas.items():
+            yield quota_record(entity, key, limit)
     if image.next_producer_id:
         # The broker that got the last block does not matter any more.
         yield ProducerIdsRecord(_NOBODY, -1, image.next_producer_id)
+
+
+def quota_record(entity: QuotaEntity, key: str, limit: float | None) -> ClientQuotaRecord:
+    """Sets the quota, or removes it if the limit is None."""
+    parts = tuple(QuotaEntityData(kind, name) for kind, name in entity)
+    return ClientQuotaRecord(parts, key, 0.0 if limit is None else limit, limit is None)
 
 
 def _broker(broker: BrokerRegistration) -> RegisterBrokerRecord:

@@ -13,10 +13,13 @@ a 1-byte string, 16 bytes of id, no tagged fields. Called by the controller's me
 """
 
 import struct
+from enum import IntEnum
 from typing import NamedTuple
 
 from odradek_broker.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
     FeatureLevelRecord,
@@ -25,16 +28,24 @@ from odradek_broker.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityData,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     ResourceType,
     SupportedFeature,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
+from odradek_broker.metadata.scram import ScramMechanism
+from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource, PatternType
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.records.record_layout import (
     BOOL,
+    BYTES,
+    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -57,7 +68,13 @@ from odradek_protocol.varint import read_uvarint, write_uvarint
 
 FRAME_VERSION = 1
 
-RESOURCE_TYPE = Codec(lambda data, at: (ResourceType(data[at]), at + 1), INT8.write)
+
+def _one_byte(kind: type[IntEnum]) -> Codec:
+    return Codec(lambda data, at: (kind(data[at]), at + 1), INT8.write)
+
+
+RESOURCE_TYPE = _one_byte(ResourceType)
+SCRAM_MECHANISM = _one_byte(ScramMechanism)
 ENDPOINTS = array(
     nested(
         layout(
@@ -77,6 +94,13 @@ FEATURES = array(
             Field("min_supported_version", INT16),
             Field("max_supported_version", INT16),
         )
+    )
+)
+
+
+QUOTA_ENTITY = array(
+    nested(
+        layout(QuotaEntityData, Field("entity_type", STRING), Field("entity_name", STRING)),
     )
 )
 
@@ -170,7 +194,31 @@ _TYPES = (
         lowest_version=1,
     ),
     _Type(9, 0, layout(RemoveTopicRecord, Field("topic_id", UUID_))),
+    _Type(
+        11,
+        0,
+        layout(
+            UserScramCredentialRecord,
+            Field("name", STRING),
+            Field("mechanism", SCRAM_MECHANISM),
+            Field("salt", BYTES),
+            Field("stored_key", BYTES),
+            Field("server_key", BYTES),
+            Field("iterations", INT32),
+        ),
+    ),
     _Type(12, 0, layout(FeatureLevelRecord, Field("name", STRING), Field("feature_level", INT16))),
+    _Type(
+        14,
+        0,
+        layout(
+            ClientQuotaRecord,
+            Field("entity", QUOTA_ENTITY),
+            Field("key", STRING),
+            Field("value", FLOAT64),
+            Field("remove", BOOL),
+        ),
+    ),
     _Type(
         15,
         0,
@@ -193,7 +241,32 @@ _TYPES = (
             Field("log_dirs", UUIDS, tag=2),
         ),
     ),
+    _Type(
+        18,
+        0,
+        layout(
+            AccessControlEntryRecord,
+            Field("id", UUID_),
+            Field("resource_type", _one_byte(AclResource)),
+            Field("resource_name", STRING),
+            Field("pattern_type", _one_byte(PatternType)),
+            Field("principal", STRING),
+            Field("host", STRING),
+            Field("operation", _one_byte(AclOperation)),
+            Field("permission_type", _one_byte(AclPermission)),
+        ),
+    ),
+    _Type(19, 0, layout(RemoveAccessControlEntryRecord, Field("id", UUID_))),
     _Type(20, 0, layout(NoOpRecord)),
+    _Type(
+        22,
+        0,
+        layout(
+            RemoveUserScramCredentialRecord,
+            Field("name", STRING),
+            Field("mechanism", SCRAM_MECHANISM),
+        ),
+    ),
 )
 _BY_CLASS = {type_.layout.cls: type_ for type_ in _TYPES}
 _BY_KEY = {type_.api_key: type_ for type_ in _TYPES}

@@ -4,11 +4,14 @@ The decisions of the controller are made of these; `metadata/delta.py` replays t
 is in `record_codec.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 from uuid import UUID
 
+from odradek_broker.metadata.scram import ScramMechanism
+from odradek_broker.model.acl import Acl
+from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource, PatternType
 from odradek_protocol.ids import BrokerId, LeaderEpoch, ProducerId, TopicId
 
 NO_LEADER = BrokerId(-1)
@@ -151,8 +154,72 @@ class ProducerIdsRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessControlEntryRecord:
+    id: UUID
+    resource_type: AclResource
+    resource_name: str
+    pattern_type: PatternType
+    principal: str
+    host: str
+    operation: AclOperation
+    permission_type: AclPermission
+
+    @property
+    def acl(self) -> Acl:
+        return Acl(
+            self.resource_type,
+            self.resource_name,
+            self.pattern_type,
+            self.principal,
+            self.host,
+            self.operation,
+            self.permission_type,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAccessControlEntryRecord:
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class NoOpRecord:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class UserScramCredentialRecord:
+    """A user's credential for one SCRAM mechanism, new or changed."""
+
+    name: str
+    mechanism: ScramMechanism
+    # Enough to test guesses of the password: not in repr(), so in no log line and traceback.
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveUserScramCredentialRecord:
+    name: str
+    mechanism: ScramMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntityData:
+    entity_type: str
+    entity_name: str | None  # None: the default of the type
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaRecord:
+    """Sets one quota of an entity, or removes it."""
+
+    entity: tuple[QuotaEntityData, ...]
+    key: str
+    value: float
+    remove: bool
 
 
 MetadataRecord: TypeAlias = (
@@ -166,5 +233,10 @@ MetadataRecord: TypeAlias = (
     | ConfigRecord
     | FeatureLevelRecord
     | ProducerIdsRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
     | NoOpRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+    | ClientQuotaRecord
 )

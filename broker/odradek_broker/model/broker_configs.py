@@ -42,11 +42,11 @@ BROKER_CONFIGS_TEXT = """
 + socket.request.max.bytes                  int    104857600         1.. ro
 + socket.listen.backlog.size                int    50                1.. ro
 + max.connections.per.ip                    int    INT_MAX           0.. cluster
-- max.connections.per.ip.overrides          string ""                -   cluster
++ max.connections.per.ip.overrides          string ""                -   cluster
 + max.connections                           int    INT_MAX           0.. cluster
-- max.connection.creation.rate              int    INT_MAX           0.. cluster
++ max.connection.creation.rate              int    INT_MAX           0.. cluster
 + connections.max.idle.ms                   long   600000            -   ro
-- connection.failed.authentication.delay.ms int    100               0.. ro
++ connection.failed.authentication.delay.ms int    100               0.. ro
 - queued.max.requests                       int    500               1.. ro
 + queued.max.request.bytes                  long   -1                -   ro
 - num.network.threads                       int    3                 1.. cluster
@@ -272,14 +272,14 @@ BROKER_CONFIGS_TEXT = """
 - remote.log.manager.copy.quota.window.size.seconds    int   1    1.. ro
 - remote.log.manager.fetch.quota.window.num            int   11   1.. ro
 - remote.log.manager.fetch.quota.window.size.seconds   int   1    1.. ro
-- quota.window.num                                     int   11   1.. ro
++ quota.window.num                                     int   11   1.. ro
 - replication.quota.window.num                         int   11   1.. ro
 - alter.log.dirs.replication.quota.window.num          int   11   1.. ro
-- controller.quota.window.num                          int   11   1.. ro
-- quota.window.size.seconds                            int   1    1.. ro
++ controller.quota.window.num                          int   11   1.. ro
++ quota.window.size.seconds                            int   1    1.. ro
 - replication.quota.window.size.seconds                int   1    1.. ro
 - alter.log.dirs.replication.quota.window.size.seconds int   1    1.. ro
-- controller.quota.window.size.seconds                 int   1    1.. ro
++ controller.quota.window.size.seconds                 int   1    1.. ro
 - client.quota.callback.class                          class null -   ro
 # Metrics
 - metrics.num.samples                 int    2       1.. ro
@@ -318,37 +318,37 @@ BROKER_CONFIGS_TEXT = """
 - remote.fetch.max.wait.ms                       int     500          1..      cluster
 - remote.list.offsets.request.timeout.ms         long    30000        1..      cluster
 # Security: TLS
-- ssl.client.auth                       string   none            required|requested|none broker
-- ssl.principal.mapping.rules           string   DEFAULT         - ro
++ ssl.client.auth                       string   none            required|requested|none broker
++ ssl.principal.mapping.rules           string   DEFAULT         - ro
 - ssl.allow.dn.changes                  boolean  false           - ro
 - ssl.allow.san.changes                 boolean  false           - ro
 - ssl.protocol                          string   TLSv1.3         - broker
 - ssl.provider                          string   null            - broker
-- ssl.enabled.protocols                 list     TLSv1.2,TLSv1.3 - broker
-- ssl.keystore.type                     string   JKS             - broker
-- ssl.keystore.location                 string   null            - broker
-- ssl.keystore.password                 password null            - broker
-- ssl.key.password                      password null            - broker
-- ssl.keystore.key                      password null            - broker
-- ssl.keystore.certificate.chain        password null            - broker
-- ssl.truststore.type                   string   JKS             - broker
-- ssl.truststore.location               string   null            - broker
-- ssl.truststore.password               password null            - broker
-- ssl.truststore.certificates           password null            - broker
++ ssl.enabled.protocols                 list     TLSv1.2,TLSv1.3 - broker
++ ssl.keystore.type                     string   JKS             - broker
++ ssl.keystore.location                 string   null            - broker
++ ssl.keystore.password                 password null            - broker
++ ssl.key.password                      password null            - broker
++ ssl.keystore.key                      password null            - broker
++ ssl.keystore.certificate.chain        password null            - broker
++ ssl.truststore.type                   string   JKS             - broker
++ ssl.truststore.location               string   null            - broker
++ ssl.truststore.password               password null            - broker
++ ssl.truststore.certificates           password null            - broker
 - ssl.keymanager.algorithm              string   SunX509         - broker
 - ssl.trustmanager.algorithm            string   PKIX            - broker
-- ssl.endpoint.identification.algorithm string   https           - broker
++ ssl.endpoint.identification.algorithm string   https           - broker
 - ssl.secure.random.implementation      string   null            - broker
-- ssl.cipher.suites                     list     ""              - broker
++ ssl.cipher.suites                     list     ""              - broker
 - ssl.engine.factory.class              class    null            - broker
 # Security: SASL
-- connections.max.reauth.ms                           long     0              -            ro
-- sasl.server.max.receive.size                        int      524288         -            ro
-- sasl.mechanism.inter.broker.protocol                string   GSSAPI         -            broker
-- sasl.enabled.mechanisms                             list     GSSAPI         -            broker
++ connections.max.reauth.ms                           long     0              -            ro
++ sasl.server.max.receive.size                        int      524288         -            ro
++ sasl.mechanism.inter.broker.protocol                string   GSSAPI         -            broker
++ sasl.enabled.mechanisms                             list     GSSAPI         -            broker
 - sasl.server.callback.handler.class                  class    null           -            ro
 - sasl.kerberos.principal.to.local.rules              list     DEFAULT        -            broker
-- sasl.jaas.config                                    password null           -            broker
++ sasl.jaas.config                                    password null           -            broker
 - sasl.client.callback.handler.class                  class    null           -            ro
 - sasl.login.class                                    class    null           -            ro
 - sasl.login.callback.handler.class                   class    null           -            ro
@@ -367,9 +367,9 @@ BROKER_CONFIGS_TEXT = """
 - sasl.login.retry.backoff.ms                         long     100            -            ro
 - sasl.oauthbearer.jwt.retriever.class                class    null           -            ro
 - sasl.oauthbearer.jwt.validator.class                class    null           -            ro
-- sasl.oauthbearer.scope                              string   null           -            ro
-- sasl.oauthbearer.client.credentials.client.id       string   null           -            ro
-- sasl.oauthbearer.client.credentials.client.secret   password null           -            ro
++ sasl.oauthbearer.scope                              string   null           -            ro
++ sasl.oauthbearer.client.credentials.client.id       string   null           -            ro
++ sasl.oauthbearer.client.credentials.client.secret   password null           -            ro
 - sasl.oauthbearer.assertion.algorithm                string   RS256          ~ES256|RS256 ro
 - sasl.oauthbearer.assertion.claim.aud                string   null           -            ro
 - sasl.oauthbearer.assertion.claim.exp.seconds        int      300            0..86400     ro
@@ -382,17 +382,17 @@ BROKER_CONFIGS_TEXT = """
 - sasl.oauthbearer.assertion.private.key.passphrase   password null           -            ro
 - sasl.oauthbearer.assertion.template.file            string   null           -            ro
 - sasl.oauthbearer.scope.claim.name                   string   scope          -            ro
-- sasl.oauthbearer.sub.claim.name                     string   sub            -            ro
-- sasl.oauthbearer.token.endpoint.url                 string   null           -            ro
-- sasl.oauthbearer.jwks.endpoint.url                  string   null           -            ro
-- sasl.oauthbearer.jwks.endpoint.refresh.ms           long     3600000        -            ro
++ sasl.oauthbearer.sub.claim.name                     string   sub            -            ro
++ sasl.oauthbearer.token.endpoint.url                 string   null           -            ro
++ sasl.oauthbearer.jwks.endpoint.url                  string   null           -            ro
++ sasl.oauthbearer.jwks.endpoint.refresh.ms           long     3600000        -            ro
 - sasl.oauthbearer.jwks.endpoint.retry.backoff.ms     long     100            -            ro
 - sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long     10000          -            ro
-- sasl.oauthbearer.clock.skew.seconds                 int      30             -            ro
-- sasl.oauthbearer.expected.audience                  list     ""             -            ro
-- sasl.oauthbearer.expected.issuer                    string   null           -            ro
++ sasl.oauthbearer.clock.skew.seconds                 int      30             -            ro
++ sasl.oauthbearer.expected.audience                  list     ""             -            ro
++ sasl.oauthbearer.expected.issuer                    string   null           -            ro
 # Security: other
-- authorizer.class.name                     string   ""        -   ro
++ authorizer.class.name                     string   ""        |org.apache.kafka.metadata.authorizer.StandardAuthorizer ro
 - security.providers                        string   null      -   ro
 - principal.builder.class                   class    null      -   broker
 - delegation.token.secret.key               password null      -   ro
@@ -400,6 +400,7 @@ BROKER_CONFIGS_TEXT = """
 - delegation.token.expiry.time.ms           long     86400000  1.. ro
 - delegation.token.expiry.check.interval.ms long     3600000   1.. ro
 # Odradek's own
++ odradek.add.scram.file string "" - ro
 + odradek.admin.listener string 127.0.0.1:0 -        ro
 + odradek.cluster.id     string null        nonempty ro
 + odradek.controlled.shutdown.timeout.ms int 30000 0.. ro
@@ -407,6 +408,9 @@ BROKER_CONFIGS_TEXT = """
 + odradek.log.dir.reserve.bytes long 67108864 0.. ro
 + odradek.quorum.auto.join.enable boolean true - cluster
 + odradek.request.receive.timeout.ms int 30000 1.. ro
++ odradek.sasl.oauthbearer.unsecured.enable boolean false - ro
++ odradek.ssl.handshake.timeout.ms int 10000 1.. ro
++ odradek.ssl.reload.interval.ms int 10000 10.. ro
 """  # noqa: E501
 
 # Settings that DescribeConfigs shows only if they are set.

@@ -12,6 +12,7 @@ _TEXT = """
 add.partitions.to.txn.retry.backoff.max.ms | How long a verification is retried while another transaction ends.
 add.partitions.to.txn.retry.backoff.ms | Pause before the verification of a transaction is retried.
 advertised.listeners | Addresses for clients; those of `listeners` if not set.
+authorizer.class.name | Kafka's StandardAuthorizer (org.apache.kafka.metadata.authorizer.StandardAuthorizer) turns ACLs on.
 auto.create.topics.enable | Whether a metadata request for a missing topic creates it.
 auto.leader.rebalance.enable | Whether leadership moves back to preferred replicas automatically.
 broker.heartbeat.interval.ms | Interval of a broker's heartbeats to the controller.
@@ -24,7 +25,12 @@ compression.lz4.level | Level used when the broker itself compresses with lz4.
 compression.type | Codec of stored batches; `producer` keeps what the producer chose.
 compression.zstd.level | Level used when the broker itself compresses with zstd.
 config.providers | Providers of values in the settings file; only `env` is supported.
+connection.failed.authentication.delay.ms | A failed login is answered, and its connection closed, after this long.
 connections.max.idle.ms | A connection without a request for this long is closed.
+connections.max.reauth.ms | Clients have to authenticate again within this long; 0 turns it off.
+consumer.assignment.interval.ms | group.consumer.assignment.interval.ms of this group.
+consumer.heartbeat.interval.ms | group.consumer.heartbeat.interval.ms of this group.
+consumer.session.timeout.ms | group.consumer.session.timeout.ms of this group.
 controlled.shutdown.enable | Whether a broker hands over its leaderships before it stops.
 controller.listener.names | Names of listeners that are for controllers only.
 controller.quorum.bootstrap.servers | Brokers of the cluster that a new broker contacts first.
@@ -36,6 +42,8 @@ controller.quorum.fetch.timeout.ms | A voter that cannot fetch from the leader f
 controller.quorum.request.timeout.ms | How long a request to another node may take.
 controller.quorum.retry.backoff.ms | Pause before a request to another node is tried again.
 controller.quorum.voters | The nodes that form a new cluster: id@host:port, separated by commas.
+controller.quota.window.num | Windows over which controller_mutation_rate is averaged.
+controller.quota.window.size.seconds | Length of a window of controller_mutation_rate.
 default.replication.factor | Replication factor of a new topic that does not set one.
 delete.retention.ms | How long a compacted topic keeps tombstones (deleted keys).
 delete.topic.enable | Whether topics may be deleted.
@@ -107,8 +115,10 @@ log.roll.ms | segment.ms of topics that do not set it.
 log.segment.bytes | segment.bytes of topics that do not set it.
 log.segment.delete.delay.ms | file.delete.delay.ms of topics that do not set it.
 max.compaction.lag.ms | Maximum time that a record stays uncompacted.
+max.connection.creation.rate | New connections per second; a listener accepts later what comes faster.
 max.connections | Maximum connections to this broker.
 max.connections.per.ip | Maximum connections from one address.
+max.connections.per.ip.overrides | Other maximums for single addresses: address:number, separated by commas.
 max.incremental.fetch.session.cache.slots | Maximum number of incremental fetch sessions.
 max.message.bytes | Largest batch of records that is accepted, in its compressed size.
 max.request.partition.size.limit | Maximum partitions in one page of DescribeTopicPartitions.
@@ -127,6 +137,7 @@ min.insync.replicas | With fewer in-sync replicas, writes with acks=all are refu
 node.id | The id of this broker in its cluster.
 num.partitions | Partitions of a new topic that does not set a number.
 num.recovery.threads.per.data.dir | Threads per directory that load and recover logs at start.
+odradek.add.scram.file | Users (SCRAM) that a new cluster begins with; ignored at later starts.
 odradek.admin.listener | host:port of the HTTP server for health and metrics; empty for none.
 odradek.cluster.id | Id of the cluster, for the first start; generated if not set.
 odradek.controlled.shutdown.timeout.ms | How long a stopping broker waits until other brokers lead.
@@ -134,6 +145,9 @@ odradek.leader.imbalance.per.broker.percentage | Share of non-preferred leaders 
 odradek.log.dir.reserve.bytes | Free bytes of a log directory below which produce requests are refused.
 odradek.quorum.auto.join.enable | Whether the controller may make this broker a voter automatically.
 odradek.request.receive.timeout.ms | Time in which 32 KB of a request, or its rest, must arrive.
+odradek.sasl.oauthbearer.unsecured.enable | Accepts OAUTHBEARER tokens without a signature; for tests only.
+odradek.ssl.handshake.timeout.ms | A TLS handshake that takes longer is ended.
+odradek.ssl.reload.interval.ms | Interval at which key and trust stores are looked at for changes.
 offset.metadata.max.bytes | Longest text that a client may store with an offset.
 offsets.commit.timeout.ms | How long a commit may wait for the in-sync replicas.
 offsets.retention.check.interval.ms | How often expired offsets are removed.
@@ -146,6 +160,8 @@ preallocate | Whether a new segment's file gets its full size at once.
 process.roles | Roles of this node: broker, or broker and controller.
 producer.id.expiration.ms | State of an idempotent producer that is inactive for this long is removed.
 queued.max.request.bytes | Bytes of requests in memory beyond which no more are read; -1: 256 MB.
+quota.window.num | Windows over which client quotas are averaged.
+quota.window.size.seconds | Length of a window of client quotas.
 replica.alter.log.dirs.io.max.bytes.per.second | Bytes per second that move between log directories.
 replica.fetch.backoff.ms | Longest pause before a follower fetches again after an error.
 replica.fetch.max.bytes | Bytes per partition and fetch of a follower; one batch may exceed it.
@@ -159,6 +175,20 @@ replica.socket.timeout.ms | How long a follower waits for the response to a fetc
 request.timeout.ms | How long a broker waits for the response of another broker.
 retention.bytes | Size beyond which the oldest segments of a partition are deleted; -1: no limit.
 retention.ms | Age beyond which segments are deleted; -1: no limit.
+sasl.enabled.mechanisms | SASL mechanisms of a listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.
+sasl.jaas.config | Users of PLAIN, and the broker's own credentials; set it per listener and mechanism.
+sasl.mechanism.inter.broker.protocol | The mechanism with which brokers authenticate to each other.
+sasl.oauthbearer.client.credentials.client.id | Client id for tokens of this broker's own connections.
+sasl.oauthbearer.client.credentials.client.secret | Client secret for tokens of this broker's own connections.
+sasl.oauthbearer.clock.skew.seconds | Difference of clocks that is tolerated when a token's times are checked.
+sasl.oauthbearer.expected.audience | Audiences of which a token must name one.
+sasl.oauthbearer.expected.issuer | The issuer that a token must have.
+sasl.oauthbearer.jwks.endpoint.refresh.ms | Interval at which the keys of the identity provider are read again.
+sasl.oauthbearer.jwks.endpoint.url | Keys of the identity provider, an https or file URL.
+sasl.oauthbearer.scope | Scope of tokens for this broker's own connections.
+sasl.oauthbearer.sub.claim.name | The claim of a token that is the user's name.
+sasl.oauthbearer.token.endpoint.url | Where this broker gets tokens for its own connections; an https or file URL.
+sasl.server.max.receive.size | The largest request before a client is authenticated.
 security.inter.broker.protocol | Name of the inter-broker listener, if inter.broker.listener.name is not set.
 segment.bytes | Size at which a segment is closed and a new one begun.
 segment.index.bytes | Largest offset index of a segment.
@@ -168,6 +198,21 @@ socket.listen.backlog.size | Connections that may wait to be accepted.
 socket.receive.buffer.bytes | Receive buffer of a client's socket; -1: the system's default.
 socket.request.max.bytes | Largest request that is accepted.
 socket.send.buffer.bytes | Send buffer of a client's socket; -1: the system's choice.
+ssl.cipher.suites | Cipher suites that are accepted; empty for all.
+ssl.client.auth | Whether clients present a certificate: required, requested or none.
+ssl.enabled.protocols | Versions of TLS: TLSv1.2, TLSv1.3.
+ssl.endpoint.identification.algorithm | `https` checks host names of brokers that this one connects to; empty does not.
+ssl.key.password | Password of the private key.
+ssl.keystore.certificate.chain | Certificate chain in PEM format, the broker's own first.
+ssl.keystore.key | Private key in PEM format.
+ssl.keystore.location | File with private key and certificates.
+ssl.keystore.password | Password of the key store.
+ssl.keystore.type | PEM or PKCS12; JKS is not supported.
+ssl.principal.mapping.rules | Rules that make the user's name of a certificate's distinguished name.
+ssl.truststore.certificates | Trusted certificates in PEM format.
+ssl.truststore.location | File with trusted certificates.
+ssl.truststore.password | Password of the trust store.
+ssl.truststore.type | PEM or PKCS12; JKS is not supported.
 transaction.abort.timed.out.transaction.cleanup.interval.ms | How often timed-out transactions are aborted.
 transaction.max.timeout.ms | Longest transaction timeout that a producer may ask for.
 transaction.partition.verification.enable | Whether a write is verified to belong to an open transaction.

@@ -219,7 +219,8 @@ def _broker_table() -> dict[str, ConfigKey]:
     }
 
 
-def _topic_table() -> dict[str, ConfigKey]:
+def dynamic_table(text: str) -> dict[str, ConfigKey]:
+    """The settings of a kind of resource, each with the broker setting that has its default."""
     return {
         name: ConfigKey(
             name,
@@ -231,12 +232,12 @@ def _topic_table() -> dict[str, ConfigKey]:
             name.startswith("internal."),
             () if broker_name == "-" else _SYNONYMS_OF.get(broker_name, (broker_name,)),
         )
-        for sign, name, kind, default, valid, broker_name in _rows(TOPIC_CONFIGS_TEXT)
+        for sign, name, kind, default, valid, broker_name in _rows(text)
     }
 
 
 BROKER_CONFIGS: Mapping[str, ConfigKey] = _broker_table()
-TOPIC_CONFIGS: Mapping[str, ConfigKey] = _topic_table()
+TOPIC_CONFIGS: Mapping[str, ConfigKey] = dynamic_table(TOPIC_CONFIGS_TEXT)
 
 _MS_PER_UNIT = {".hours": 3_600_000, ".minutes": 60_000}
 

@@ -13,21 +13,25 @@ Reading pauses (and TCP slows the client down) while one of these is true:
 - MAX_IN_FLIGHT requests of this connection are not answered, or their responses not sent,
 - the broker's request memory is used up (`memory.py`),
 - a request that later ones must not overtake (all but Produce and Fetch) is being awaited,
-- UNSENT_BYTES_MAX of responses wait to be sent: the client does not read them.
+- UNSENT_BYTES_MAX of responses wait to be sent: the client does not read them,
+- the client has exceeded a quota.
 """
 
+import asyncio
 import logging
 import socket
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be
 
+from odradek_broker.model.principal import ANONYMOUS, Principal
 from odradek_broker.network.large_frame import HEAD_BYTES, LargeFrame, first_capacity
 from odradek_broker.network.memory import BEGUN, NEW, OF_BROKER, SMALL_BYTES, Waiter
 from odradek_broker.network.outgoing import Outgoing
 from odradek_broker.network.peek import client_id_of, is_broker
 from odradek_broker.runtime import clock
 from odradek_broker.runtime.poller import READABLE, WRITABLE
+from odradek_broker.security.authentication import Authentication
 
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
@@ -44,6 +48,8 @@ MAX_IN_FLIGHT: Final = 64
 UNSENT_BYTES_MAX: Final = 256 * 1024
 # The smallest frame: api key, version, correlation id.
 MIN_FRAME_BYTES: Final = 8
+# The first two bytes of a TLS connection, where the size of a request should be.
+TLS_RECORD: Final = 0x1603
 # The size of a read, until one returns BULK_FROM_BYTES: then the next uses the shared buffer.
 SMALL_READ_BYTES: Final = 16 * 1024
 BULK_FROM_BYTES: Final = 4 * 1024
@@ -57,9 +63,13 @@ class Connection(Outgoing):
         "_held_bytes",
         "_muted",
         "_resuming",
+        "_throttled",
+        "authentication",
         "client_host",
+        "frame_bytes_max",
         "listener",
         "on_probation",
+        "principal",
         "waiter",
     )
 
@@ -69,12 +79,16 @@ class Connection(Outgoing):
         super().__init__(server, sock)
         self.listener = listener
         self.client_host = client_host
+        self.principal = ANONYMOUS  # until the client has authenticated
+        self.authentication: Authentication | None = None  # on listeners with SASL
+        self.frame_bytes_max = server.frame_bytes_max
         # A frame too large for one read, while it is being received.
         self._frame: LargeFrame | None = None
         self._bulk = False  # the last read returned BULK_FROM_BYTES or more
         # Bytes that were read but not yet cut into frames: an incomplete frame, or reading paused.
         self._backlog = b""
         self._muted = False
+        self._throttled: asyncio.TimerHandle | None = None  # until it fires
         self._held_bytes = 0  # request memory taken for a frame that has no handler yet
         self.waiter: Waiter | None = None  # while it waits for request memory
         self.on_probation = False  # see server.py
@@ -170,14 +184,11 @@ class Connection(Outgoing):
     def _take_frames(self, data: bytes | memoryview, end: int) -> None:
         """Starts every whole frame in `data[:end]`; the rest is kept for the next read."""
         at = 0
-        limit = self.server.frame_bytes_max
+        limit = self.frame_bytes_max
         while end - at >= 4:
             size = _size_at(data, at)
             if not MIN_FRAME_BYTES <= size <= limit:
-                self.close(
-                    f"bad size: a request of {size} bytes, outside {MIN_FRAME_BYTES}–{limit} "
-                    "(socket.request.max.bytes)"
-                )
+                self.close(self._bad_size(size, limit))
                 return
             body = at + 4
             if self._must_wait():
@@ -204,6 +215,17 @@ class Connection(Outgoing):
                 return
         if at < end:
             self._backlog = _copy(data, at, end)
+
+    def _bad_size(self, size: int, limit: int) -> str:
+        if size >> 16 == TLS_RECORD:
+            return (
+                f"TLS: a client with TLS on listener {self.listener}, which has none; set "
+                "security.protocol of the client"
+            )
+        setting = "socket.request.max.bytes"
+        if limit < self.server.frame_bytes_max:
+            setting = "sasl.server.max.receive.size, until the client is authenticated"
+        return f"bad size: a request of {size} bytes, outside {MIN_FRAME_BYTES}–{limit} ({setting})"
 
     def _begin_frame(self, size: int, head: bytes | memoryview, capacity: int) -> None:
         """The rest of this frame is received into a buffer of its own."""
@@ -288,7 +310,11 @@ class Connection(Outgoing):
 
     def _must_wait(self) -> bool:
         unsent = len(self._out) - self._next
-        if self._muted or len(self._pending) + unsent >= MAX_IN_FLIGHT:
+        if (
+            self._muted
+            or self._throttled is not None
+            or len(self._pending) + unsent >= MAX_IN_FLIGHT
+        ):
             return True
         return unsent > 0 and self._unsent_bytes() > UNSENT_BYTES_MAX
 
@@ -314,6 +340,24 @@ class Connection(Outgoing):
         if not self._reading:
             self._resume()
 
+    def throttle(self, throttle_ms: int) -> None:
+        """Handles no further request for this time; an earlier throttling may last longer."""
+        if self.closed:
+            return
+        loop = self.server.loop
+        until = loop.time() + throttle_ms / 1000.0
+        if self._throttled is not None:
+            if self._throttled.when() >= until:
+                return
+            self._throttled.cancel()
+        self._throttled = loop.call_at(until, self._unthrottle)
+
+    def _unthrottle(self) -> None:
+        self._throttled = None
+        self.last_active_ms = self.server.pass_ms()
+        if not self._reading:
+            self._resume()
+
     def _pause(self) -> None:
         if self._reading:
             self._reading = False
@@ -321,7 +365,7 @@ class Connection(Outgoing):
 
     def _resume(self) -> None:
         # A request from the backlog may be answered at once, which calls this method again.
-        if self.closed or self._reading or self._resuming or self._must_wait():
+        if self.closed or self.closing or self._reading or self._resuming or self._must_wait():
             return
         if self.waiter is not None:
             return
@@ -334,6 +378,15 @@ class Connection(Outgoing):
         self._resuming = False
 
     # --- closing -------------------------------------------------------------------------
+
+    def authenticated(self, principal: Principal) -> None:
+        self.principal = principal
+        self.frame_bytes_max = self.server.frame_bytes_max
+
+    def close_when_sent(self, reason: str) -> None:
+        """Reads no more; closed with `reason` when the pending responses are sent."""
+        self.closing = reason
+        self._pause()
 
     def close(self, reason: str) -> None:
         """`reason` is a kind, one of few (log and metric label), optionally with ": details"."""
@@ -349,6 +402,9 @@ class Connection(Outgoing):
         if self.waiter is not None:
             self.server.memory.forget(self.waiter)
             self.waiter = None
+        if self._throttled is not None:
+            self._throttled.cancel()
+            self._throttled = None
         if self._frame is not None:
             self._end_frame(self._frame)
         if self._held_bytes:

@@ -12,24 +12,34 @@ the handler raises anything else                a bug of ours: logged with its t
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from odradek_broker.handlers import api_versions
+from odradek_broker.handlers import (
+    add_partitions_to_txn,
+    api_versions,
+    sasl_authenticate,
+    sasl_handshake,
+    write_txn_markers,
+)
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.handler import Handler
+from odradek_broker.handlers.throttling import throttle_request
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.slow_handlers import SLOW_NS, SlowHandlers, Watched
 from odradek_broker.runtime import clock
+from odradek_broker.security.sasl.mechanism import SaslError
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.messages import api
-from odradek_protocol.messages.headers import parse_request_header
+from odradek_protocol.messages.headers import RequestHeader, parse_request_header
 from odradek_protocol.messages.struct import Struct
 
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection
 
 logger = logging.getLogger(__name__)
+
+RAW_TOKEN: Final = -1  # stands for the version of a token without headers
 
 
 class Dispatcher:
@@ -43,11 +53,19 @@ class Dispatcher:
     def open(self, connection: "Connection", frame: bytes) -> Exchange | None:
         """The exchange of the request in this frame; None if the connection was closed instead."""
         received_ns = clock.now_ns()
+        if connection.authentication is not None and connection.authentication.raw_tokens:
+            return self._open_raw(connection, frame, received_ns)
         try:
             header = parse_request_header(frame)
         except DecodeError as error:
             connection.close(f"malformed request: header: {error}")
             return None
+        authentication = connection.authentication
+        if authentication is not None:
+            refusal = authentication.refuses(header.api_key, self._broker.clock.monotonic_ms)
+            if refusal is not None:
+                connection.close(refusal)
+                return None
         handler = self._handlers.get(header.api_key)
         if handler is None or (
             handler.internal and connection.listener != self._inter_broker_listener
@@ -66,8 +84,29 @@ class Dispatcher:
             return None
         return Exchange(self._broker, header, connection, handler.metrics, len(frame), received_ns)
 
+    def _open_raw(self, connection: "Connection", frame: bytes, received_ns: int) -> Exchange:
+        """After SaslHandshake v0 a frame is a token without headers."""
+        handler = self._handlers[sasl_authenticate.API_KEY]
+        header = RequestHeader(handler.api_key, RAW_TOKEN, 0, None, 0)
+        return Exchange(self._broker, header, connection, handler.metrics, len(frame), received_ns)
+
+    async def _raw_token(self, exchange: Exchange, token: bytes) -> None:
+        authentication = exchange.connection.authentication
+        assert authentication is not None
+        try:
+            answer = await sasl_authenticate.authenticate(exchange, authentication, token)
+            exchange.respond([answer.token], len(answer.token))
+        except SaslError as error:
+            await sasl_authenticate.close_later(exchange, authentication, str(error))
+            exchange.respond([], 0)
+        exchange.connection.unmute()
+
     def start(self, exchange: Exchange, frame: bytes) -> None:
         handler = self._handlers[exchange.api_key]
+        if exchange.api_version == RAW_TOKEN:
+            exchange.connection.mute()
+            self._keep(asyncio.ensure_future(self._raw_token(exchange, frame)))
+            return
         exchange.metrics.count(exchange.api_version)
         try:
             if handler.serve is not None:
@@ -98,7 +137,9 @@ class Dispatcher:
         if handler.access.urgent:
             exchange.is_of_broker()
         watched = Watched(outcome, self.slow, exchange, handler.name)
-        task = asyncio.ensure_future(self._finish(exchange, watched))
+        self._keep(asyncio.ensure_future(self._finish(exchange, watched)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -112,9 +153,24 @@ class Dispatcher:
     def _answer(self, exchange: Exchange, answer: Struct, version: int | None = None) -> None:
         if version is None:
             version = exchange.api_version
+        if self._broker.quotas.limited and not self._exempt(exchange):
+            answer.throttle_time = throttle_request(exchange, getattr(answer, "throttle_time", 0))
         header = api.response_header(exchange.api_key, version, exchange.correlation_id)
         response = header + api.encode_response(exchange.api_key, version, answer)
         exchange.respond([response], len(response))
+
+    def _exempt(self, exchange: Exchange) -> bool:
+        """Requests between brokers are never throttled by client quotas, nor are logins: their
+        responses have no throttle time."""
+        return (
+            self._handlers[exchange.api_key].internal
+            or exchange.api_key in (sasl_handshake.API_KEY, sasl_authenticate.API_KEY)
+            or exchange.api_key == write_txn_markers.API_KEY
+            or (
+                exchange.api_key == add_partitions_to_txn.API_KEY
+                and exchange.api_version >= add_partitions_to_txn.BATCHED_SINCE
+            )
+        )
 
     def _failed(self, exchange: Exchange, error: Exception) -> None:
         handler = self._handlers[exchange.api_key]

@@ -6,8 +6,10 @@ from librt.strings import BytesWriter, write_i32_be
 
 from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import Chunks, RequestContext
+from odradek_broker.model.principal import Principal
 from odradek_broker.runtime import clock
 from odradek_broker.runtime.metrics import RequestMetrics
+from odradek_broker.security.authentication import Authentication
 from odradek_protocol.messages.headers import RequestHeader
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ class Exchange(RequestContext):
         "local_ns",
         "metrics",
         "received_ns",
-        "request_bytes",
         "sending_ns",
         "started_ns",
     )
@@ -56,6 +57,23 @@ class Exchange(RequestContext):
         self.answered_ns = 0
         self.sending_ns = 0
         self.chunks: Chunks | None = None
+
+    @property
+    def principal(self) -> Principal:
+        return self.connection.principal
+
+    def busy_ns(self) -> int:
+        return (self.local_ns or clock.now_ns()) - self.started_ns
+
+    def throttle(self, throttle_ms: int) -> None:
+        self.connection.throttle(throttle_ms)
+
+    @property
+    def authentication(self) -> Authentication | None:
+        return self.connection.authentication
+
+    def close_after_answer(self, reason: str) -> None:
+        self.connection.close_when_sent(reason)
 
     def is_of_broker(self) -> None:
         self.connection.is_of_broker()

@@ -35,6 +35,7 @@ class Outgoing(Pollable):
         "_reading",
         "_writing",
         "closed",
+        "closing",
         "flush_queued",
         "last_active_ms",
         "server",
@@ -45,6 +46,7 @@ class Outgoing(Pollable):
         self.server = server
         self.sock = sock
         self.closed = False
+        self.closing = ""  # the reason to close it when all responses are sent
         self.flush_queued = False
         self.last_active_ms = server.pass_ms()
         # Lists, because compiled code handles them faster than deques. Requests that are not
@@ -123,6 +125,9 @@ class Outgoing(Pollable):
         if self._writing:
             self._writing = False
             self._watch()
+        if self.closing and not self._pending:
+            self.close(self.closing)
+            return now_ns
         if not self._reading:
             self._resume()
         return now_ns
@@ -182,6 +187,9 @@ class Outgoing(Pollable):
             part.position + self._progress,
             min(part.length - self._progress, SEND_BUDGET_BYTES),
         )
+        return self._range_sent(part, sent)
+
+    def _range_sent(self, part: FileRange, sent: int) -> int:
         if sent == 0:
             raise OSError(0, "the log was truncated while a range of it was being sent")
         self._progress += sent

@@ -23,11 +23,16 @@ from odradek_broker.network.receiving import (
     Receiving,
     ignore_starved,
 )
+from odradek_broker.network.tls_connection import HANDSHAKE_FAILED, TlsConnection
 from odradek_broker.runtime import clock
 from odradek_broker.runtime.descriptors import Descriptors, current_limit, share
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.poller import Poller
 from odradek_broker.runtime.rate_limited_log import RateLimitedLog
+from odradek_broker.runtime.tls_socket import TlsSocket
+from odradek_broker.security.authentication import Authentication
+from odradek_broker.security.connection_limits import ConnectionLimits
+from odradek_broker.security.rates import Windows
 
 logger = logging.getLogger(__name__)
 
@@ -43,13 +48,29 @@ IDLE_SWEEP_SECONDS = 10.0
 # The oldest is closed for the next: a broker sends its first request right after it has connected.
 PROBATION_MAX = 16
 PROBATION_MS = 3_000
+# TLS handshakes at a time: each has some 60 KB of memory, and no client is known yet.
+HANDSHAKES_MAX = 128
 
 IDLE = "idle (connections.max.idle.ms)"
 STOPPING = "the broker is stopping"
 TOO_MANY = "too many connections"
+TOO_FAST = "connection_creation_rate of its address"
 MADE_ROOM = "closed as the longest idle one, for a connection of a broker"
 # Everyday reasons, logged at level debug only.
 ORDINARY = frozenset((CLOSED_BY_CLIENT, CUT_OFF, READ_FAILED, WRITE_FAILED, IDLE, STOPPING))
+
+
+def bound_socket(listener: Listener) -> socket.socket:
+    """A socket at the address of the listener; a port in use is an OSError."""
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((listener.host, listener.port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 class Server:
@@ -95,7 +116,19 @@ class Server:
         # Accepted beyond the limit, until the first request shows whether a broker sent it; by the
         # time of the accept.
         self._probation: dict[Connection, float] = {}
-        self._per_ip_max = settings.int("max.connections.per.ip")
+        self.limits = ConnectionLimits(
+            settings,
+            Windows.of(settings.int("quota.window.num"), settings.int("quota.window.size.seconds")),
+            self.broker_listener,
+        )
+        self._security = {
+            name: one
+            for name, one in broker.listener_security.items()
+            if one.tls is not None or one.sasl is not None
+        }
+        # TLS handshakes that are not complete, by the time of the accept.
+        self._handshakes: dict[Connection, float] = {}
+        self._handshake_ms = settings.int("odradek.ssl.handshake.timeout.ms")
         self._idle_ms = settings.int("connections.max.idle.ms")
         self._backlog = settings.int("socket.listen.backlog.size")
         self._buffers = {
@@ -114,14 +147,7 @@ class Server:
 
     def bind(self, listener: Listener) -> tuple[str, int]:
         """Binds without accepting yet; a port in use is an OSError."""
-        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((listener.host, listener.port))
-        except OSError:
-            sock.close()
-            raise
+        sock = bound_socket(listener)
         sock.setblocking(False)
         self._listening.append((sock, listener.name))
         return sock.getsockname()[0], sock.getsockname()[1]
@@ -149,6 +175,10 @@ class Server:
                     return
                 continue  # the client disconnected before it was accepted
             self._admit(sock, listener, address[0])
+            pause_ms = self.limits.accepted(listener, self.pass_ms())
+            if pause_ms > 0:
+                self._accept_later(listening, listener, pause_ms / 1000.0)
+                return
 
     def _rest(self, listening: socket.socket, listener: str, error: OSError) -> None:
         self._limited.error(
@@ -160,19 +190,31 @@ class Server:
             error.strerror,
             len(self.connections),
         )
+        self._accept_later(listening, listener, ACCEPT_REST_SECONDS)
+
+    def _accept_later(self, listening: socket.socket, listener: str, seconds: float) -> None:
         self.loop.remove_reader(listening.fileno())
 
         def again() -> None:
             if (listening, listener) in self._listening:
                 self.loop.add_reader(listening.fileno(), self._accept, listening, listener)
 
-        self.loop.call_later(ACCEPT_REST_SECONDS, again)
+        self.loop.call_later(seconds, again)
 
     def _admit(self, sock: socket.socket, listener: str, host: str) -> None:
         self._metrics.connections_accepted += 1
         number = sock.fileno()
-        if self._per_ip[host] >= self._per_ip_max or number >= self._files_max:
+        if (
+            self._per_ip[host] >= self.limits.per_ip_max(host)
+            or self.limits.is_full(listener)
+            or number >= self._files_max
+        ):
             self._refuse(sock, host)
+            return
+        throttled_ms = self.limits.throttled_ms(host, self.pass_ms())
+        if throttled_ms > 0:
+            self._metrics.connection_closed(TOO_FAST)
+            self.loop.call_later(throttled_ms / 1000.0, sock.close)
             return
         full = len(self.connections) >= self.connections_max or number >= self._client_files_max
         sock.setblocking(False)
@@ -181,9 +223,12 @@ class Server:
         for option, size in self._buffers.items():
             if size > 0:  # -1 leaves it to the kernel, which adapts it
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
-        connection = Connection(self, sock, listener, host)
+        connection = self._connection(sock, listener, host)
+        if connection is None:
+            return
         self.connections.add(connection)
         self._per_ip[host] += 1
+        self.limits.opened(listener)
         self._metrics.connections += 1
         if not full:
             return
@@ -191,6 +236,44 @@ class Server:
             self._make_room()
         else:
             self._put_on_probation(connection)
+
+    def _connection(self, sock: socket.socket, listener: str, host: str) -> Connection | None:
+        security = self._security.get(listener)
+        if security is None:
+            return Connection(self, sock, listener, host)
+        connection: Connection
+        if security.tls is None:
+            connection = Connection(self, sock, listener, host)
+        else:
+            tls = security.tls
+            try:
+                secured = tls.context.wrap_socket(
+                    sock, server_side=True, do_handshake_on_connect=False
+                )
+            except OSError:  # the client disconnected meanwhile
+                sock.close()
+                return None
+            assert isinstance(secured, TlsSocket)
+            connection = TlsConnection(self, secured, listener, host, tls.to_principal)
+            self._handshake_began(connection)
+        if security.sasl is not None:
+            connection.authentication = Authentication(security.sasl, connection.authenticated)
+            connection.frame_bytes_max = security.sasl.receive_bytes_max
+        return connection
+
+    def _handshake_began(self, connection: Connection) -> None:
+        """Beyond the limit the oldest handshake makes room: real clients need milliseconds."""
+        if len(self._handshakes) >= HANDSHAKES_MAX:
+            next(iter(self._handshakes)).close(f"{HANDSHAKE_FAILED}: too many at a time")
+        self._handshakes[connection] = self.pass_ms()
+
+    def handshake_ended(self, connection: Connection) -> None:
+        self._handshakes.pop(connection, None)
+
+    def _end_handshakes(self, now_ms: float) -> None:
+        late = [c for c, at in self._handshakes.items() if now_ms - at >= self._handshake_ms]
+        for connection in late:
+            connection.close(f"{HANDSHAKE_FAILED}: not complete after {self._handshake_ms} ms")
 
     def _refuse(self, sock: socket.socket, host: str) -> None:
         self._limited.warning(
@@ -268,6 +351,8 @@ class Server:
     def connection_closed(self, connection: Connection, reason: str) -> None:
         self.connections.discard(connection)
         self._probation.pop(connection, None)
+        self.limits.closed(connection.listener)
+        self._handshakes.pop(connection, None)
         host = connection.client_host
         self._per_ip[host] -= 1
         if not self._per_ip[host]:
@@ -299,6 +384,7 @@ class Server:
         now_ms = self.clock.monotonic_ms()
         self.receiving.sweep(now_ms)
         self._end_probation(now_ms)
+        self._end_handshakes(now_ms)
 
     async def drain(self, timeout: float) -> None:
         """Waits until all requests are answered, at most `timeout` seconds; then closes all."""

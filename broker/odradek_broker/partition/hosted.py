@@ -10,7 +10,7 @@ from typing import Protocol
 from uuid import UUID
 
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
-from odradek_broker.partition import replica_state
+from odradek_broker.partition import leader_events
 from odradek_broker.partition.partition import Partition
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.ids import BrokerId
@@ -25,7 +25,7 @@ class Replication(Protocol):
     def unfollow(self, partition: Partition) -> None:
         """The partition is no longer a follower, or no longer hosted here."""
 
-    def propose(self, partition: Partition, proposal: replica_state.Propose) -> None:
+    def propose(self, partition: Partition, proposal: leader_events.Propose) -> None:
         """Send this to the controller; its answer comes back through `step`."""
 
     def assign_directory(self, partition: Partition, directory_id: UUID) -> None:

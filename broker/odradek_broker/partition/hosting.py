@@ -9,13 +9,13 @@ from odradek_broker.log.errors import LogDirError
 from odradek_broker.log.manager import LogManager
 from odradek_broker.metadata.image import MetadataImage, PartitionRegistration
 from odradek_broker.model.log_config import LogConfig
-from odradek_broker.partition import replica_state
+from odradek_broker.partition import leader_events
 from odradek_broker.partition.commands import LeaderAndIsr, StopReplica
 from odradek_broker.partition.failed_directories import FailedDirectories
 from odradek_broker.partition.hosted import HostedPartitions
+from odradek_broker.partition.leader_state import Peers
 from odradek_broker.partition.moving import ReplicaMover
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.replica_state import Peers
 from odradek_broker.partition.write_pass import WritePass
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
@@ -68,7 +68,7 @@ class Hosting:
             self.take_role(partition, registration)
         else:
             partition.registration = registration
-            changed = replica_state.PartitionChanged(
+            changed = leader_events.PartitionChanged(
                 registration.partition_epoch, registration.replicas, registration.isr
             )
             self.writes.step(partition, changed)
@@ -141,7 +141,7 @@ class Hosting:
             if copy is not None:
                 copy.update_config(config)
             if partition.leading is not None:
-                self.writes.step(partition, replica_state.MinIsrChanged(config.min_insync_replicas))
+                self.writes.step(partition, leader_events.MinIsrChanged(config.min_insync_replicas))
 
     def clear_strays(self) -> None:
         """Removes logs that do not belong here: deletes those of replicas that moved to other

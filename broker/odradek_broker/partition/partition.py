@@ -20,9 +20,9 @@ from uuid import UUID
 
 from odradek_broker.log.producer_state import EPOCH_PER_TRANSACTION_FROM
 from odradek_broker.metadata.image import PartitionRegistration
-from odradek_broker.partition import replica_state
+from odradek_broker.partition import leader_events, leader_state
 from odradek_broker.partition.follower_state import FollowerState
-from odradek_broker.partition.replica_state import Peers, ReplicaState
+from odradek_broker.partition.leader_state import LeaderState, Peers
 from odradek_broker.partition.verification import Verifications
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
@@ -75,7 +75,7 @@ class Partition:
         self.log = log
         self.leader: BrokerId = BrokerId(-1)
         self.leader_epoch: LeaderEpoch = -1
-        self.leading: ReplicaState | None = None
+        self.leading: LeaderState | None = None
         self.following: FollowerState | None = None
         self.registration: PartitionRegistration | None = None  # as last published
         self._consumer_listeners: set[ProgressListener] = set()
@@ -117,7 +117,7 @@ class Partition:
 
     def lead(
         self, registration: PartitionRegistration, peers: Peers, now_ms: float
-    ) -> replica_state.Instructions:
+    ) -> leader_events.Instructions:
         """Become the leader, or the leader of a new epoch."""
         log = self.log
         self._leave_role()
@@ -125,19 +125,16 @@ class Partition:
         # Every later epoch that a follower may ask about has to be known, also if nothing is
         # ever written in it.
         log.epochs.assign(registration.leader_epoch, log.log_end_offset)
-        self.leading = ReplicaState(
+        self.leading = LeaderState(
             peers,
-            leader_epoch=registration.leader_epoch,
-            partition_epoch=registration.partition_epoch,
-            replicas=registration.replicas,
-            isr=registration.isr,
+            registration,
             epoch_start_offset=log.log_end_offset,
             log_end_offset=max(self.written_offset, log.high_watermark),
             high_watermark=log.high_watermark,
             min_insync_replicas=log.config.min_insync_replicas,
             now_ms=now_ms,
         )
-        return replica_state.step(self.leading, replica_state.CheckIsr(), now_ms)
+        return leader_state.step(self.leading, leader_events.CheckIsr(), now_ms)
 
     def follow(self, registration: PartitionRegistration, backoff_max_ms: float) -> None:
         """Become a follower, or the follower of a new epoch; of nobody, if there is no leader."""
@@ -172,7 +169,7 @@ class Partition:
             raise KafkaError(ErrorCode.fenced_leader_epoch)
         raise KafkaError(ErrorCode.unknown_leader_epoch)
 
-    def led_here(self, current_leader_epoch: LeaderEpoch = -1) -> ReplicaState:
+    def led_here(self, current_leader_epoch: LeaderEpoch = -1) -> LeaderState:
         """The leader's state; refuses if this broker does not lead, or in another epoch."""
         self.check_leader_epoch(current_leader_epoch)
         if self.leading is None:

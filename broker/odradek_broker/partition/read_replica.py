@@ -5,14 +5,14 @@ RackAwareReplicaSelector and the consumer told its `client.rack`. Pure.
 """
 
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.partition.replica_state import ReplicaState
+from odradek_broker.partition.leader_state import LeaderState
 from odradek_protocol.ids import BrokerId, Offset
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def preferred_read_replica(
-    state: ReplicaState, image: MetadataImage, rack: str, listener: str, offset: Offset
+    state: LeaderState, image: MetadataImage, rack: str, listener: str, offset: Offset
 ) -> BrokerId | None:
     """A follower in `rack` that is in sync and has `offset`; None: read from the leader."""
     best: BrokerId | None = None

@@ -19,7 +19,7 @@ from odradek_broker.log.manager import LogManager
 from odradek_broker.log.producer_state import EndTxnMarker
 from odradek_broker.metadata.delta import MetadataDelta
 from odradek_broker.metadata.image import MetadataImage
-from odradek_broker.partition import replica_state
+from odradek_broker.partition import leader_events
 from odradek_broker.partition.command_queue import CommandQueue
 from odradek_broker.partition.commands import Command
 from odradek_broker.partition.failed_directories import FailedDirectories
@@ -191,7 +191,7 @@ class PartitionService:
             self.directory_failed(failed)
             raise
 
-    def step(self, partition: Partition, event: replica_state.Event) -> None:
+    def step(self, partition: Partition, event: leader_events.Event) -> None:
         """Give the leader of a partition an event. Raises KafkaError for a fetch it refuses."""
         self._writes.step(partition, event)
 

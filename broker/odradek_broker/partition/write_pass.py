@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from odradek_broker.log.errors import RETRY_SECONDS, LogDirError
-from odradek_broker.partition import replica_state
+from odradek_broker.partition import leader_events, leader_state
 from odradek_broker.partition.hosted import HostedPartitions
 from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.waiting import ProgressListener
@@ -45,22 +45,22 @@ class WritePass:
 
     # --- the leader's state -----------------------------------------------------------------
 
-    def step(self, partition: Partition, event: replica_state.Event) -> None:
+    def step(self, partition: Partition, event: leader_events.Event) -> None:
         """Give the leader of a partition an event. Raises KafkaError for a fetch it refuses."""
         if partition.leading is not None:
             now_ms = self._clock.monotonic_ms()
             in_sync = len(partition.leading.isr)
-            moved = self.obey(partition, replica_state.step(partition.leading, event, now_ms))
+            moved = self.obey(partition, leader_state.step(partition.leading, event, now_ms))
             self.isr_expands += len(partition.leading.isr) > in_sync
             self.isr_shrinks += len(partition.leading.isr) < in_sync
             if moved or partition.awaits_deletion:
                 self.mark_dirty(partition)
 
-    def obey(self, partition: Partition, instructions: replica_state.Instructions) -> bool:
+    def obey(self, partition: Partition, instructions: leader_events.Instructions) -> bool:
         """Carries out what the leader's state asks for; True if the high watermark moved."""
         moved = False
         for instruction in instructions:
-            if isinstance(instruction, replica_state.AdvanceHighWatermark):
+            if isinstance(instruction, leader_events.AdvanceHighWatermark):
                 partition.log.high_watermark = instruction.high_watermark
                 moved = True
             elif self._hosted.replication is not None:
@@ -69,7 +69,7 @@ class WritePass:
 
     def check_isrs(self) -> Iterator[None]:
         """Which followers fell behind, and which may join, in all partitions that are led here."""
-        event = replica_state.CheckIsr()
+        event = leader_events.CheckIsr()
         for at, partition in enumerate(list(self._hosted.by_name.values())):
             if partition.leading is not None and partition.leading.followers:
                 self.step(partition, event)
@@ -136,8 +136,8 @@ class WritePass:
             if partition.must_flush:
                 self._flush_first(partition)
             elif partition.log.written_offset > leading.log_end_offset:
-                written = replica_state.Written(partition.log.written_offset)
-                self.obey(partition, replica_state.step(leading, written, now_ms))
+                written = leader_events.Written(partition.log.written_offset)
+                self.obey(partition, leader_state.step(leading, written, now_ms))
         partition.settle()
 
     def _flush_first(self, partition: Partition) -> None:
@@ -160,7 +160,7 @@ class WritePass:
                 return
             assert error is None, error
             if partition.leading is leading:
-                self.step(partition, replica_state.Written(written))
+                self.step(partition, leader_events.Written(written))
             self.mark_dirty(partition)
 
         self._threads.run(partition.log.flush, done)

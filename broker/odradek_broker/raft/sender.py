@@ -17,6 +17,7 @@ from odradek_broker.raft.quorum_state import QuorumState
 from odradek_broker.raft.types import Event, ReceivedResponse, RequestFailed, Send
 from odradek_broker.raft.values import LeaderAndEpoch, NodeId, NodeIdentity
 from odradek_broker.runtime.peer import Peer, PeerRefused, PeerUnavailable
+from odradek_broker.runtime.peer_security import PeerSecurity
 from odradek_broker.runtime.quorum_addresses import Address
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.errors import DecodeError
@@ -41,6 +42,7 @@ class RequestSender:
         *,
         on_leader_heard: Callable[[NodeId, LeaderAndEpoch], None],
         on_wrong_cluster: Callable[[WrongClusterError], None],
+        security: PeerSecurity | None = None,
     ) -> None:
         self._loop = loop
         self._cluster_id = identity.cluster_id
@@ -50,6 +52,7 @@ class RequestSender:
         self._client_id = f"broker-{identity.key.id}-quorum"
         self._on_leader_heard = on_leader_heard
         self._on_wrong_cluster = on_wrong_cluster
+        self._security = security
         self._peers: dict[tuple[Address, bool], Peer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -102,7 +105,7 @@ class RequestSender:
             if len(self._peers) >= PEERS_MAX:
                 oldest = next(iter(self._peers))
                 self._peers.pop(oldest).close()
-            peer = Peer(*address, self._loop, client_id=self._client_id)
+            peer = Peer(*address, self._loop, client_id=self._client_id, security=self._security)
             self._peers[address, fetches] = peer
         return peer
 

@@ -1,6 +1,6 @@
 """Brings proposed ISRs to the controller (AlterPartition, 56) and its answers back.
 
-The partition decides what to make of an answer, and of none (partition/replica_state.py).
+The partition decides what to make of an answer, and of none (partition/leader_state.py).
 """
 
 import logging
@@ -8,13 +8,13 @@ from collections import Counter
 from uuid import UUID
 
 from odradek_broker.controller_client.channel import ControllerCalls
-from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.replica_state import (
+from odradek_broker.partition.leader_events import (
     CheckIsr,
     Proposal,
     ProposalAnswered,
     ProposalLost,
 )
+from odradek_broker.partition.partition import Partition
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.replication.batch_sender import (
     TIMEOUT_MS,

@@ -13,7 +13,7 @@ from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.partition.partition import Partition
 
 # An answer that takes longer is not waited for. Far below LOST_PROPOSAL_MS of
-# partition/replica_state.py: a request that was given up is not that old.
+# partition/leader_state.py: a request that was given up is not that old.
 TIMEOUT_MS = 2000.0
 BACKOFF_MIN_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 1.0

@@ -20,49 +20,36 @@ The leader holds a request back while it has nothing to say (replica.fetch.wait.
 something is to be said meanwhile (a partition to fetch from now on), a second request follows
 at once; the leader then answers the first one (handlers/fetch.py).
 
-What fails for one partition (damaged data, no disk) concerns that one only.
+What an answer means for one partition is in `replication/answers.py`.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, TypeVar
 
-from odradek_broker.log.errors import RETRY_SECONDS, LogDirError, NoRoomError
 from odradek_broker.partition import follower_state
-from odradek_broker.partition.follower_state import FetchPosition, Status
+from odradek_broker.partition.follower_state import Status
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.service import PartitionService
-from odradek_broker.replication.applying import carry_out
-from odradek_broker.replication.batches import whole_batches
+from odradek_broker.replication.answers import AnswerApplier
+from odradek_broker.replication.followed import FetcherContext, Followed, key_of
+from odradek_broker.replication.leader_calls import (
+    FETCH,
+    FETCH_VERSION,
+    LeaderConnection,
+    encode_fetch,
+    fetch_partition,
+)
 from odradek_broker.replication.session import FollowerSession, Key, SessionRequest
-from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.peer import PeerUnavailable
-from odradek_broker.runtime.rate_limited_log import RateLimitedLog
-from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.tasks import Threads
-from odradek_protocol.error_codes import ErrorCode, KafkaError
+from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.ids import BrokerId
-from odradek_protocol.messages.fetch import FetchPartition, FetchRequest
-from odradek_protocol.messages.fetch_response import (
-    FetchedPartition,
-    FetchedResponse,
-    decode_fetch_response,
-    encode_fetch_request,
-)
-from odradek_protocol.messages.struct import Struct
+from odradek_protocol.messages.fetch_response import FetchedResponse, decode_fetch_response
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-FETCH, FETCH_VERSION = 1, 17
-LIST_OFFSETS, LIST_OFFSETS_VERSION = 2, 9
-LATEST, EARLIEST = -1, -2
 # One that the leader holds back, and one that makes it answer that.
 IN_FLIGHT_MAX = 2
 # Partitions that one pass looks at, for 5 ms at most.
@@ -74,42 +61,6 @@ NOT_SENT = 1 << 60
 TURN_MS = 5.0
 # A bug that shows at every pass must not keep the loop busy with saying so.
 AFTER_BUG_SECONDS = 1.0
-
-
-class LeaderConnection(Protocol):
-    """`runtime.peer.Peer` is one."""
-
-    def call_raw(
-        self, api_key: int, version: int, body: Sequence[bytes], timeout_ms: float
-    ) -> Awaitable[memoryview]: ...
-
-    def call(
-        self, api_key: int, version: int, request: Struct, timeout_ms: float
-    ) -> Awaitable[Struct]: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherContext:
-    """What all fetchers of a broker share."""
-
-    settings: Settings
-    clock: Clock
-    threads: Threads
-    partitions: PartitionService
-
-
-class _Entry:
-    """One partition: what was asked for it last, and in which request."""
-
-    __slots__ = ("flushing", "partition", "position", "sent_in")
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.position: FetchPosition | None = None
-        self.sent_in = -1
-        self.flushing = False
 
 
 @dataclass(slots=True)
@@ -127,7 +78,7 @@ class LeaderFetcher:
         self._connection = connection
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._entries: dict[Key, _Entry] = {}
+        self._followed: dict[Key, Followed] = {}
         self._touched: dict[Key, None] = {}
         self._session = FollowerSession()
         self._in_flight: deque[_InFlight] = deque()
@@ -138,17 +89,16 @@ class LeaderFetcher:
         self._pausing: dict[Key, None] = {}  # left out until the alarm rings
         self._failures = 0  # of the connection, in a row
         self._reconnect_at_ms = 0.0
-        self._lookups: set[asyncio.Task[None]] = set()
         self._reachable = True
-        self._limited = RateLimitedLog(logger)
+        self._applier = AnswerApplier(connection, context, self._touch)
         self._task = self._loop.create_task(self._run())
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._followed)
 
     def __contains__(self, partition: Partition) -> bool:
-        entry = self._entries.get(_key(partition))
-        return entry is not None and entry.partition is partition
+        followed = self._followed.get(key_of(partition))
+        return followed is not None and followed.partition is partition
 
     # --- which partitions ------------------------------------------------------------------
 
@@ -159,27 +109,33 @@ class LeaderFetcher:
             now_ms = self._context.clock.monotonic_ms()
             given_up = follower_state.FetchUnanswered(following.under_way, failed=False)
             follower_state.step(following, given_up, partition.log, now_ms)
-        key = _key(partition)
-        self._entries[key] = _Entry(partition)
-        self._touch(key)
+        followed = Followed(partition)
+        self._drop(followed.key)
+        self._followed[followed.key] = followed
+        self._touch(followed.key)
 
     def remove(self, partition: Partition) -> None:
-        key = _key(partition)
-        entry = self._entries.get(key)
-        if entry is not None and entry.partition is partition:
-            del self._entries[key]
+        key = key_of(partition)
+        followed = self._followed.get(key)
+        if followed is not None and followed.partition is partition:
+            self._drop(key)
             self._touch(key)
+
+    def _drop(self, key: Key) -> None:
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            followed.dropped = True
 
     def close(self) -> None:
         """Give up: no fetch goes out any more, and no answer is applied."""
         self._task.cancel()
-        for lookup in self._lookups:
-            lookup.cancel()
+        self._applier.close()
         for sent in self._in_flight:
             sent.answer.cancel()
         if self._alarm is not None:
             self._alarm.cancel()
-        self._entries.clear()
+        for key in list(self._followed):
+            self._drop(key)
         self._connection.close()
 
     def _touch(self, key: Key) -> None:
@@ -233,33 +189,26 @@ class LeaderFetcher:
         else:
             some, self._touched = list(touched), {}
         for key in some:
-            entry = self._entries.get(key)
-            following = entry.partition.following if entry is not None else None
-            if entry is None or following is None or entry.flushing:
+            followed = self._followed.get(key)
+            following = followed.partition.following if followed is not None else None
+            if followed is None or following is None or followed.flushing:
                 self._session.forget(key)
                 continue
-            if self._is_throttled(entry.partition) and throttle.exceeded(now_ms):
+            if self._context.is_throttled(followed.partition) and throttle.exceeded(now_ms):
                 self._session.forget(key)
                 self._pausing[key] = None
                 self._wake_at(throttle.free_at_ms)
                 continue
-            position = follower_state.next_fetch(following, entry.partition.log, now_ms)
+            position = follower_state.next_fetch(following, followed.partition.log, now_ms)
             if position is not None:
-                entry.position = position
-                if self._session.want(key, _asked(key[1], position, max_bytes)):
-                    entry.sent_in = NOT_SENT
+                followed.position = position
+                if self._session.want(key, fetch_partition(key[1], position, max_bytes)):
+                    followed.sent_in = NOT_SENT
             elif following.under_way is None or following.status is not Status.FETCHING:
                 self._session.forget(key)
                 if following.status is Status.BACKING_OFF:
                     self._pausing[key] = None
                     self._wake_at(following.ready_at_ms)
-
-    def _is_throttled(self, partition: Partition) -> bool:
-        service = self._context.partitions
-        topic, index = partition.topic_partition
-        return service.peers.node_id not in partition.isr and service.follower_throttle.concerns(
-            service.image.topic_config(topic), index
-        )
 
     def _wake_at(self, at_ms: float) -> None:
         """One timer for all pauses: when it rings, everybody who pauses is looked at."""
@@ -290,28 +239,13 @@ class LeaderFetcher:
 
     def _send(self) -> None:
         settings = self._context.settings
-        peers = self._context.partitions.peers
         request = self._session.next_request()
         self._numbers += 1
         for key, _ in request.partitions:
-            entry = self._entries.get(key)
-            if entry is not None:
-                entry.sent_in = self._numbers
-        body = encode_fetch_request(
-            FETCH_VERSION,
-            FetchRequest(
-                replica_id=peers.node_id,
-                replica_epoch=peers.broker_epoch,
-                max_wait_ms=settings.int("replica.fetch.wait.max.ms"),
-                min_bytes=settings.int("replica.fetch.min.bytes"),
-                max_bytes=settings.int("replica.fetch.response.max.bytes"),
-                isolation_level=0,
-                session_id=request.session_id,
-                session_epoch=request.epoch,
-                topics=_by_topic(request.partitions),
-                forgotten_topics=_by_topic([(key, key[1]) for key in request.forgotten]),
-            ),
-        )
+            followed = self._followed.get(key)
+            if followed is not None:
+                followed.sent_in = self._numbers
+        body = encode_fetch(request, self._context.partitions.peers, settings)
         timeout_ms = settings.int("replica.socket.timeout.ms")
         answer = asyncio.ensure_future(
             self._connection.call_raw(FETCH, FETCH_VERSION, (body,), timeout_ms)
@@ -365,11 +299,11 @@ class LeaderFetcher:
         """After a bug nothing is certain: every partition pauses, then asks anew."""
         self._lost_connection("a bug")
         now_ms = self._context.clock.monotonic_ms()
-        for key, entry in self._entries.items():
-            following, position = entry.partition.following, entry.position
+        for key, followed in self._followed.items():
+            following, position = followed.partition.following, followed.position
             if following is not None and position is not None:
                 event = follower_state.FetchUnanswered(position, failed=True)
-                follower_state.step(following, event, entry.partition.log, now_ms)
+                follower_state.step(following, event, followed.partition.log, now_ms)
             self._touched[key] = None
 
     # --- answers ---------------------------------------------------------------------------------
@@ -378,148 +312,15 @@ class LeaderFetcher:
         turn_ends_ms = self._context.clock.monotonic_ms() + TURN_MS
         for _, topic_id, partitions in response.topics:
             for fetched in partitions:
-                entry = self._entries.get((topic_id or b"", fetched.partition_index))
+                followed = self._followed.get((topic_id or b"", fetched.partition_index))
                 # Asked otherwise since: this answers what nobody wants to know any more.
-                if entry is None or entry.position is None or entry.sent_in > number:
+                if followed is None or followed.position is None or followed.sent_in > number:
                     continue
-                self._apply_one(entry, entry.position, fetched)
+                self._applier.apply(followed, followed.position, fetched)
                 self._touched[topic_id or b"", fetched.partition_index] = None
                 if self._context.clock.monotonic_ms() >= turn_ends_ms:
                     await asyncio.sleep(0)
                     turn_ends_ms = self._context.clock.monotonic_ms() + TURN_MS
-
-    def _apply_one(self, entry: _Entry, position: FetchPosition, fetched: FetchedPartition) -> None:
-        partition = entry.partition
-        following, log = partition.following, partition.log
-        if following is None or position.leader_epoch != following.leader_epoch:
-            return
-        now_ms = self._context.clock.monotonic_ms()
-        records, end_offset = memoryview(b""), None
-        try:
-            if fetched.records and not fetched.error_code:
-                records, end_offset = whole_batches(
-                    fetched.records, position.last_fetched_epoch, position.leader_epoch
-                )
-            event = follower_state.FetchAnswered(
-                position,
-                ErrorCode(fetched.error_code),
-                fetched.high_watermark,
-                fetched.log_start_offset,
-                fetched.diverging_epoch,
-                end_offset,
-            )
-            instructions = follower_state.step(following, event, log, now_ms)
-            self._carry_out(entry, instructions, records)
-            if records and self._is_throttled(partition):
-                self._context.partitions.follower_throttle.passed(len(records), now_ms)
-        except KafkaError as error:
-            self._failed(entry, position, error)
-        if following.status is Status.FAILED:
-            # Fenced: the metadata log is about to bring the new leader, as after any election.
-            fenced = fetched.error_code == ErrorCode.fenced_leader_epoch
-            level = logging.DEBUG if fenced else logging.WARNING
-            name = log.topic_partition
-            logger.log(level, "%s: not fetched any more: %s", name, following.failure)
-
-    def _carry_out(
-        self, entry: _Entry, instructions: follower_state.Instructions, records: memoryview
-    ) -> None:
-        context, partition = self._context, entry.partition
-        look_up = carry_out(
-            partition, instructions, records, context.partitions, context.clock.now_ms()
-        )
-        if look_up is not None:
-            task = self._loop.create_task(self._look_up(entry, look_up.position))
-            self._lookups.add(task)
-            task.add_done_callback(self._lookups.discard)
-        elif instructions and partition.must_flush:
-            self._flush(entry)
-
-    def _failed(self, entry: _Entry, position: FetchPosition, error: KafkaError) -> None:
-        partition = entry.partition
-        following = partition.following
-        name, path = partition.topic_partition, partition.log.log_dir.path
-        now_ms = self._context.clock.monotonic_ms()
-        self._limited.error(path, now_ms, "%s: %s", name, error)
-        code = error.code
-        if isinstance(error, LogDirError):
-            self._context.partitions.directory_failed(error)
-        if isinstance(error, NoRoomError) or (isinstance(error, LogDirError) and not error.offline):
-            code = ErrorCode.throttling_quota_exceeded  # passes: asked again after a pause
-        if following is not None:
-            for event in (
-                follower_state.FetchUnanswered(position, failed=False),
-                follower_state.ApplyFailed(code, str(error)),
-            ):
-                follower_state.step(following, event, partition.log, now_ms)
-
-    def _flush(self, entry: _Entry) -> None:
-        """`flush.messages`: the next fetch tells the leader that we have it, so fsync first."""
-        entry.flushing = True
-        key = _key(entry.partition)
-
-        def done(error: BaseException | None) -> None:
-            entry.flushing = False
-            if isinstance(error, LogDirError):
-                self._context.partitions.directory_failed(error)
-                if not error.offline and self._entries.get(key) is entry:
-                    entry.flushing = True
-                    self._loop.call_later(RETRY_SECONDS, self._flush, entry)
-                    return
-            elif error is not None:
-                raise error
-            if self._entries.get(key) is entry:
-                self._touch(key)
-
-        self._context.threads.run(entry.partition.log.flush, done)
-
-    # --- out of range -------------------------------------------------------------------------
-
-    async def _look_up(self, entry: _Entry, position: FetchPosition) -> None:
-        """Where does the leader's log begin and end?"""
-        try:
-            start, end = [
-                await self._list_offset(entry.partition, position, timestamp)
-                for timestamp in (EARLIEST, LATEST)
-            ]
-            event = follower_state.OffsetsFound(position, start, end)
-        except PeerUnavailable:
-            event = follower_state.OffsetsFound(position, error=ErrorCode.network_exception)
-        except KafkaError as error:
-            event = follower_state.OffsetsFound(position, error=error.code)
-        following, log = entry.partition.following, entry.partition.log
-        if following is None or self._entries.get(_key(entry.partition)) is not entry:
-            return
-        now_ms = self._context.clock.monotonic_ms()
-        try:
-            self._carry_out(
-                entry, follower_state.step(following, event, log, now_ms), memoryview(b"")
-            )
-        except KafkaError as error:
-            self._failed(entry, position, error)
-        self._touch(_key(entry.partition))
-
-    async def _list_offset(
-        self, partition: Partition, position: FetchPosition, timestamp: int
-    ) -> int:
-        topic, index = partition.topic_partition
-        asked = Struct(
-            partition_index=index, current_leader_epoch=position.leader_epoch, timestamp=timestamp
-        )
-        response = await self._connection.call(
-            LIST_OFFSETS,
-            LIST_OFFSETS_VERSION,
-            Struct(
-                replica_id=self._context.partitions.peers.node_id,
-                isolation_level=0,
-                topics=[Struct(name=topic, partitions=[asked])],
-            ),
-            self._context.settings.int("replica.socket.timeout.ms"),
-        )
-        answer = response.topics[0].partitions[0]
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code))
-        return int(answer.offset)
 
 
 _SESSION_ERRORS = frozenset(
@@ -529,26 +330,3 @@ _SESSION_ERRORS = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     ]
 )
-
-
-def _key(partition: Partition) -> Key:
-    return partition.topic_id, partition.topic_partition.partition
-
-
-def _asked(index: int, position: FetchPosition, max_bytes: int) -> FetchPartition:
-    return FetchPartition(
-        index,
-        position.leader_epoch,
-        position.fetch_offset,
-        position.last_fetched_epoch,
-        position.log_start_offset,
-        max_bytes,
-    )
-
-
-def _by_topic(items: list[tuple[Key, T]]) -> list[tuple[str | None, bytes | None, list[T]]]:
-    """Grouped as requests want it."""
-    topics: dict[bytes, list[T]] = {}
-    for (topic_id, _), item in items:
-        topics.setdefault(topic_id, []).append(item)
-    return [(None, topic_id, found) for topic_id, found in topics.items()]

@@ -13,12 +13,14 @@ from uuid import UUID
 
 from odradek_broker.controller_client.channel import ControllerCalls
 from odradek_broker.metadata.image import EMPTY_IMAGE, MetadataImage
+from odradek_broker.partition.leader_events import Propose
 from odradek_broker.partition.partition import Partition
-from odradek_broker.partition.replica_state import Propose
 from odradek_broker.partition.service import PartitionService
 from odradek_broker.replication.alter_partition import AlterPartitionSender
 from odradek_broker.replication.assign_dirs import DirectorySender
-from odradek_broker.replication.fetcher import FetcherContext, LeaderConnection, LeaderFetcher
+from odradek_broker.replication.fetcher import LeaderFetcher
+from odradek_broker.replication.followed import FetcherContext
+from odradek_broker.replication.leader_calls import LeaderConnection
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import Threads

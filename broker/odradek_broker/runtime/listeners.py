@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from odradek_broker.model.config_table import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _ANY_ADDRESS = "0.0.0.0"
 
@@ -89,13 +88,6 @@ def parse_listeners(settings: ListenerSettings) -> Listeners:
     controllers = tuple(e for e in endpoints if e.name in controller_names)
     if not brokers:
         raise ConfigError("listeners must have at least one that is not a controller listener")
-    for listener in endpoints:
-        if listener.security_protocol not in SUPPORTED_PROTOCOLS:
-            raise ConfigError(
-                f"listeners: {listener} has security protocol {listener.security_protocol}, "
-                f"which Odradek does not support yet (supported: "
-                f"{', '.join(SUPPORTED_PROTOCOLS)})"
-            )
     if settings.advertised is None:
         advertised = brokers
     else:

@@ -13,6 +13,7 @@ Raises PeerUnavailable if no valid response came; the request may have been carr
 import asyncio
 from collections.abc import Sequence
 
+from odradek_broker.runtime.peer_security import PeerSecurity
 from odradek_broker.runtime.transport import FrameConnection, PeerRefused, PeerUnavailable
 from odradek_protocol.errors import DecodeError
 from odradek_protocol.messages import api
@@ -32,8 +33,10 @@ class Peer:
         loop: asyncio.AbstractEventLoop | None = None,
         *,
         client_id: str = "odradek",
+        security: PeerSecurity | None = None,
     ) -> None:
-        self._connection = FrameConnection(host, port, loop or asyncio.get_running_loop())
+        loop = loop or asyncio.get_running_loop()
+        self._connection = FrameConnection(host, port, loop, security)
         self._client_id = client_id
         self._correlation_id = 0
 

@@ -9,6 +9,7 @@ from random import Random
 
 from odradek_broker.runtime.clock import Clock
 from odradek_broker.runtime.disk import Disk
+from odradek_broker.runtime.peer_security import PeerSecurity
 from odradek_broker.runtime.tasks import Threads
 
 
@@ -19,3 +20,5 @@ class Ports:
     disk: Disk
     rng: Random
     threads: Threads
+    # How this broker connects to others; None: without TLS and SASL.
+    peer_security: PeerSecurity | None = None

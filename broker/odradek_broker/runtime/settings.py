@@ -54,6 +54,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -147,6 +148,18 @@ class Settings:
         assert value is None or isinstance(value, tuple), name
         return value or ()
 
+    def listener_text(
+        self, listener: builtins.str, name: builtins.str, mechanism: builtins.str = ""
+    ) -> builtins.str | None:
+        """A setting of a listener: with its prefix (and mechanism), or the broker's own."""
+        prefix = f"listener.name.{listener.lower()}."
+        names = [f"{prefix}{mechanism.lower()}.{name}"] if mechanism else []
+        for candidate in (*names, prefix + name):
+            for layer in (self.dynamic_broker, self.dynamic_default, self.static):
+                if candidate in layer:
+                    return layer[candidate]
+        return self.text(name) if name in BROKER_CONFIGS else None
+
     # -- values that depend on several settings -----------------------------------------
 
     @property
@@ -161,6 +174,16 @@ class Settings:
     def metadata_log_dir(self) -> Path:
         text = self.optional_str("metadata.log.dir")
         return Path(text) if text else self.log_dirs[0]
+
+    @property
+    def super_users(self) -> tuple[builtins.str, ...]:
+        """Principals like `User:admin`, separated by semicolons: a name may have a comma."""
+        users = [user.strip() for user in self.static.get("super.users", "").split(";")]
+        return tuple(user for user in users if user)
+
+    @property
+    def allow_if_no_acl_found(self) -> builtins.bool:
+        return self.static.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
 
     def log_config(self, overrides: Mapping[builtins.str, builtins.str]) -> LogConfig:
         """A topic's settings on top of this broker's defaults. Raises ConfigError.
@@ -303,6 +326,12 @@ class Settings:
             raise ConfigError(
                 "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread"
             )
+        for user in self.super_users:
+            if ":" not in user.strip(":"):
+                raise ConfigError(
+                    f"super.users: expected a string in format principalType:principalName but "
+                    f"got {user}"
+                )
         self._check_consumer_groups()
 
     def _check_consumer_groups(self) -> None:

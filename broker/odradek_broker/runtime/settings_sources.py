@@ -91,7 +91,7 @@ def read_flags(flags: Sequence[str]) -> dict[str, str]:
 
 
 def _known(name: str) -> bool:
-    return name in BROKER_CONFIGS or name.startswith(_OPEN_PREFIXES)
+    return name in BROKER_CONFIGS or name in AUTHORIZER_SETTINGS or name.startswith(_OPEN_PREFIXES)
 
 
 def _unknown(name: str) -> str:
@@ -110,13 +110,31 @@ def _check_known(name: str, value: str, *, where: str) -> None:
             raise ConfigError(where + str(error)) from None
 
 
+# Kafka defines them in its authorizer, so they are in no table of broker settings.
+AUTHORIZER_SETTINGS = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+
+
 def no_effect_warnings(static: Mapping[str, str]) -> list[str]:
     warnings = []
     for name, text in static.items():
         key = BROKER_CONFIGS.get(name)
         if key is not None and (key.honoured or text == key.default):
             continue
+        if name in AUTHORIZER_SETTINGS:
+            continue
         if name.startswith(f"{config_providers.PROVIDERS}.{config_providers.ENV}."):
+            continue
+        if name.startswith("listener.name.") and _honoured_per_listener(name):
             continue
         warnings.append(f"{name} is known but has no effect in Odradek yet")
     return warnings
+
+
+def _honoured_per_listener(name: str) -> bool:
+    """`listener.name.external.plain.sasl.jaas.config`: settings of TLS and SASL have an effect."""
+    own = name.split(".", 3)[-1]
+    for candidate in (own, own.partition(".")[2]):
+        key = BROKER_CONFIGS.get(candidate)
+        if key is not None and candidate.startswith(("ssl.", "sasl.", "connections.max.reauth")):
+            return key.honoured
+    return False

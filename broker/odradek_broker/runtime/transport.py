@@ -23,6 +23,9 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 
+from odradek_broker.runtime.peer_security import PeerSecurity
+from odradek_broker.runtime.tls_socket import TlsSocket
+
 # A peer that leaves this much unread or unanswered is stuck: more would only fill our memory.
 IN_FLIGHT_MAX = 256
 OUT_BYTES_MAX = 64 * 1024 * 1024
@@ -32,6 +35,8 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024
 # Responses smaller than this are read through one buffer, several at a time.
 SCRATCH_BYTES = 64 * 1024
 GATHER_MAX = 64  # buffers per sendmsg
+# A session that has to be renewed is, after this part of its lifetime.
+RENEW_AFTER = 0.8
 
 BACKOFF_MIN_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 1.0
@@ -53,10 +58,18 @@ class FrameConnection:
     """Invariant: `_sock` is set only while connected; `_waiting` has the calls of the current
     connection, in their order."""
 
-    def __init__(self, host: str, port: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        loop: asyncio.AbstractEventLoop,
+        security: PeerSecurity | None = None,
+    ) -> None:
         self.host = host
         self.port = port
         self._loop = loop
+        self._security = security
+        self._renew_at = float("inf")  # loop time; then the other broker ends the session
         self._sock: socket.socket | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._proven = False  # it answered since it was connected
@@ -86,6 +99,8 @@ class FrameConnection:
         if refusal is not None:
             answer.set_exception(PeerUnavailable(f"{self}: {refusal}"))
             return answer
+        if self._loop.time() >= self._renew_at and not self._waiting:
+            self._disconnect("authenticates again")
         assert correlation_id not in self._waiting, "a correlation id is used once"
         timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, timeout_ms)
         self._waiting[correlation_id] = (answer, timer)
@@ -128,6 +143,9 @@ class FrameConnection:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.sock_connect(sock, address)
+            lifetime_ms = 0
+            if self._security is not None:
+                sock, lifetime_ms = await self._security.secure(sock, self.host, self._loop)
         except OSError as error:
             if sock is not None:
                 sock.close()
@@ -142,6 +160,9 @@ class FrameConnection:
         else:
             self._connecting = None
             self._sock = sock
+            self._renew_at = float("inf")
+            if lifetime_ms:
+                self._renew_at = self._loop.time() + lifetime_ms / 1000 * RENEW_AFTER
             self._scratch = bytearray(SCRATCH_BYTES)
             self._loop.add_reader(sock.fileno(), self._on_readable)
             self._flush()
@@ -214,6 +235,12 @@ class FrameConnection:
     # --- in ------------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
+        self._read()
+        # Of TLS: what is decrypted already makes no event.
+        while isinstance(self._sock, TlsSocket) and self._sock.pending():
+            self._read()
+
+    def _read(self) -> None:
         sock = self._sock
         assert sock is not None
         into = memoryview(self._scratch)[self._kept :]

@@ -1,1 +1,1 @@
-"""Authentication and authorisation. Not yet: the place is kept, listeners are plaintext."""
+"""Authentication and authorisation: who sends a request, and what they may do."""

@@ -10,8 +10,8 @@
         print(sorted(client.metadata().topics))
 
 `client.admin` has a function per admin request with typed arguments and results: topics, configs,
-partitions (elections, reassignments), offsets, groups, transactions, quorum, brokers, log_dirs.
-For any other API, send a `Struct` with the names of Kafka's fields in snake case:
+partitions (elections, reassignments), offsets, records, groups, transactions, quorum, brokers,
+log_dirs. For any other API, send a `Struct` with the names of Kafka's fields in snake case:
 
     answer = client.call(AnyBroker(), ApiKey.DESCRIBE_CLUSTER, Struct(include_fenced_brokers=True))
     answer = client.call(Controller(), ApiKey.UNREGISTER_BROKER, Struct(broker_id=4))
@@ -24,6 +24,7 @@ the API and what to do. Calls block; there is no asyncio here. Producing and con
 job of this package.
 
     settings (addresses, time limits, the seam for TLS and SASL)
+    security                       TLS and SASL from Java-style properties
     connection > versions          one broker: frames and versions
     pool                           the open connections
     routes, retries                which broker, and what may be repeated

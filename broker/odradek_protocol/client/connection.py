@@ -59,7 +59,7 @@ class Connection:
             self.close()
             raise UnreachableError(
                 f"{address} accepted the connection, but not Kafka's protocol: {error}; check that "
-                "the broker is healthy and that this is a Kafka listener without TLS"
+                "the broker is healthy and that the listener's security.protocol is this client's"
             ) from error
         except BaseException:
             self.close()
@@ -75,6 +75,7 @@ class Connection:
             ) from error
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.settimeout(max(deadline.left_s(), 0.001))
             return settings.security.wrap(connected, self.address.host)
         except BaseException:
             connected.close()

@@ -6,6 +6,7 @@ ClientError                  all of them
   UnknownBrokerError         the cluster has no live broker with this id
   UnsupportedApiError        broker and client have no version of the API in common
   UnreachableError           no connection: the request was not sent
+  AuthenticationError        the broker refused the credentials, or their mechanism
   DisconnectedError          the connection ended: the request may have been carried out
   AnswerTimeoutError         no answer in time: the request may have been carried out
   UnreadableAnswerError      bytes that are no answer to the request
@@ -44,6 +45,10 @@ class UnsupportedApiError(ClientError):
 
 
 class UnreachableError(ClientError):
+    pass
+
+
+class AuthenticationError(ClientError):
     pass
 
 

@@ -47,6 +47,7 @@ __all__ = [
     "encode_response_item",
     "flexible",
     "parse_request_header",
+    "prepare",
     "request_header",
     "response_fields",
     "response_header",
@@ -72,6 +73,12 @@ def encode_request(api_key: int, version: int, request: Struct) -> bytes:
 def encode_response(api_key: int, version: int, response: Struct) -> bytes:
     """The body of a response, without its header."""
     return _encode(_codec(compile_writer, api_key, version, "response"), response)
+
+
+def prepare(api_key: int, version: int) -> None:
+    """Makes the codecs with which a broker reads this request and writes its response."""
+    _codec(compile_reader, api_key, version, "request")
+    _codec(compile_writer, api_key, version, "response")
 
 
 def encode_response_item(api_key: int, version: int, path: str, item: Struct) -> bytes:

@@ -64,6 +64,24 @@ def _write_string(out: bytearray, value: str | None) -> None:
     out += encoded
 
 
+def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = read_uvarint(data, at)
+    if length == 0:
+        return None, at
+    end = at + length - 1
+    if end > len(data):
+        raise DecodeError("record: bytes longer than the record")
+    return bytes(data[at:end]), end
+
+
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(0)
+        return
+    write_uvarint(out, len(value) + 1)
+    out += value
+
+
 @lru_cache(maxsize=SHARED_VALUES_MAX)
 def _uuid(data: bytes) -> UUID:
     return UUID(bytes=data)
@@ -188,8 +206,9 @@ def nested(layout: Layout) -> Codec:
 
 
 INT8, INT16, UINT16 = _fixed(">b"), _fixed(">h"), _fixed(">H")
-INT32, INT64, BOOL = _fixed(">i"), _fixed(">q"), _fixed(">?")
+INT32, INT64, BOOL, FLOAT64 = _fixed(">i"), _fixed(">q"), _fixed(">?"), _fixed(">d")
 STRING = Codec(_read_string, _write_string)
+BYTES = Codec(_read_bytes, _write_bytes)
 UUID_ = Codec(_read_uuid, _write_uuid)
 INT32S = fixed_array(INT32, 4, _int32s)
 UUIDS = fixed_array(UUID_, 16, _uuids)

@@ -76,7 +76,7 @@ def test_a_cordoned_zone_is_reported_not_left(story: Story) -> None:
     assert {p["spec"]["nodeName"] for n, p in story.pods().items() if "zone-c" in n} == {node}
 
 
-def test_what_somebody_deletes_comes_back(story: Story) -> None:
+def test_deleted_objects_are_created_again(story: Story) -> None:
     """StatefulSet (with and without its pods), Services, ConfigMap, budget: repaired."""
     begin(story)
     before = story.uids()

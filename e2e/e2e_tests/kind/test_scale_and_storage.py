@@ -40,7 +40,7 @@ def test_the_replication_factor_of_a_topic(story: Story) -> None:
     assert story.get("Topic", "orders")["status"]["replicationFactor"] == 2
 
 
-def test_storage_that_cannot_grow_is_said(story: Story) -> None:
+def test_storage_that_cannot_grow_is_reported(story: Story) -> None:
     """kind's provisioner does not support expansion; the rest of the reconciliation goes on."""
     begin(story)
     before = story.uids()

@@ -45,6 +45,7 @@ class Engine:
     name: str
     server: Server
     names: Names = field(default_factory=Names)
+    host: str = "127.0.0.1"  # where the connection comes from
     _socket: socket.socket | None = None
     _count: int = 0
 
@@ -74,6 +75,12 @@ class Engine:
         self.hang_up()
         return Outcome("unreadable")
 
+    def come_from(self, host: str) -> None:
+        """Continues on a connection from another address."""
+        if host != self.host:
+            self.hang_up()
+            self.host = host
+
     def hang_up(self) -> None:
         if self._socket is not None:
             self._socket.close()
@@ -87,7 +94,9 @@ class Engine:
     def _send(self, frame: bytes) -> None:
         if self._socket is None:
             address = ("127.0.0.1", self.server.port)
-            self._socket = socket.create_connection(address, timeout=PATIENCE_S)
+            self._socket = socket.create_connection(
+                address, timeout=PATIENCE_S, source_address=(self.host, 0)
+            )
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
 
@@ -114,12 +123,15 @@ def read_answer(api_key: int, version: int, response: bytes) -> Outcome:
 
 
 @contextmanager
-def both_engines(directory: Path) -> Iterator[tuple[Engine, Engine]]:
+def both_engines(
+    directory: Path, settings: dict[str, str] | None = None
+) -> Iterator[tuple[Engine, Engine]]:
     """One new broker of each engine: ours, then Apache Kafka."""
+    all_settings = {**SETTINGS, **(settings or {})}
     with (
-        RunningApacheKafka(SETTINGS, directory=directory / "apache") as theirs,
+        RunningApacheKafka(all_settings, directory=directory / "apache") as theirs,
         # As long as the other name: requests contain the path, and damage must hit the same byte.
-        RunningBroker(SETTINGS, directory=directory / "broker") as mine,
+        RunningBroker(all_settings, directory=directory / "broker") as mine,
     ):
         ours, apache = Engine("embedded", mine), Engine("apache", theirs)
         for engine in (ours, apache):

@@ -6,6 +6,7 @@ difference that matches no line is unexpected and fails the run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, NamedTuple
@@ -15,6 +16,10 @@ from odradek_protocol.messages.struct import Struct
 from odradek_protocol.records.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
 
 Fits = EllipsisType | object
+
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+CODEC_MASK, CODEC_MAX = 7, 4
+NAME_OF_COPY_MAX = 255 - len("-0") - len(".") - 32 - len("-future")
 
 
 def any_two(_: Any, __: Any) -> bool:
@@ -81,7 +86,20 @@ def null_records(request: Any) -> bool:
 
 
 def no_resource(request: Any) -> bool:
-    return any(not resource.resource_name for resource in request.resources)
+    """Some resource has no name, or one that no topic can have."""
+    names = [resource.resource_name for resource in request.resources]
+    return any(TOPIC_NAME.fullmatch(name or "") is None for name in names)
+
+
+def long_name(request: Any) -> bool:
+    """Some topic has a name with which the directory of a copy would exceed 255 characters."""
+    names = [topic.name for directory in request.dirs for topic in directory.topics]
+    return any(len(name) > NAME_OF_COPY_MAX for name in names)
+
+
+def last_cursor(request: Any) -> bool:
+    cursor = request.cursor
+    return bool(cursor and cursor.partition_index > 2**31 - 1 - request.response_partition_limit)
 
 
 def no_partitions(request: Any) -> bool:
@@ -110,6 +128,23 @@ def _is_transaction_of_nobody(records: Any) -> bool:
     return bool(header.attributes & TRANSACTIONAL_BIT and header.producer_id < 0)
 
 
+def unknown_codec(request: Any) -> bool:
+    """Some batch names a compression that does not exist."""
+    return any(
+        p.records and len(p.records) >= HEADER_BYTES and _codec(p.records) > CODEC_MAX
+        for t in request.topic_data
+        for p in t.partition_data
+    )
+
+
+def _codec(records: Any) -> int:
+    return int(read_header(bytes(records), 0).attributes & CODEC_MASK)
+
+
+def reads_internal_topic(request: Any) -> bool:
+    return any((getattr(t, "topic", None) or "").startswith("__") for t in request.topics)
+
+
 def same_when_merged(apache: Any, embedded: Any) -> bool:
     return bool(_by_topic(apache) == _by_topic(embedded))
 
@@ -134,9 +169,9 @@ def odd_operation(request: Any) -> bool:
 # APIs that only Apache Kafka advertises to clients. Any other API that only one engine advertises,
 # or in other versions, is a difference.
 NOT_OFFERED = frozenset((
-    "sasl_handshake", "sasl_authenticate", "create_delegation_token", "renew_delegation_token",
-    "expire_delegation_token", "describe_delegation_token", "alter_client_quotas",
-    "alter_user_scram_credentials", "share_group_heartbeat", "share_group_describe", "share_fetch",
+    "create_delegation_token", "renew_delegation_token",
+    "expire_delegation_token", "describe_delegation_token",
+    "share_group_heartbeat", "share_group_describe", "share_fetch",
     "share_acknowledge", "initialize_share_group_state", "read_share_group_state",
     "write_share_group_state", "delete_share_group_state", "read_share_group_state_summary",
     "streams_group_heartbeat", "streams_group_describe", "describe_share_group_offsets",
@@ -165,6 +200,11 @@ FIRST_FEATURE = "of several wrong features, Kafka names the first in a hash map"
 FEATURES = "no share, streams and ELR features"
 OFFERED = "not offered: SKIPPED.md, first section"
 LOG_DIRS = "internal topics hold our own records; users' records are compared through Fetch"
+AHEAD = "records that only Kafka took before: " + NO_PRODUCER_ID
+LONG_NAME = "Kafka does not move replicas of topics with long names; ours shortens the directory"
+CURSOR = "a cursor near 2^31 overflows in Kafka, which then answers with a negative one"
+CODEC = "a batch of an unknown codec is refused by itself; Kafka: UNKNOWN_SERVER_ERROR for all"
+QUORUM = "each engine describes its own quorum: listener, directory, epoch, offsets"
 MESSAGE = "responses[].error_message"
 SIZE = "results[].topics[].partitions[].partition_size"
 CODE = "partitions[].error_code"
@@ -182,7 +222,6 @@ TABLE: tuple[Expected, ...] = (
     Expected("create_acls", "", "closed", answered, ACLS),
     Expected("delete_acls", "", "closed", answered, ACLS),
     Expected("describe_acls", "", "closed", answered, ACLS),
-    Expected("describe_client_quotas", "*", ..., ..., "no quotas: always empty"),
     Expected("describe_log_dirs", SIZE, ..., ..., LOG_DIRS),
     Expected("describe_configs", "results[].configs[].synonyms", ..., ..., ELR),
     Expected("list_groups", "groups", ..., ..., PHANTOM, both=apache_has_more),
@@ -199,6 +238,26 @@ TABLE: tuple[Expected, ...] = (
     Expected("add_partitions_to_txn", "", "silence", answered, NO_ANSWER, no_transactions),
     Expected("produce", "", "silence", answered, NO_ANSWER, null_records),
     Expected("incremental_alter_configs", "*", ..., ..., TWO_ERRORS, no_resource),
+    Expected("alter_replica_log_dirs", f"results[].{CODE}", 17, ..., LONG_NAME, long_name),
+    *(
+        Expected("describe_topic_partitions", field, ..., ..., CURSOR, last_cursor)
+        for field in ("next_cursor", "topics")
+    ),
+    *(
+        Expected("produce", f"{PRODUCED}.{field}", -1, ..., CODEC, unknown_codec)
+        for field in ("base_offset", "error_code", "log_start_offset")
+    ),
+    *(
+        Expected(
+            "fetch", f"responses[].partitions[].{field}", ..., ..., LOG_DIRS, reads_internal_topic
+        )
+        for field in ("high_watermark", "last_stable_offset", "records", "records[]")
+    ),
+    Expected("describe_quorum", "nodes[].listeners[].name", "CONTROLLER", ..., QUORUM),
+    *(
+        Expected("describe_quorum", f"topics[].partitions[].{field}", ..., ..., QUORUM)
+        for field in ("current_voters[].replica_directory_id", "high_watermark", "leader_epoch")
+    ),
     Expected("elect_leaders", "error_code", 0, 42, NO_ELECTION, no_partitions),
     *(
         Expected("malformed negative_length", f"topics[].partitions[].{field}", -1, ..., UNREAD)

@@ -26,7 +26,7 @@ PLAIN: dict[str, tuple[list[Any], list[Any]]] = {
     "string": (["a", "b"], [""]),
     "bytes": ([b"", b"a"], []),
     "uuid": ([None], []),
-    "float64": ([0.0], []),
+    "float64": ([1e6, 0.5], [0.0, -1.0]),
 }
 
 
@@ -64,7 +64,9 @@ def _one(round_: Round, api: str, field: MessageField, rng: random.Random) -> An
         if field.nullable and not field.is_array and rng.random() < 0.5:
             return None
         return _struct(round_, api, field.struct_class, rng)
-    sane, odd = pool(round_, api, field.name) or PLAIN[field.kafka_type]
+    # Fields of one name have one type, but for `value`: text of a setting, number of a quota.
+    named = pool(round_, api, field.name) if field.kafka_type != "float64" else None
+    sane, odd = named or PLAIN[field.kafka_type]
     values = odd if odd and rng.random() < ODD else sane
     if field.is_array or not field.nullable:
         values = [value for value in values if value is not None or field.kafka_type == "uuid"]

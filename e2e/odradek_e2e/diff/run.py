@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from odradek_e2e.diff.compare import Difference, compare
 from odradek_e2e.diff.engines import Engine, Outcome
-from odradek_e2e.diff.expected import reason_for
+from odradek_e2e.diff.expected import AHEAD, NO_PRODUCER_ID, reason_for
 from odradek_e2e.diff.generate import request
 from odradek_e2e.diff.malform import DAMAGES, Damage, huge_length, negative_length
 from odradek_e2e.diff.names import learn_from
@@ -67,11 +67,14 @@ class Tally:
 class Run:
     """Sends the same generated requests to both engines and compares the answers."""
 
+    malformed = MALFORMED  # the share of requests that are damaged
+
     def __init__(self, ours: Engine, apache: Engine, seed: int) -> None:
         self.ours, self.apache = ours, apache
         self.rng = random.Random(seed)
         self.tally = Tally()
         self._found: dict[str, int] = {}
+        self._ahead: set[str] = set()  # topics with records that only Apache Kafka took
         self._barrier = 0
         self._pool = ThreadPoolExecutor(2)
 
@@ -102,7 +105,7 @@ class Run:
     def _one(self, round_: Round, api_key: int, version: int) -> None:
         rng = self.rng
         wanted = request(round_, api_key, version, rng)
-        damage = rng.choice(DAMAGES) if rng.random() < MALFORMED else None
+        damage = rng.choice(DAMAGES) if rng.random() < self.malformed else None
         if api_key in NO_WILD_NUMBERS and damage in (huge_length, negative_length):
             damage = None
         seed = rng.getrandbits(64)  # the same damage for both
@@ -129,9 +132,17 @@ class Run:
         for one in found:
             reason = reason_for(f"malformed {label}", one) if label else None
             reason = reason or reason_for(api, one, wanted)
+            if reason == NO_PRODUCER_ID:
+                self._ahead.update(map(_topic_name, wanted.topic_data))
+            elif reason is None and api_key in READS and self._names_topic_ahead(wanted):
+                reason = AHEAD
             self.tally.met.append(Met(api, version, label, one, repr(wanted), reason))
         if api_key in CHANGES:
             self._published()
+
+    def _names_topic_ahead(self, request: Struct) -> bool:
+        """Whether it reads a topic with records that only Apache Kafka took."""
+        return any(f"{name}'" in repr(request) for name in self._ahead)
 
     def _as_read(
         self, api_key: int, version: int, wanted: Struct, damage: Damage, seed: int
@@ -301,3 +312,9 @@ def _topics(names: list[str]) -> Struct:
         for n in names
     ]
     return Struct(topics=topics, timeout=10_000, validate_only=False)
+
+
+def _topic_name(topic: Struct) -> str:
+    """Of a produce request, which names a topic or refers to its id as `topic <name>`."""
+    named: str | None = getattr(topic, "name", None)
+    return named or str(topic.topic_id.name).removeprefix("topic ")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import socket
 import struct
-import subprocess
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from odradek_cli.processes import ServerProcess
+from odradek_cli.processes import ChildProcess, ServerProcess
 
 OWN_DIRECTORY = "odradek-test-"  # removed at the end; a directory that was given is kept
 
@@ -45,9 +44,7 @@ class Server(ServerProcess, ABC):
     def port(self) -> int:
         return int(self.bootstrap.rpartition(":")[2])
 
-    def spawn(
-        self, command: Sequence[str], *, stdout: int | None = None
-    ) -> subprocess.Popen[bytes]:
+    def spawn(self, command: Sequence[str], *, stdout: int | None = None) -> ChildProcess:
         return super().spawn([*self.wrapper, *command], stdout=stdout)
 
     @abstractmethod

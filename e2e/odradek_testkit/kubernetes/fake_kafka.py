@@ -17,8 +17,8 @@ from odradek_operator.kafka.observed import (
     LogDir,
     ObservedTopic,
     Partition,
-    TopicPartition,
 )
+from odradek_protocol.ids import TopicPartition
 
 DISK_BYTES = 10 << 30
 DYNAMIC = ("log.cleaner.threads", "log.retention.ms")

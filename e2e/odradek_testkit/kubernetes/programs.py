@@ -1,22 +1,29 @@
-"""Kubernetes' own programs, built from their Go modules once per machine.
+"""Kubernetes' own programs, downloaded or built from their Go modules once per machine.
 
     python -m odradek_testkit.kubernetes.programs kube-apiserver etcd
 
-builds the missing ones and prints their paths. This needs the Go module proxy, and neither an image
-registry nor a download site. On two idle cores: etcd 1.5 min, kube-apiserver 4 to 6 min,
-kube-controller-manager 1 min, the others less, because they share the build cache.
+gets the missing ones and prints their paths, from the first of these that has them:
+- the directory KUBEBUILDER_ASSETS, which setup-envtest fills (etcd, kube-apiserver, kubectl);
+- the binaries of the Kubernetes release, each checked against its published SHA-256;
+- their Go modules. This needs Go and its module proxy, and neither an image registry nor a download
+  site. On two idle cores: etcd 1.5 min, kube-apiserver 4 to 6 min, kube-controller-manager 1 min,
+  the others less, because they share the build cache.
+ODRADEK_KUBERNETES_RELEASES is another address for the release; empty: do not download.
 
 The programs go to `$XDG_CACHE_HOME/odradek/kubernetes-<version>/`; what Go downloads and compiles
 goes where Go always puts it.
 """
 
 import fcntl
+import hashlib
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +34,11 @@ PAUSE = "3.10.1"
 LOCAL_PATH = "v0.0.30"
 KIND = "v0.30.0"
 HELM = "v3.19.0"
+
+# Where Kubernetes publishes its releases. It has neither etcd nor Helm.
+RELEASES = "https://dl.k8s.io/release"
+RELEASES_VARIABLE = "ODRADEK_KUBERNETES_RELEASES"
+CONNECT_S = 10.0  # a machine that cannot reach the release builds instead, after this time
 
 FLAGS = ("-mod=mod", "-trimpath", "-buildvcs=false")
 
@@ -143,20 +155,56 @@ def cache_dir() -> Path:
 
 
 def program(name: str) -> Path:
-    """The path of a program; builds it if this machine does not have it yet."""
+    """The path of a program; gets it if this machine does not have it yet."""
     target = cache_dir() / name
     if target.exists():
         return target
-    if shutil.which("go") is None:
-        raise ProgramsMissingError(
-            f"{name} is built from Go modules and Go is missing: install Go 1.24 or newer"
-        )
+    given = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nonexistent") / name
+    if given.exists():
+        return given
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target.parent / "build.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
+        if not target.exists() and not _download(name, SOURCES[name], target):
+            if shutil.which("go") is None:
+                raise ProgramsMissingError(
+                    f"{name} cannot be downloaded here; it is built from Go modules, and Go is "
+                    "missing: install Go 1.24 or newer, or name a directory in KUBEBUILDER_ASSETS"
+                )
             _build(name, SOURCES[name], target)
     return target
+
+
+def _download(name: str, source: Source, target: Path) -> bool:
+    """Whether the program of the release is now at `target`."""
+    releases = os.environ.get(RELEASES_VARIABLE, RELEASES)
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
+    if source.module != "k8s.io/kubernetes" or not releases or machine is None:
+        return False
+    address = f"{releases}/{source.version}/bin/linux/{machine}/{name}"
+    partial = target.with_name(f"{name}.partial")
+    began, digest = time.monotonic(), hashlib.sha256()
+    try:
+        with urllib.request.urlopen(f"{address}.sha256", timeout=CONNECT_S) as answer:
+            wanted = answer.read(100).decode().split()[0]
+        with (
+            urllib.request.urlopen(address, timeout=CONNECT_S) as answer,
+            partial.open("wb") as out,
+        ):
+            print(f"Downloading {name} {source.version}, once …", file=sys.stderr)
+            while chunk := answer.read(1 << 20):
+                digest.update(chunk)
+                out.write(chunk)
+    except (OSError, ValueError, IndexError) as error:
+        print(f"{name} cannot be downloaded: {error}", file=sys.stderr)
+        return False
+    if digest.hexdigest() != wanted:
+        partial.unlink()
+        raise ProgramsMissingError(f"{address} does not match its published SHA-256")
+    partial.chmod(0o755)
+    partial.rename(target)
+    print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return True
 
 
 def _build(name: str, source: Source, target: Path) -> None:

@@ -29,6 +29,8 @@ class QueryProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     checkpoint: str = ""  # when the last batch was committed
     state_rows: int = 0  # keys and windows in the state store
     late_rows: int = 0  # dropped because they were later than the watermark
+    rows_out: int = -1  # written by all batches of this run; -1: the sink does not say
+    watermark: str = ""  # event time up to which windows are closed; empty without one
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

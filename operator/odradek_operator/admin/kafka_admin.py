@@ -25,7 +25,6 @@ from odradek_operator.kafka.observed import (
     LogDir,
     ObservedTopic,
     Partition,
-    TopicPartition,
 )
 from odradek_protocol import ids
 from odradek_protocol.client import BrokerError, ClientError, ClientSettings, KafkaClient
@@ -39,6 +38,7 @@ from odradek_protocol.client.admin.configs import (
 from odradek_protocol.client.admin.partitions import ElectionType, Reassignment
 from odradek_protocol.client.admin.topics import BROKER_DEFAULT, NewTopic
 from odradek_protocol.client.metadata import TopicInfo
+from odradek_protocol.ids import TopicPartition
 
 CONNECT_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 10.0

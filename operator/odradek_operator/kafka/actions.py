@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from odradek_operator.kafka.observed import TopicPartition
 from odradek_operator.kafka.placement import is_controller
+from odradek_protocol.ids import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,14 @@ from odradek_operator.kafka.actions import (
     listed,
 )
 from odradek_operator.kafka.desired import VOTERS_MAX, DesiredCluster
-from odradek_operator.kafka.observed import Kafka, Observed, Partition, Phase, TopicPartition
+from odradek_operator.kafka.observed import (
+    Kafka,
+    Observed,
+    Partition,
+    Phase,
+)
 from odradek_operator.kafka.replicas import Load, choose_replicas, shares_rack
+from odradek_protocol.ids import TopicPartition
 
 MOVES_MAX = 100  # partitions that move at the same time
 PAIR = 2  # of two brokers one is a voter, and our controller does not add another

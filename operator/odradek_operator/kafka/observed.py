@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+
+from odradek_protocol.ids import TopicPartition
 
 NO_LEADER = -1
 # Exit codes of our broker: its last log directory failed (sysexits.h: EX_IOERR), or has no room
@@ -22,14 +23,6 @@ class Phase(Enum):
     STARTING = "starting"
     READY = "ready"
     CRASHED = "crashed"  # it ends repeatedly, or cannot be started
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

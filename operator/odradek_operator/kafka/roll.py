@@ -30,7 +30,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from odradek_operator.kafka.actions import Elect, Reason, Restart, Wait, listed, named
-from odradek_operator.kafka.observed import NO_LEADER, Partition, Phase, TopicPartition
+from odradek_operator.kafka.observed import NO_LEADER, Partition, Phase
+from odradek_protocol.ids import TopicPartition
 
 ELECT_MAX = 1000  # partitions in one election request
 

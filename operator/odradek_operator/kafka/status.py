@@ -39,10 +39,10 @@ from odradek_operator.kafka.observed import (
     Observed,
     Partition,
     Phase,
-    TopicPartition,
 )
 from odradek_operator.kafka.replicas import shares_rack
 from odradek_operator.kafka.roll import not_preferred
+from odradek_protocol.ids import TopicPartition
 
 UNAVAILABLE_MAX = 20  # partitions named in the status
 

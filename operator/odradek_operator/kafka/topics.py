@@ -28,8 +28,14 @@ from odradek_operator.kafka.actions import (
 from odradek_operator.kafka.desired import DesiredTopic
 from odradek_operator.kafka.differences import same_value
 from odradek_operator.kafka.moves import MOVES_MAX
-from odradek_operator.kafka.observed import Kafka, Observed, Partition, Phase, TopicPartition
+from odradek_operator.kafka.observed import (
+    Kafka,
+    Observed,
+    Partition,
+    Phase,
+)
 from odradek_operator.kafka.replicas import Load, choose_replicas
+from odradek_protocol.ids import TopicPartition
 
 TOPICS_MAX = 200  # in one request to the controller
 START_PATIENCE_S = 60.0  # how long new topics wait for starting brokers

@@ -28,6 +28,7 @@ Pipeline = Resource[SparkPipelineSpec]
 
 class PipelineReport(msgspec.Struct, rename="camel"):
     waits: str = ""  # what it waits for; empty if it is or was running
+    idle: bool = False  # it is not meant to run now: suspended, or its next run is not due
     pid: int | None = None
     restarts: int = 0
     status: JobStatus | None = None
@@ -76,10 +77,11 @@ class LocalPipelines:
         run = which_run(pipeline.spec, self._seen_s[key], last, time.time(), at_work=at_work)
         if run.name is None or (run.name and run.name == last and not at_work):
             status = known[1].status() if known else None
-            return PipelineReport(waits=f"the next run starts at {run.next}", status=status)
+            waits = f"the next run starts at {run.next}"
+            return PipelineReport(waits=waits, idle=True, status=status)
         if known is None or run.name != last:
             if waits := spark_missing() or waits_for(pipeline, clusters, topics):
-                return PipelineReport(waits=waits)
+                return PipelineReport(waits=waits, idle=pipeline.spec.suspend)
             addresses = {name: status.bootstrap_servers for name, status in clusters.items()}
             where = self._state_dir / f"pipeline.{pipeline.namespace}.{pipeline.name}"
             process = LocalPipeline(where, pipeline.spec.restart_policy)

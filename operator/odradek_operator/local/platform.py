@@ -103,6 +103,10 @@ class LocalPlatform:
     def pids(self) -> dict[int, int]:
         return {b: broker.pid for b, broker in self._brokers.items() if broker.pid}
 
+    def admin_addresses(self) -> dict[int, str]:
+        """Where each of our brokers serves /metrics, /healthz and /readyz; Apache's have none."""
+        return {b: found for b, broker in self._brokers.items() if (found := broker.admin)}
+
     # -- act ---------------------------------------------------------------------------------------
 
     def supervise(self) -> None:

@@ -45,6 +45,7 @@ from odradek_operator.kafka.apache import (
     METRICS_RULES,
 )
 from odradek_operator.kafka.observed import Ended, ObservedBroker, Phase
+from odradek_operator.local.environment import without_settings
 from odradek_operator.local.ledger import LedgerError, write_json
 
 READY_TIMEOUT_S = 1.0  # of one request to /readyz
@@ -181,6 +182,7 @@ class LocalBroker:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,  # Ctrl-C is for the runtime; it stops its brokers
+                    env=without_settings(),
                 )
         except OSError as error:
             raise LedgerError(f"broker {self.id} cannot be started: {error}") from error

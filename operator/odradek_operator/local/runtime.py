@@ -62,6 +62,7 @@ class ClusterReport(msgspec.Struct, rename="camel"):
     topics: dict[str, TopicStatus] = {}
     failures: list[str] = []
     pids: dict[int, int] = {}
+    admin: dict[int, str] = {}  # broker → address of /metrics, /healthz and /readyz
 
 
 class Report(msgspec.Struct, rename="camel"):
@@ -143,8 +144,8 @@ class LocalCluster:
             cluster=self.resource.key,
         )
         lines = [explain(action) for action in assessed.plan]
-        pids = self.platform.pids()
-        return ClusterReport(self.status, lines, self.topic_statuses, failures, pids)
+        pids, admin = self.platform.pids(), self.platform.admin_addresses()
+        return ClusterReport(self.status, lines, self.topic_statuses, failures, pids, admin)
 
     def close(self) -> None:
         self.admin.close()
@@ -157,6 +158,7 @@ class LocalRuntime:
         self.clusters: dict[str, LocalCluster] = {}
         self.topics: dict[str, list[Resource[TopicSpec]]] = {}
         self.pipelines = LocalPipelines(self.state_dir)
+        self.resources: list[Resource[Any]] = []  # as the manifests have them
         self.report = Report()
         self.manifest_problems: list[str] = []
         self._topic_problems: list[str] = []
@@ -262,6 +264,7 @@ class LocalRuntime:
             self.manifest_problems = [str(p) for p in refused.problems]
             return
         self.manifest_problems = []
+        self.resources = resources
         for key in [k for k in self.clusters if k not in clusters]:
             gone = self.clusters.pop(key)  # its data stays until `odradek local down --delete`
             gone.close()

@@ -11,8 +11,9 @@ import pytest
 
 from odradek_operator.admin.kafka_admin import AdminError, KafkaAdmin
 from odradek_operator.admin.log_dirs import ask_log_dirs
-from odradek_operator.kafka.observed import Kafka, TopicPartition
+from odradek_operator.kafka.observed import Kafka
 from odradek_protocol.client import Address, KafkaClient
+from odradek_protocol.ids import TopicPartition
 from odradek_testkit.cluster import Cluster
 from odradek_testkit.engines import RunningApacheKafka
 from odradek_testkit.ports import free_port

@@ -1,4 +1,4 @@
-"""What the table of the Kinds does beside being one."""
+"""The table of Kinds prepares its types when it is imported."""
 
 import subprocess
 import sys

@@ -52,11 +52,14 @@ WHO = "f.yaml: KafkaCluster default/m: "
             {"listeners": {"external": {"typ": "NodePort"}}},
             "spec.listeners.external.typ: unknown field; did you mean type?",
         ),
-        ({"engine": "redpanda"}, "spec.engine: 'redpanda' is not an allowed value"),
+        (
+            {"engine": "redpanda"},
+            "spec.engine: 'redpanda' is not an allowed value; allowed are embedded, apache",
+        ),
         (
             {"storage": {"size": "ten"}},
             r"spec.storage.size: does not match '^[0-9]+(\\.[0-9]+)?"
-            "(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$'",
+            "(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$'; for example 10Gi",
         ),
         (
             {"replication": {"factor": 4}},
@@ -202,3 +205,15 @@ def test_quantities_and_settings() -> None:
         "b": "3",
         "c": "x,y",
     }
+
+
+def test_a_json_file_of_data_in_a_directory_is_no_manifest(tmp_path: Path) -> None:
+    (tmp_path / "topic.yaml").write_text(
+        "apiVersion: odradek.dev/v1alpha1\nkind: Topic\nmetadata: {name: t}\n"
+        "spec: {cluster: {name: c}}\n"
+    )
+    (tmp_path / "data.json").write_text('{"visits": 3}\n{"visits": 4}\n')
+    assert [resource.name for resource in load([tmp_path])] == ["t"]
+    (tmp_path / "broken.json").write_text('{"apiVersion": "odradek.dev/v1alpha1", ')
+    with pytest.raises(InvalidManifestError, match=r"broken\.json: is not valid YAML"):
+        load([tmp_path])

@@ -1,4 +1,4 @@
-"""Controllers apart: made with the brokers, rolled before them one by one, the active one last."""
+"""Dedicated controllers: created with the brokers, rolled before them, the active one last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek_operator.kafka.observed import Observed, Phase
 from odradek_operator.kafka.status import cluster_status
 from operator_tests.worlds import NOW, P, cluster, running, spread, with_phase
 
-APART: dict[str, Any] = {"engine": "apache", "brokers": 3, "controllers": {"replicas": 3}}
+DEDICATED: dict[str, Any] = {"engine": "apache", "brokers": 3, "controllers": {"replicas": 3}}
 TOPIC = spread("orders", 3, range(3))
 C0, C1, C2 = 10_000, 10_001, 10_002
 
@@ -27,7 +27,7 @@ def known(desired: DesiredCluster) -> Known:
 
 def changed(**change: Any) -> DesiredCluster:
     annotations = change.pop("annotations", {})
-    return cluster(known(cluster(**APART)), annotations, **{**APART, **change})
+    return cluster(known(cluster(**DEDICATED)), annotations, **{**DEDICATED, **change})
 
 
 def plan(desired: DesiredCluster, observed: Observed) -> list[str]:
@@ -35,12 +35,12 @@ def plan(desired: DesiredCluster, observed: Observed) -> list[str]:
 
 
 def now(**kafka: Any) -> Observed:
-    return running(cluster(**APART), *TOPIC, **kafka)
+    return running(cluster(**DEDICATED), *TOPIC, **kafka)
 
 
 def restarted(observed: Observed, desired: DesiredCluster, *nodes: int) -> Observed:
     """As if these had come back with the new settings."""
-    made = {
+    made: dict[str, Any] = {
         kind: {
             n: replace(found, started_with=desired.nodes[n].settings) if n in nodes else found
             for n, found in getattr(observed, kind).items()
@@ -51,7 +51,7 @@ def restarted(observed: Observed, desired: DesiredCluster, *nodes: int) -> Obser
 
 
 def test_a_new_cluster() -> None:
-    desired = cluster(**APART)
+    desired = cluster(**DEDICATED)
     assert desired.formation == (C0, C1, C2)
     assert {c.rack for c in desired.controllers.values()} == {"a", "b", "c"}
     assert plan(desired, Observed(NOW)) == [
@@ -117,7 +117,7 @@ def test_a_lagging_voter_itself_may_go() -> None:
 def test_an_isr_that_is_not_whole_stops_the_controllers_too() -> None:
     after = changed(annotations={"odradek.dev/restart": "1"})
     wanting = [P("orders-0: 0 1 2 | 0 1")]
-    observed = restarted(running(cluster(**APART), *wanting), after, 2)
+    observed = restarted(running(cluster(**DEDICATED), *wanting), after, 2)
     assert plan(after, observed)[0] == (
         "wait: orders-0 has 2 of 3 replicas in sync; waiting for broker 2"
     )
@@ -145,17 +145,17 @@ def test_more_brokers_restart_nobody() -> None:
 
 def test_a_controller_that_is_gone_comes_back() -> None:
     observed = with_phase(now(), Phase.STOPPED, C2)
-    assert plan(cluster(**APART), observed)[0] == (
+    assert plan(cluster(**DEDICATED), observed)[0] == (
         "start controller 10002: controller 10002 is not running"
     )
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_a_cluster_stays_as_it_was_formed(apart: bool) -> None:
+@pytest.mark.parametrize("dedicated", [True, False])
+def test_a_cluster_stays_as_it_was_formed(dedicated: bool) -> None:
     """Volumes of an earlier cluster: the API server has nothing to compare with."""
     combined = {"engine": "apache", "brokers": 3}
-    before = cluster(**(APART if apart else combined))
-    after = cluster(known(before), **(combined if apart else APART))
+    before = cluster(**(DEDICATED if dedicated else combined))
+    after = cluster(known(before), **(combined if dedicated else DEDICATED))
     assert {n: b.settings for n, b in after.nodes.items()} == {
         n: b.settings for n, b in before.nodes.items()
     }
@@ -166,8 +166,8 @@ def test_a_cluster_stays_as_it_was_formed(apart: bool) -> None:
 
 
 def test_the_number_of_controllers_stays_as_it_was_formed() -> None:
-    before = cluster(**APART)
-    after = cluster(known(before), **{**APART, "controllers": {"replicas": 1}})
+    before = cluster(**DEDICATED)
+    after = cluster(known(before), **{**DEDICATED, "controllers": {"replicas": 1}})
     assert after.controllers.keys() == before.controllers.keys()
     assert plan(after, running(before, *TOPIC)) == [
         "refuse: spec.controllers: the number of controllers cannot change"

@@ -42,9 +42,9 @@ from odradek_operator.kafka.observed import (
     ObservedTopic,
     Partition,
     Phase,
-    TopicPartition,
 )
 from odradek_operator.kafka.replicas import shares_rack
+from odradek_protocol.ids import TopicPartition
 from operator_tests.worlds import NOW, cluster, topic
 
 STEPS_MAX = 2_000
@@ -234,7 +234,7 @@ class Model:
                 assert len(p.settled) <= p.min_isr, f"{id_} is made unwritable: {p}"
 
 
-def converge(model: Model, **spec: object) -> DesiredCluster:
+def converge(model: Model, **spec: Any) -> DesiredCluster:
     for _ in range(STEPS_MAX):
         desired = cluster(model.known(), **spec)
         model.formation = desired.formation

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode
+from typing import Any
 
 from odradek_operator.kafka.apache import FORMAT, directory_id
 from odradek_operator.kafka.desired import DISCOVERY_SETTINGS, DesiredCluster, Known
 from operator_tests.worlds import cluster
 
 
-def later(before: DesiredCluster, **spec: object) -> DesiredCluster:
+def later(before: DesiredCluster, **spec: Any) -> DesiredCluster:
     existing = {b.id: b.rack for b in before.brokers.values()}
     return cluster(Known(existing, {}, before.formation, "id"), **spec)
 
@@ -56,7 +57,7 @@ def test_apache_kafka() -> None:
     assert [changed(desired, after, b) for b in range(4)] == [set()] * 4
 
 
-def test_controllers_apart() -> None:
+def test_dedicated_controllers() -> None:
     desired = cluster(brokers=2, engine="apache", controllers={"replicas": 3})
     controller, broker = desired.controllers[10_001], desired.brokers[0]
     assert controller.properties["process.roles"] == "controller"

@@ -19,7 +19,7 @@ from odradek_operator.kafka.make_plan import make_plan
 from odradek_operator.kafka.observed import Kafka, Observed, ObservedBroker, Phase
 from operator_tests.worlds import NOW, P, cluster, running, spread, with_phase
 
-SIX = {"brokers": 6}
+SIX: dict[str, Any] = {"brokers": 6}
 TOPIC = spread("orders", 6, range(6))
 
 
@@ -106,7 +106,7 @@ GOLDEN: list[tuple[str, Callable[[], Plan], list[str]]] = [
 
 def test_metrics_of_apache_kafka_on_another_port() -> None:
     """Kafka does not know that port; who starts it does, at the start."""
-    apache = {"engine": "apache", **SIX}
+    apache: dict[str, Any] = {"engine": "apache", **SIX}
     before = cluster(**apache)
     after = cluster(known(before), **apache, metrics={"port": 9500})
     assert lines(make_plan(after, running(before, *TOPIC))) == [

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek_operator.kafka.actions import Elect, Reason, Restart, Wait
-from odradek_operator.kafka.observed import Partition, Phase, TopicPartition
+from odradek_operator.kafka.observed import Partition, Phase
 from odradek_operator.kafka.roll import Done, RollBroker, RollView, decide_roll
+from odradek_protocol.ids import TopicPartition
 from operator_tests.worlds import NOW
 
 CHANGED = Reason("ConfigChanged", "x changed")
@@ -77,7 +78,7 @@ def test_no_restart_takes_a_partition_below_min_isr(view: RollView) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(views())
-def test_who_goes_together(view: RollView) -> None:
+def test_which_brokers_restart_together(view: RollView) -> None:
     decision = decide_roll(view)
     if not isinstance(decision, Restart):
         return

@@ -112,7 +112,7 @@ def test_a_node_that_was_relabelled() -> None:
     assert found.message == ("nodes were relabelled: broker 3 of rack a is on a node of b")
 
 
-def test_both_who_want_a_topic_are_told() -> None:
+def test_both_resources_that_claim_a_topic_are_named() -> None:
     observed = replace(running(SIX, *TOPIC), managed_topics={"orders": "default/orders"})
     wanted = [topic("orders"), replace(topic("orders"), owner="default/rival")]
     plan = make_plan(SIX, observed, wanted)

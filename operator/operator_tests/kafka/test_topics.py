@@ -37,7 +37,7 @@ ORDERS = {"orders": "default/orders"}
 HERE = "orders-0: 0 1 2 | 0 1 2"
 
 
-def test_create_with_what_is_said() -> None:
+def test_create_with_the_settings_of_the_spec() -> None:
     (action,) = plan_topics([topic("t", partitions=3), topic("u")], world(), BROKERS)
     assert isinstance(action, CreateTopics)
     assert [(t.name, t.partitions, t.replication_factor) for t in action.topics] == [
@@ -94,7 +94,7 @@ def test_replication_factor_by_reassignment() -> None:
     ]
 
 
-def test_a_topic_of_somebody_else() -> None:
+def test_a_topic_that_another_owner_created() -> None:
     assert lines(world(HERE), topic("orders", partitions=9)) == [
         "refuse default/orders: topic orders already exists; set spec.adopt: true to manage it"
     ]
@@ -103,7 +103,7 @@ def test_a_topic_of_somebody_else() -> None:
     assert lines(world(HERE), adopted) == ["add partitions to topic orders: orders from 1 to 2"]
 
 
-def test_two_resources_for_one_topic_are_told_both() -> None:
+def test_two_resources_for_one_topic_are_both_reported() -> None:
     one = DesiredTopic("t", "default/one")
     two = DesiredTopic("t", "other/two")
     assert lines(world(), one, two) == [

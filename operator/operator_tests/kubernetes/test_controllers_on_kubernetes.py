@@ -1,4 +1,4 @@
-"""Controllers apart, on a real API server: what is made, rolled, mended, and refused."""
+"""Dedicated controllers on a real API server: created, rolled, repaired, and refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def world(kubernetes: ControlPlane, namespace: str) -> Iterator[World]:
     made.close()
 
 
-def test_made_rolled_and_mended(world: World) -> None:
+def test_created_rolled_and_repaired(world: World) -> None:
     assert sorted(uids(world)) == sorted(CONTROLLERS + BROKERS)
     status = world.status()
     assert status["formation"] == [10_000, 10_001, 10_002]
@@ -77,7 +77,7 @@ def test_made_rolled_and_mended(world: World) -> None:
 
 
 def test_volumes_of_a_cluster_whose_brokers_voted(kubernetes: ControlPlane, namespace: str) -> None:
-    """Deleted with its volumes kept, and made again with controllers apart: it stays as it was."""
+    """Deleted with its volumes kept, then created with dedicated controllers: it is unchanged."""
     world = World(kubernetes, namespace)
     world.cluster(engine="apache", brokers=3)
     world.settle()

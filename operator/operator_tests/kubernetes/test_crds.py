@@ -83,7 +83,7 @@ def test_what_must_not_change_is_refused(
         ({"replicas": 3}, {"replicas": 5}, "the number of controllers cannot change"),
         ({"storage": {"size": "2Gi"}}, {"storage": {"size": "1Gi"}}, "cannot shrink"),
     ],
-    ids=["apart", "number", "storage"],
+    ids=["dedicated", "number", "storage"],
 )
 def test_controllers_stay(
     kubernetes: ControlPlane, namespace: str, old: Any, new: Any, sentence: str

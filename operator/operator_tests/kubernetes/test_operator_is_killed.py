@@ -40,7 +40,7 @@ def _create(world: World) -> None:
     _topics(world)
 
 
-def _create_apart(world: World) -> None:
+def _create_dedicated(world: World) -> None:
     world.cluster(engine="apache", brokers=3, controllers={"replicas": 3})
     _topics(world)
 
@@ -73,8 +73,8 @@ def _nothing(world: World) -> bool:
 
 SCENARIOS = {
     "create": Scenario(_create, lambda w: len(w.kafka.up) == 3 and "orders" in w.kafka.topics, 0),
-    "create apart": Scenario(
-        _create_apart,
+    "create dedicated": Scenario(
+        _create_dedicated,
         lambda w: (
             len(w.kafka.alive) == 6 and len(w.kafka.voters) == 3 and "orders" in w.kafka.topics
         ),

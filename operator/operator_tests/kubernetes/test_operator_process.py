@@ -255,7 +255,7 @@ def test_two_replicas_one_works(stage: Stage, namespace: str) -> None:
     eventually(lambda: second.operator is not None and second.operator.working)
     world.cluster(brokers=4)
     eventually(lambda: len(world.kafka.up) == 4)
-    # Somebody takes the Lease by force: the holder ends, it does not go on beside it.
+    # Another process takes the Lease by force: the holder ends and does not keep working.
     patch = json.dumps({"spec": {"holderIdentity": "third", "leaseDurationSeconds": 600}})
     args = ("patch", "lease", "odradek-operator", "-n", namespace, "--type=merge", "-p", patch)
     stage.kubernetes.kubectl(*args)

@@ -15,7 +15,7 @@ LOG = """2026-11-18 00:00:00 ERROR odradek_broker.log: write to orders-0 failed
 odradek: log directory /var/lib/odradek/data-0/log: no space left on device
 """
 PAUSE = "back-off 20s restarting failed container=broker pod=main-a-0"
-WAITING = {"waiting": {"reason": "CrashLoopBackOff", "message": PAUSE}}
+WAITING: dict[str, Any] = {"waiting": {"reason": "CrashLoopBackOff", "message": PAUSE}}
 
 
 def pod(

@@ -27,7 +27,7 @@ def test_only_settings_are_read_back() -> None:
     assert IMAGE not in text
 
 
-def test_apache_is_told_how_its_disk_is_formatted() -> None:
+def test_the_format_of_an_apache_disk_is_in_the_settings() -> None:
     settings = apache(1)
     text = properties_text(settings)
     assert "odradek.cluster.id=AbcD\n" in text
@@ -40,7 +40,7 @@ def test_apache_is_told_how_its_disk_is_formatted() -> None:
     assert "config.providers=env\n" in text
 
 
-def test_who_formed_an_apache_cluster_is_in_the_file_of_each_voter() -> None:
+def test_the_first_voters_of_an_apache_cluster_are_in_the_file_of_each() -> None:
     found = voters_of(properties_text(apache(2)))
     assert [one.partition("@")[0] for one in found.split(",")] == ["0", "1", "2"]
     assert voters_of(properties_text(apache(3))) == ""

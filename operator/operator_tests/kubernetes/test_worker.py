@@ -312,7 +312,7 @@ def test_a_name_that_cannot_be(world: World) -> None:
     assert not found(world, "statefulset")
 
 
-def test_what_the_api_server_refuses_is_told(world: World) -> None:
+def test_a_refusal_of_the_api_server_is_reported(world: World) -> None:
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -332,7 +332,7 @@ def test_what_the_api_server_refuses_is_told(world: World) -> None:
     assert world.condition("Ready") == "True AllBrokersReady"
 
 
-def test_a_pod_without_room_is_told(world: World) -> None:
+def test_a_pod_without_room_is_reported(world: World) -> None:
     world.cluster(brokers=3)
     world.one_pass()
     world.settle()
@@ -374,7 +374,7 @@ def test_a_pod_on_a_node_that_does_not_answer(
     assert not set(uids(world).values()) & set(before.values())
 
 
-def test_a_relabelled_node_is_told(world: World) -> None:
+def test_a_relabelled_node_is_reported(world: World) -> None:
     label = f"rack.example/{world.namespace[:40]}"
     for letter in "abc":
         world.kubernetes.kubectl("label", "node", f"node-{letter}", f"{label}=r-{letter}")

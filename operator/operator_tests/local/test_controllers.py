@@ -1,4 +1,4 @@
-"""Controllers apart in the local runtime, with real Apache Kafka: one of them, and one broker."""
+"""Dedicated controllers in the local runtime, with real Apache Kafka: one, and one broker."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def broker(directory: Path) -> LocalBroker:
     return LocalBroker(0, "a", directory, "127.0.0.1:1", "127.0.0.1:1")
 
 
-def test_a_pid_that_somebody_else_has_now(tmp_path: Path) -> None:
+def test_a_pid_that_another_process_has_now(tmp_path: Path) -> None:
     stranger = subprocess.Popen(["sleep", "60"])
     try:
         process = ProcessFile(stranger.pid, born=1, started_at=time.time(), settings={"a": "b"})
@@ -131,7 +131,7 @@ def test_observing_neither_restarts_nor_kills(
         found.wait()
 
 
-def test_how_it_ended_is_said_until_it_is_ready_again(
+def test_how_it_ended_is_reported_until_it_is_ready_again(
     ending: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ending.start({})

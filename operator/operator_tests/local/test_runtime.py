@@ -57,6 +57,17 @@ def test_a_broker_that_is_killed_comes_back(tmp_path: Path) -> None:
         assert found.status.preferred_leaders_percent == 100
 
 
+def test_settings_in_the_environment_of_the_caller_do_not_reach_the_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They win over a broker's file: both brokers would take the same port, and one would fail."""
+    monkeypatch.setenv("KAFKA_LISTENERS", "PLAINTEXT://127.0.0.1:1")
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "not a number")
+    with Local(tmp_path, brokers=2) as local:
+        local.settle()
+        assert local.kafka().live == {0, 1}
+
+
 def test_a_roll_under_load(tmp_path: Path) -> None:
     """Static settings change: one after the other, controller last, no write is lost or refused."""
     with Local(tmp_path, brokers=4) as local:
@@ -182,7 +193,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_no_broker_can_run_with_stops_the_roll_at_the_first(tmp_path: Path) -> None:
-    """1. one broker goes and crashes  2. the others stay  3. the spec is mended  4. all is well."""
+    """1. one broker crashes  2. the others stay  3. the spec is corrected  4. ready."""
     with Local(tmp_path, brokers=3) as local:
         local.topic("orders", partitions=3)
         pids = local.settle().pids

@@ -142,7 +142,7 @@ def test_apache_kafka_is_rolled_and_scaled_by_the_same_plan(
 
 
 @pytest.mark.java
-def test_controllers_apart_are_rolled_before_the_brokers(
+def test_dedicated_controllers_are_rolled_before_the_brokers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three controllers, three brokers of Apache Kafka: formed, rolled, one killed, under load."""

@@ -27,7 +27,20 @@ def progress(report: dict[str, Any], before: QueryProgress | None) -> QueryProgr
         checkpoint=str(report["timestamp"]),
         state_rows=sum(int(o.get("numRowsTotal") or 0) for o in operators),
         late_rows=before.late_rows + late if new else before.late_rows,
+        rows_out=_rows_out(report, before.rows_out) if new else before.rows_out,
+        watermark=_watermark(report),
     )
+
+
+def _rows_out(report: dict[str, Any], before: int) -> int:
+    written = int((report.get("sink") or {}).get("numOutputRows", -1))
+    return before if written < 0 else max(before, 0) + written
+
+
+def _watermark(report: dict[str, Any]) -> str:
+    """Empty before the first event: Spark then reports the year 1970."""
+    found = str((report.get("eventTime") or {}).get("watermark") or "")
+    return "" if found.startswith("1970-01-01T00:00:00") else found
 
 
 def lag(sources: Any) -> dict[str, int]:
@@ -58,7 +71,8 @@ def _number(given: Any) -> float:
     return round(value, 1) if value == value and abs(value) != float("inf") else 0.0
 
 
-_OURS = re.compile(r"ODRADEK (.*?)(?: SQLSTATE: \S+)?$", re.MULTILINE)
+# Only as it is raised: the plan of a query, which is part of other errors, has its words, too.
+_OURS = re.compile(r"\[USER_RAISED_EXCEPTION\] ODRADEK (.*?)(?: SQLSTATE: \S+)?$", re.MULTILINE)
 _KNOWN = (
     ("failOnDataLoss", "spec.sources.failOnDataLoss"),
     ("UNKNOWN_TOPIC_OR_PARTITION", "spec.sources.topics"),
@@ -66,9 +80,22 @@ _KNOWN = (
     ("AuthorizationException", "spec.kafka.config"),
     ("AuthenticationException", "spec.kafka.config"),
     ("STATE_STORE", "spec.checkpoint"),
-    ("StateSchemaNotCompatible", "spec.steps"),
     ("MirrorError", "spec.sink.mirror"),
     ("PythonException", "spec.steps"),
+)
+
+
+# The checkpoint has state of another query: its keys, its values, or its aggregations and joins.
+_CHANGED = (
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+    "StateSchemaNotCompatible",
+)
+_START_OVER = (
+    "GROUP BY, aggregations, joins and dedup cannot change on an old checkpoint: take the change "
+    "back, or set a new spec.checkpoint (and a new path of a table) to start over from the "
+    "sources' `from`"
 )
 
 
@@ -82,5 +109,7 @@ def explain_failure(text: str) -> tuple[str, str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     message = (causes[-1] if causes else (lines or ["unknown"])[0]).removeprefix("Caused by: ")
+    if any(word in text for word in _CHANGED):
+        return "spec.steps", f"{message} {_START_OVER}"
     field = next((field for word, field in _KNOWN if word in text), "")
     return field, message

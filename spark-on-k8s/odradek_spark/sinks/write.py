@@ -47,7 +47,19 @@ def start(job: Job, frame: DataFrame, checkpoint: str) -> StreamingQuery:
     try:
         return writer.start()
     except PySparkException as error:
-        raise SpecError(_blame(job), first_line(error)) from None
+        raise SpecError(_blame(job), first_line(error) + _advice(job, str(error))) from None
+
+
+def _advice(job: Job, error: str) -> str:
+    if "STREAMING_OUTPUT_MODE" not in error or "without watermark" not in error:
+        return ""
+    advice = (
+        "; set a watermark of a time column (spec.sources[].watermark or spec.steps[].watermark) "
+        "and group by a window of it"
+    )
+    if job.spec.sink.table is not None:  # which can only be appended to
+        return advice
+    return f"{advice}, or set spec.sink.outputMode to update or complete"
 
 
 def start_dead_letters(job: Job, letters: DataFrame, checkpoint: str) -> StreamingQuery:

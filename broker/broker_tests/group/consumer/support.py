@@ -98,8 +98,11 @@ class GroupOnPaper:
         vars(request).update(fields)
         beat.validate(request, 0, self.config.assignors)
         if request.member_epoch < 0:
-            return self.settle(beat.leave(self.group, request, self.ctx))
-        return self.settle(beat.heartbeat(Draft(self.group), request, "client", "/host", self.ctx))
+            left: Struct = self.settle(beat.leave(self.group, request, self.ctx))
+            return left
+        decision = beat.heartbeat(Draft(self.group), request, "client", "/host", self.ctx)
+        answer: Struct = self.settle(decision)
+        return answer
 
     def reloaded(self) -> ConsumerGroup:
         """As a new coordinator sees it: only the last record of each key is left."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from itertools import product
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -19,7 +20,9 @@ Assignment = dict[str, Partitions]
 
 
 @st.composite
-def groups(draw: st.DrawFn, same_topics: bool = False) -> tuple[dict[str, MemberSpec], dict]:
+def groups(
+    draw: st.DrawFn, same_topics: bool = False
+) -> tuple[dict[str, MemberSpec], dict[Any, Any]]:
     counts = {topic: draw(st.integers(1, 7)) for topic in TOPICS}
     some = st.frozensets(st.sampled_from(TOPICS), max_size=len(TOPICS))
     common = draw(some)
@@ -31,7 +34,9 @@ def groups(draw: st.DrawFn, same_topics: bool = False) -> tuple[dict[str, Member
     return members, counts
 
 
-def check_valid(members: Mapping[str, MemberSpec], counts: Mapping, assigned: Assignment) -> None:
+def check_valid(
+    members: Mapping[str, MemberSpec], counts: Mapping[Any, int], assigned: Assignment
+) -> None:
     """Everything that somebody subscribes to has exactly one owner, who subscribes to it."""
     owners: dict[tuple[TopicId, int], str] = {}
     for member_id, partitions in assigned.items():
@@ -53,13 +58,15 @@ def with_targets(members: Mapping[str, MemberSpec], assigned: Assignment) -> dic
 
 
 @given(groups(), st.sampled_from(["uniform", "range"]))
-def test_every_partition_has_one_owner_that_subscribes_to_it(group: tuple, name: str) -> None:
+def test_every_partition_has_one_owner_that_subscribes_to_it(
+    group: tuple[Any, ...], name: str
+) -> None:
     members, counts = group
     check_valid(members, counts, ASSIGNORS[name](members, counts))
 
 
 @given(groups(same_topics=True), st.integers(0, 1 << 30))
-def test_uniform_is_balanced_and_moves_only_what_it_must(group: tuple, seed: int) -> None:
+def test_uniform_is_balanced_and_moves_only_what_it_must(group: tuple[Any, ...], seed: int) -> None:
     members, counts = group
     first = ASSIGNORS["uniform"](members, counts)
     assert max(sizes(first).values()) - min(sizes(first).values()) <= 1
@@ -84,7 +91,7 @@ def test_uniform_is_balanced_and_moves_only_what_it_must(group: tuple, seed: int
             assert numbers <= second[member_id].get(topic, frozenset())
 
 
-def smallest_cost(members: Mapping[str, MemberSpec], counts: Mapping) -> int:
+def smallest_cost(members: Mapping[str, MemberSpec], counts: Mapping[Any, int]) -> int:
     """By trying all: the least possible sum of squared sizes."""
     wanted = [(t, n) for t in counts for n in range(counts[t])]
     choices = [[m for m, s in members.items() if t in s.topics] for t, n in wanted]
@@ -108,11 +115,11 @@ def test_uniform_with_different_subscriptions_is_as_even_as_can_be(data: st.Data
 
 
 @given(groups(), st.integers(0, 1 << 30))
-def test_uniform_stays_even_from_any_old_target(group: tuple, seed: int) -> None:
+def test_uniform_stays_even_from_any_old_target(group: tuple[Any, ...], seed: int) -> None:
     """Also from one that no assignor gave: two owners, partitions and topics that are gone."""
     members, counts = group
     rng = Random(seed)
-    old = {
+    old: Assignment = {
         m: {t: frozenset(rng.sample(range(9), 3)) for t in rng.sample(TOPICS, 2)} for m in members
     }
     members = with_targets(members, old)

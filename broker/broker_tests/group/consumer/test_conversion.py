@@ -82,6 +82,7 @@ class Shard:
         if isinstance(group, ConsumerGroup):
             return self.settle(requests.classic_join(self.shard, self.now, group, request))
         turn = self.shard.turn(self.now)
+        assert isinstance(group, ClassicGroup)
         answer = join(group, turn, request)
         return self.settle(turn.result(answer, volatile=True))
 
@@ -107,7 +108,9 @@ class Shard:
         request = Struct(
             member_id=joined.member_id, group_instance_id=None, generation_id=joined.generation_id
         )
-        return self.settle(requests.classic_heartbeat(self.shard, self.now, self.group(), request))
+        decision = requests.classic_heartbeat(self.shard, self.now, self.group(), request)
+        code: ErrorCode = self.settle(decision)
+        return code
 
     def beat(
         self, member_id: str, epoch: int = 0, owned: dict[str, list[int]] | None = None
@@ -144,7 +147,7 @@ def assigned(sync: Struct) -> list[int]:
 
 def classic_group_of_one(shard: Shard) -> Struct:
     ticket = shard.join()
-    joined = shard.answers[ticket]
+    joined: Struct = shard.answers[ticket]
     assert joined.generation_id == 1
     everything = embedded.write_assignment(
         {topic_id("t"): dict.fromkeys(range(4), 0)}, image_of({"t": 4}), 1
@@ -204,7 +207,7 @@ def test_a_member_that_is_silent_ends_the_mixed_group_too() -> None:
     assert isinstance(shard.group(), ClassicGroup)
 
 
-def test_whoever_waits_in_a_classic_join_is_told_to_come_again() -> None:
+def test_a_waiting_classic_join_is_answered_with_rebalance_in_progress() -> None:
     shard = Shard(config())
     classic_group_of_one(shard)
     waiting = shard.join()

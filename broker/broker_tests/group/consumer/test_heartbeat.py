@@ -59,7 +59,7 @@ def test_a_partition_is_given_on_only_when_it_was_given_back() -> None:
     assert a.epoch == b.epoch == paper.group.group_epoch == 2
 
 
-def test_a_heartbeat_with_no_news_writes_nothing_and_has_no_assignment() -> None:
+def test_a_heartbeat_without_changes_writes_nothing_and_has_no_assignment() -> None:
     paper = GroupOnPaper({"t": 1})
     a = Consumer(paper, "a", **topics("t"))
     a.join()

@@ -1,6 +1,7 @@
 """The settings group.consumer.*."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -23,7 +24,7 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig:
-    """Includes the overrides of the group itself."""
+    """Of the broker, or of a group: `of_group`."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -33,3 +34,18 @@ class ConsumerGroupConfig:
     assignment_interval_ms: int = 1_000
     regex_refresh_interval_ms: int = 600_000
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    def of_group(self, own: Mapping[str, str]) -> "ConsumerGroupConfig":
+        """With the settings of a group itself (resource type GROUP)."""
+        if not own:
+            return self
+        return replace(
+            self,
+            session_timeout_ms=int(own.get("consumer.session.timeout.ms", self.session_timeout_ms)),
+            heartbeat_interval_ms=int(
+                own.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms)
+            ),
+            assignment_interval_ms=int(
+                own.get("consumer.assignment.interval.ms", self.assignment_interval_ms)
+            ),
+        )

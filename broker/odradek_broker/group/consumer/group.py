@@ -140,10 +140,11 @@ class ConsumerGroup:
     def tombstones(self) -> list[CoordinatorRecord]:
         return [CoordinatorRecord(*rec.encode(record)) for record in self.tombstone_records()]
 
-    def loaded(self, turn: Turn) -> None:
+    def loaded(self, turn: Turn, own: Mapping[str, str]) -> None:
         """Every member gets a new session, and a new timeout to revoke partitions."""
+        config = turn.config.consumer.of_group(own)
         for member in self.members.values():
-            session_ms = turn.config.consumer.session_timeout_ms
+            session_ms = config.session_timeout_ms
             if member.classic is not None:
                 session_ms = member.classic.session_timeout_ms
             turn.set_timer(("consumer-session", self.group_id, member.member_id), session_ms)

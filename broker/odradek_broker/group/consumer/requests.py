@@ -3,8 +3,6 @@
 `CONSUMER` is what a shard needs to know of this kind of group (see group/kinds.py).
 """
 
-from dataclasses import replace
-
 from odradek_broker.coordinator.result import CoordinatorRecord, CoordinatorResult, Moment
 from odradek_broker.group.classic_group import ClassicGroup, join_error
 from odradek_broker.group.classic_join import Join
@@ -29,21 +27,7 @@ DOWNGRADED_TIMER = "consumer-downgraded"
 
 
 def context(shard: GroupShard, turn: Turn, group_id: str) -> Context:
-    config = turn.config.consumer
-    own = shard.image.config(ResourceType.GROUP, group_id)
-    if own:
-        config = replace(
-            config,
-            session_timeout_ms=int(
-                own.get("consumer.session.timeout.ms", config.session_timeout_ms)
-            ),
-            heartbeat_interval_ms=int(
-                own.get("consumer.heartbeat.interval.ms", config.heartbeat_interval_ms)
-            ),
-            assignment_interval_ms=int(
-                own.get("consumer.assignment.interval.ms", config.assignment_interval_ms)
-            ),
-        )
+    config = turn.config.consumer.of_group(shard.image.config(ResourceType.GROUP, group_id))
     return Context(shard.image, config, turn.now.wall_ms, lambda: str(turn.new_uuid()))
 
 

@@ -174,6 +174,25 @@ def delete_groups(client: KafkaClient, group_ids: Iterable[str]) -> dict[str, Br
     return refused
 
 
+def delete_offsets(
+    client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, BrokerError]:
+    """Forgets committed offsets of topics that no member reads. Returns the refused ones."""
+    by_name: dict[str, list[Struct]] = {}
+    for place in partitions:
+        by_name.setdefault(place.topic, []).append(Struct(partition_index=place.partition))
+    topics = [Struct(name=name, partitions=entries) for name, entries in by_name.items()]
+    route = Coordinator(CoordinatorType.GROUP, group_id)
+    answer = client.call(route, ApiKey.OFFSET_DELETE, Struct(group_id=group_id, topics=topics))
+    raise_error_in(answer)
+    return {
+        TopicPartition(topic.name, p.partition_index): error
+        for topic in answer.topics
+        for p in topic.partitions
+        if (error := error_in(p)) is not None
+    }
+
+
 # -- members ---------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek_broker.partition.replica_state import (
-    LOST_PROPOSAL_MS,
+from odradek_broker.metadata.image import PartitionRegistration
+from odradek_broker.partition.leader_events import (
     AdvanceHighWatermark,
     CheckIsr,
     FollowerFetched,
@@ -11,15 +11,13 @@ from odradek_broker.partition.replica_state import (
     Instructions,
     MinIsrChanged,
     PartitionChanged,
-    Peers,
     Proposal,
     ProposalAnswered,
     ProposalLost,
     Propose,
-    ReplicaState,
     Written,
-    step,
 )
+from odradek_broker.partition.leader_state import LOST_PROPOSAL_MS, LeaderState, Peers, step
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId
 
@@ -30,7 +28,7 @@ LAG_MS = 1000.0
 
 def leader(
     isr: tuple[BrokerId, ...] = ALL, *, start: int = 10, high_watermark: int = 10, min_isr: int = 1
-) -> ReplicaState:
+) -> LeaderState:
     peers = Peers(
         ONE,
         broker_epoch=101,
@@ -38,12 +36,12 @@ def leader(
         registered={ONE: 101, TWO: 102, THREE: 103},
         eligible=frozenset(ALL),
     )
-    return ReplicaState(
+    registration = PartitionRegistration(
+        ALL, isr, (), (), ONE, leader_epoch=5, partition_epoch=7, directories=()
+    )
+    return LeaderState(
         peers,
-        leader_epoch=5,
-        partition_epoch=7,
-        replicas=ALL,
-        isr=isr,
+        registration,
         epoch_start_offset=start,
         log_end_offset=start,
         high_watermark=high_watermark,
@@ -53,7 +51,7 @@ def leader(
 
 
 def fetched(
-    state: ReplicaState, replica: BrokerId, offset: int, now_ms: float = 0, epoch: int | None = None
+    state: LeaderState, replica: BrokerId, offset: int, now_ms: float = 0, epoch: int | None = None
 ) -> Instructions:
     broker_epoch = 100 + replica if epoch is None else epoch
     event = FollowerFetched(replica, broker_epoch, offset, 0, state.log_end_offset)
@@ -168,7 +166,7 @@ def test_two_that_wait_are_proposed_together_when_the_answer_comes() -> None:
     assert instructions == (Propose(Proposal(5, 8, ((ONE, 101), (TWO, 102), (THREE, 103)))),)
 
 
-def pending_expansion() -> tuple[ReplicaState, Proposal]:
+def pending_expansion() -> tuple[LeaderState, Proposal]:
     state = leader((ONE, TWO))
     (proposed,) = fetched(state, THREE, 10)
     assert isinstance(proposed, Propose)
@@ -256,7 +254,7 @@ def test_min_isr_is_never_more_than_there_are_replicas() -> None:
     assert state.effective_min_isr == 1
 
 
-def test_committed_but_by_too_few_is_said() -> None:
+def test_a_commit_below_min_isr_is_reported() -> None:
     state = leader((ONE, TWO), min_isr=2)
     assert state.commit_error() is ErrorCode.none
     step(state, PartitionChanged(8, ALL, (ONE,)), 0)
@@ -279,7 +277,7 @@ def test_alone_the_low_watermark_is_the_leaders() -> None:
     assert state.low_watermark(6) == 6
 
 
-def test_who_stopped_fetching_is_not_taken_back() -> None:
+def test_a_follower_that_stopped_fetching_does_not_rejoin() -> None:
     """1. the follower's disk fails, so it stops; 2. the controller takes it out of the ISR; 3. it
     still has all that there is, but joins only when it fetches again."""
     state = leader()

@@ -28,8 +28,24 @@ simulation:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from odradek_broker.metadata.image import PartitionRegistration
+from odradek_broker.partition.leader_events import (
+    AdvanceHighWatermark,
+    CheckIsr,
+    Event,
+    FollowerFetched,
+    FollowerStopped,
+    Instructions,
+    MinIsrChanged,
+    PartitionChanged,
+    Proposal,
+    ProposalAnswered,
+    ProposalLost,
+    Propose,
+    Written,
+)
 from odradek_protocol.error_codes import ErrorCode, KafkaError
 from odradek_protocol.ids import BrokerId, LeaderEpoch, Offset
 
@@ -51,117 +67,6 @@ class Peers:
     registered: Mapping[BrokerId, int] = field(default_factory=dict)  # broker epochs
     # Neither fenced nor about to stop: these may join an ISR.
     eligible: frozenset[BrokerId] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A new ISR for the controller; it applies only to exactly this partition epoch."""
-
-    leader_epoch: LeaderEpoch
-    partition_epoch: int
-    isr: tuple[tuple[BrokerId, int], ...]  # with the broker epoch that fetched; -1 if unknown
-
-    @property
-    def isr_ids(self) -> tuple[BrokerId, ...]:
-        return tuple(broker_id for broker_id, _ in self.isr)
-
-
-# ---------------------------------------------------------------- events
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The leader's own log is written (flushed, if that is asked for) up to here."""
-
-    log_end_offset: Offset
-
-
-@dataclass(frozen=True, slots=True)
-class FollowerFetched:
-    """A fetch of this leader epoch that did not diverge. `broker_epoch` -1: not told."""
-
-    replica_id: BrokerId
-    broker_epoch: int
-    fetch_offset: Offset
-    log_start_offset: Offset
-    leader_end_offset: Offset  # what the follower could read when it asked
-
-
-@dataclass(frozen=True, slots=True)
-class FollowerStopped:
-    """A follower took the partition out of its fetch session: it pauses, or its disk failed."""
-
-    replica_id: BrokerId
-
-
-@dataclass(frozen=True, slots=True)
-class CheckIsr:
-    """Time has passed, or a broker came or went: who fell behind, who may join?"""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionChanged:
-    """The metadata log has a new state of this partition, led by us in the same epoch."""
-
-    partition_epoch: int
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MinIsrChanged:
-    min_insync_replicas: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProposalAnswered:
-    """The controller's word on a proposal; the other fields count when there is no error."""
-
-    proposal: Proposal
-    error: ErrorCode
-    leader_epoch: LeaderEpoch = -1
-    partition_epoch: int = -1
-    isr: tuple[BrokerId, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ProposalLost:
-    """It was sent, and no answer will come: nobody knows whether it was carried out."""
-
-    proposal: Proposal
-
-
-Event: TypeAlias = (
-    Written
-    | FollowerFetched
-    | FollowerStopped
-    | CheckIsr
-    | PartitionChanged
-    | MinIsrChanged
-    | ProposalAnswered
-    | ProposalLost
-)
-
-# ---------------------------------------------------------------- instructions
-
-
-@dataclass(frozen=True, slots=True)
-class AdvanceHighWatermark:
-    high_watermark: Offset
-
-
-@dataclass(frozen=True, slots=True)
-class Propose:
-    """Send this to the controller. `retry`: it failed before, so after a pause."""
-
-    proposal: Proposal
-    retry: bool = False
-
-
-Instruction: TypeAlias = AdvanceHighWatermark | Propose
-Instructions: TypeAlias = tuple[Instruction, ...]
-
-# ---------------------------------------------------------------- state
 
 
 class Follower:
@@ -190,7 +95,7 @@ class Follower:
         return self.log_end_offset >= leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
 
 
-class ReplicaState:
+class LeaderState:
     """One leader in one epoch. Invariants (`validate`):
 
     the leader is in the ISR, and the ISR among the replicas
@@ -218,11 +123,8 @@ class ReplicaState:
     def __init__(
         self,
         peers: Peers,
+        registration: PartitionRegistration,
         *,
-        leader_epoch: LeaderEpoch,
-        partition_epoch: int,
-        replicas: tuple[BrokerId, ...],
-        isr: tuple[BrokerId, ...],
         epoch_start_offset: Offset,
         log_end_offset: Offset,
         high_watermark: Offset,
@@ -230,11 +132,11 @@ class ReplicaState:
         now_ms: float,
     ) -> None:
         self.peers = peers
-        self.leader_epoch = leader_epoch
-        self.partition_epoch = partition_epoch
-        self.replicas = replicas
-        self.isr = isr  # as the controller committed it
-        self.maximal_isr = frozenset(isr)
+        self.leader_epoch: LeaderEpoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.replicas = registration.replicas
+        self.isr = registration.isr  # as the controller committed it
+        self.maximal_isr = frozenset(self.isr)
         self.epoch_start_offset = epoch_start_offset
         self.log_end_offset = log_end_offset  # of what counts as written here
         self.high_watermark = high_watermark
@@ -243,8 +145,8 @@ class ReplicaState:
         self.lost_ms = NEVER_MS  # when an attempt at `pending` was last lost
         # A member of the ISR gets the benefit of the doubt for as long as a laggard would.
         self.followers = {
-            replica: Follower(now_ms if replica in isr else NEVER_MS)
-            for replica in replicas
+            replica: Follower(now_ms if replica in self.isr else NEVER_MS)
+            for replica in self.replicas
             if replica != peers.node_id
         }
 
@@ -292,7 +194,7 @@ class ReplicaState:
         assert self.high_watermark <= self.log_end_offset
 
 
-def step(state: ReplicaState, event: Event, now_ms: float) -> Instructions:
+def step(state: LeaderState, event: Event, now_ms: float) -> Instructions:
     """Raises KafkaError for a fetch by a replica that must not be listened to."""
     return _STEP[type(event)](state, event, now_ms)
 
@@ -300,7 +202,7 @@ def step(state: ReplicaState, event: Event, now_ms: float) -> Instructions:
 # ---------------------------------------------------------------- progress
 
 
-def _written(state: ReplicaState, event: Written, now_ms: float) -> Instructions:
+def _written(state: LeaderState, event: Written, now_ms: float) -> Instructions:
     if event.log_end_offset <= state.log_end_offset:
         return ()
     for follower in state.followers.values():
@@ -312,7 +214,7 @@ def _written(state: ReplicaState, event: Written, now_ms: float) -> Instructions
     return _advance(state, now_ms)
 
 
-def _fetched(state: ReplicaState, event: FollowerFetched, now_ms: float) -> Instructions:
+def _fetched(state: LeaderState, event: FollowerFetched, now_ms: float) -> Instructions:
     follower = state.followers.get(event.replica_id)
     if follower is None:
         # The epoch is right, so the follower may know of a reassignment that we do not know
@@ -341,14 +243,14 @@ def _fetched(state: ReplicaState, event: FollowerFetched, now_ms: float) -> Inst
     return proposed + _advance(state, now_ms) if moved else proposed
 
 
-def _stopped(state: ReplicaState, event: FollowerStopped, _: float) -> Instructions:
+def _stopped(state: LeaderState, event: FollowerStopped, _: float) -> Instructions:
     follower = state.followers.get(event.replica_id)
     if follower is not None:
         follower.stopped = True
     return ()
 
 
-def _advance(state: ReplicaState, now_ms: float) -> Instructions:
+def _advance(state: LeaderState, now_ms: float) -> Instructions:
     """Move the high watermark to what everybody has who is, or may be, in sync."""
     if state.under_min_isr:
         return ()
@@ -366,7 +268,7 @@ def _advance(state: ReplicaState, now_ms: float) -> Instructions:
 
 
 def _about_to_join(
-    state: ReplicaState, replica: BrokerId, follower: Follower, now_ms: float
+    state: LeaderState, replica: BrokerId, follower: Follower, now_ms: float
 ) -> bool:
     """If the high watermark ran away from such a one, it could never join the ISR."""
     peers = state.peers
@@ -375,7 +277,7 @@ def _about_to_join(
     )
 
 
-def _eligible(state: ReplicaState, replica: BrokerId, follower: Follower) -> bool:
+def _eligible(state: LeaderState, replica: BrokerId, follower: Follower) -> bool:
     """Alive, fetching, and the incarnation that is registered is the one that fetched.
 
     One that stopped fetching may have had everything until a moment ago, and would hold up every
@@ -392,7 +294,7 @@ def _eligible(state: ReplicaState, replica: BrokerId, follower: Follower) -> boo
 # ---------------------------------------------------------------- the ISR
 
 
-def _check_isr(state: ReplicaState, _: CheckIsr, now_ms: float) -> Instructions:
+def _check_isr(state: LeaderState, _: CheckIsr, now_ms: float) -> Instructions:
     if state.pending is not None:
         return ()
     lag_max_ms = state.peers.lag_time_max_ms
@@ -407,7 +309,7 @@ def _check_isr(state: ReplicaState, _: CheckIsr, now_ms: float) -> Instructions:
     return _maybe_expand(state, now_ms) + _advance(state, now_ms)
 
 
-def _maybe_expand(state: ReplicaState, now_ms: float) -> Instructions:
+def _maybe_expand(state: LeaderState, now_ms: float) -> Instructions:
     """Propose all that have reached the high watermark and the start of our epoch."""
     reached = max(state.high_watermark, state.epoch_start_offset)
     lag_max_ms = state.peers.lag_time_max_ms
@@ -422,7 +324,7 @@ def _maybe_expand(state: ReplicaState, now_ms: float) -> Instructions:
     return _propose(state, state.isr + joining) if joining else ()
 
 
-def _propose(state: ReplicaState, isr: tuple[BrokerId, ...]) -> Instructions:
+def _propose(state: LeaderState, isr: tuple[BrokerId, ...]) -> Instructions:
     assert state.pending is None, "one proposal at a time"
     peers = state.peers
     members = tuple(
@@ -441,7 +343,7 @@ def _propose(state: ReplicaState, isr: tuple[BrokerId, ...]) -> Instructions:
     return (Propose(proposal),)
 
 
-def _committed(state: ReplicaState, isr: tuple[BrokerId, ...], partition_epoch: int) -> None:
+def _committed(state: LeaderState, isr: tuple[BrokerId, ...], partition_epoch: int) -> None:
     """The controller's ISR; no proposal for an older partition epoch can succeed any more."""
     state.isr = isr
     state.partition_epoch = partition_epoch
@@ -449,7 +351,7 @@ def _committed(state: ReplicaState, isr: tuple[BrokerId, ...], partition_epoch: 
     state.maximal_isr = frozenset(isr)
 
 
-def _partition_changed(state: ReplicaState, event: PartitionChanged, now_ms: float) -> Instructions:
+def _partition_changed(state: LeaderState, event: PartitionChanged, now_ms: float) -> Instructions:
     # The same partition epoch is no news. It must not undo a proposal that was made since,
     # because the controller may be accepting that right now.
     if event.partition_epoch <= state.partition_epoch:
@@ -464,7 +366,7 @@ def _partition_changed(state: ReplicaState, event: PartitionChanged, now_ms: flo
     return _maybe_expand(state, now_ms) + _advance(state, now_ms)
 
 
-def _min_isr_changed(state: ReplicaState, event: MinIsrChanged, now_ms: float) -> Instructions:
+def _min_isr_changed(state: LeaderState, event: MinIsrChanged, now_ms: float) -> Instructions:
     state.min_insync_replicas = event.min_insync_replicas
     return _advance(state, now_ms)
 
@@ -485,7 +387,7 @@ _AWAIT_METADATA: Final = frozenset(
 _NOT_DONE: Final = frozenset([ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica])
 
 
-def _answered(state: ReplicaState, event: ProposalAnswered, now_ms: float) -> Instructions:
+def _answered(state: LeaderState, event: ProposalAnswered, now_ms: float) -> Instructions:
     if event.proposal != state.pending:
         return ()
     error = event.error
@@ -505,14 +407,14 @@ def _answered(state: ReplicaState, event: ProposalAnswered, now_ms: float) -> In
     return (Propose(event.proposal, retry=True),)
 
 
-def _lost(state: ReplicaState, event: ProposalLost, now_ms: float) -> Instructions:
+def _lost(state: LeaderState, event: ProposalLost, now_ms: float) -> Instructions:
     if event.proposal != state.pending:
         return ()
     state.lost_ms = now_ms
     return (Propose(event.proposal, retry=True),)
 
 
-_STEP: dict[type, Callable[[ReplicaState, Any, float], Instructions]] = {
+_STEP: dict[type, Callable[[LeaderState, Any, float], Instructions]] = {
     Written: _written,
     FollowerFetched: _fetched,
     FollowerStopped: _stopped,

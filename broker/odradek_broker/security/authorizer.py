@@ -1,0 +1,270 @@
+"""May this principal, from this host, do this with that resource? Kafka's StandardAuthorizer.
+
+Does no I/O: the ACLs come from the metadata image, through `apply`. The rules:
+
+1. `super.users` may do everything.
+2. A DENY entry that matches decides, then an ALLOW entry. An entry matches by resource (literal
+   name, prefix, or `*`), principal (its own or `User:*`), host (its own or `*`) and operation (its
+   own or ALL). ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, ALLOW of ALTER_CONFIGS
+   implies DESCRIBE_CONFIGS; DENY implies nothing.
+3. Without a match: `allow.everyone.if.no.acl.found` decides if no entry at all names the resource,
+   otherwise it is denied.
+
+Entries are found by dictionary: (type, name) for literal ones, (type, prefix) for prefixed ones,
+one look-up per length of a prefix that exists; inside, by principal. So 100,000 entries cost a
+check about what 10 do. Decisions are remembered for each (principal, host, operation, type) by
+name, until an ACL changes: on the hot path a check is one look-up.
+
+Until the first image came, only super users are allowed: nobody knows yet what is denied.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from odradek_broker.metadata.delta import MetadataDelta
+from odradek_broker.metadata.image import MetadataImage
+from odradek_broker.model.acl import ANY_USER, SUPPORTED_OPERATIONS, WILDCARD, Acl, operations_bits
+from odradek_broker.model.principal import Principal
+from odradek_broker.security.resource_types import any_resource_allowed
+from odradek_protocol.acl_codes import AclOperation, AclPermission, AclResource, PatternType
+
+logger = logging.getLogger("kafka.authorizer.logger")  # the name under which Kafka's users know it
+
+# Remembered decisions: at most this many (principal, host, operation, type), and names in each.
+# A client that invents principals or names must not fill the memory; past it we begin anew.
+SESSIONS_MAX: Final = 10_000
+NAMES_MAX: Final = 10_000
+
+IMPLIED_BY: Final = {
+    AclOperation.DESCRIBE: frozenset(
+        (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER)
+    ),
+    AclOperation.DESCRIBE_CONFIGS: frozenset((AclOperation.ALTER_CONFIGS,)),
+}
+_NOTHING: Final[frozenset[AclOperation]] = frozenset()
+
+
+class AccessDecision(NamedTuple):
+    """`rule` says why, in the words of Kafka's authorizer log."""
+
+    allowed: bool
+    rule: str
+
+
+SUPER_USER: Final = AccessDecision(allowed=True, rule="SuperUser")
+DEFAULT_ALLOW: Final = AccessDecision(allowed=True, rule="DefaultAllow")
+DEFAULT_DENY: Final = AccessDecision(allowed=False, rule="DefaultDeny")
+NOT_READY: Final = AccessDecision(allowed=False, rule="NotLoaded")
+
+
+class Client(NamedTuple):
+    """Who asks: the principal of a request and the address that it came from."""
+
+    principal: Principal
+    host: str
+
+
+class _Pattern(NamedTuple):
+    type: AclResource
+    name: str
+    prefixed: bool
+
+
+class Authorizer:
+    def __init__(
+        self, super_users: Iterable[str] = (), *, allow_if_no_acl_found: bool = False
+    ) -> None:
+        self._super_users = frozenset(super_users)
+        self._no_acl = DEFAULT_ALLOW if allow_if_no_acl_found else DEFAULT_DENY
+        self._entries: dict[_Pattern, dict[str, list[Acl]]] = {}
+        self._prefix_lengths: dict[AclResource, dict[int, int]] = {}  # length → patterns
+        self._acls: dict[UUID, Acl] = {}
+        self._sessions: dict[tuple[Client, AclOperation, AclResource], Decisions] = {}
+        self._by_type: dict[tuple[Client, AclOperation, AclResource], bool] = {}
+        self.is_ready = False
+
+    # -- the ACLs ---------------------------------------------------------------------------
+
+    def load(self, image: MetadataImage) -> None:
+        self._change(dict.fromkeys(self._acls) | dict(image.acls))
+        self.is_ready = self.is_ready or image.offset >= 0
+        self._forget_decisions()
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """Called with every change of the metadata, before a request can see it."""
+        if delta.changed_acls or not self.is_ready:
+            self._change(delta.changed_acls)
+            self.is_ready = True
+            self._forget_decisions()
+
+    def _change(self, changes: Mapping[UUID, Acl | None]) -> None:
+        for acl_id, acl in changes.items():
+            old = self._acls.pop(acl_id, None)
+            if old is not None:
+                self._remove(old)
+            if acl is not None:
+                self._acls[acl_id] = acl
+                self._add(acl)
+
+    def _add(self, acl: Acl) -> None:
+        pattern = _pattern_of(acl)
+        entries = self._entries.get(pattern)
+        if entries is None:
+            entries = self._entries[pattern] = {}
+            if pattern.prefixed:
+                lengths = self._prefix_lengths.setdefault(pattern.type, {})
+                lengths[len(pattern.name)] = lengths.get(len(pattern.name), 0) + 1
+        entries.setdefault(acl.principal, []).append(acl)
+
+    def _remove(self, acl: Acl) -> None:
+        pattern = _pattern_of(acl)
+        entries = self._entries[pattern]
+        entries[acl.principal].remove(acl)
+        if not entries[acl.principal]:
+            del entries[acl.principal]
+        if entries:
+            return
+        del self._entries[pattern]
+        if pattern.prefixed:
+            lengths = self._prefix_lengths[pattern.type]
+            lengths[len(pattern.name)] -= 1
+            if not lengths[len(pattern.name)]:
+                del lengths[len(pattern.name)]
+
+    def _forget_decisions(self) -> None:
+        self._sessions.clear()
+        self._by_type.clear()
+
+    # -- decisions ----------------------------------------------------------------------------
+
+    def decisions(
+        self, client: Client, operation: AclOperation, resource_type: AclResource
+    ) -> "Decisions":
+        """Valid until the next ACL changes: do not keep them across an await."""
+        key = (client, operation, resource_type)
+        known = self._sessions.get(key)
+        if known is None:
+            if len(self._sessions) >= SESSIONS_MAX:
+                self._sessions.clear()
+            known = self._sessions[key] = Decisions(self.decide, client, operation, resource_type)
+        return known
+
+    def decide(
+        self, client: Client, operation: AclOperation, resource_type: AclResource, name: str
+    ) -> AccessDecision:
+        principal = str(client.principal)
+        if principal in self._super_users:
+            return SUPER_USER
+        if not self.is_ready:
+            return NOT_READY
+        allowed_by: Acl | None = None
+        patterns = self._patterns_of(resource_type, name)
+        implied_by = IMPLIED_BY.get(operation, _NOTHING)
+        for entries in patterns:
+            for asked in (principal, ANY_USER):
+                for acl in entries.get(asked, ()):
+                    if acl.host not in (WILDCARD, client.host):
+                        continue
+                    if acl.permission is AclPermission.DENY:
+                        if acl.operation in (operation, AclOperation.ALL):
+                            return AccessDecision(allowed=False, rule=f"MatchingAcl(acl={acl})")
+                    elif (
+                        acl.operation in (operation, AclOperation.ALL)
+                        or acl.operation in implied_by
+                    ):
+                        allowed_by = acl
+        if allowed_by is not None:
+            return AccessDecision(allowed=True, rule=f"MatchingAcl(acl={allowed_by})")
+        return DEFAULT_DENY if patterns else self._no_acl
+
+    def _patterns_of(self, type_: AclResource, name: str) -> list[dict[str, list[Acl]]]:
+        """The entries of every pattern that applies to the resource."""
+        entries = self._entries
+        candidates = [_Pattern(type_, name, False), _Pattern(type_, WILDCARD, False)]
+        candidates += [
+            _Pattern(type_, name[:length], True)
+            for length in self._prefix_lengths.get(type_, ())
+            if length <= len(name)
+        ]
+        return [found for pattern in candidates if (found := entries.get(pattern)) is not None]
+
+    def allowed_for_any(
+        self, client: Client, operation: AclOperation, resource_type: AclResource
+    ) -> bool:
+        """Whether there may be one resource of the type with which the client may do this."""
+        key = (client, operation, resource_type)
+        known = self._by_type.get(key)
+        if known is None:
+            if len(self._by_type) >= SESSIONS_MAX:
+                self._by_type.clear()
+            # A name that no ACL has: super users, wildcards, and the default for all.
+            known = self.decide(client, operation, resource_type, "hardcode").allowed or (
+                self.is_ready
+                and any_resource_allowed(self._acls.values(), client, operation, resource_type)
+            )
+            self._by_type[key] = known
+        return known
+
+    def authorized_operations(self, client: Client, resource_type: AclResource, name: str) -> int:
+        """The bits for `*_authorized_operations` of a response."""
+        return operations_bits(
+            [
+                operation
+                for operation in SUPPORTED_OPERATIONS[resource_type]
+                if self.decide(client, operation, resource_type, name).allowed
+            ]
+        )
+
+
+class Decisions:
+    """Of one client about one operation on resources of one type, by name."""
+
+    __slots__ = ("_decide", "_known", "client", "operation", "resource_type")
+
+    def __init__(
+        self,
+        decide: Callable[[Client, AclOperation, AclResource, str], AccessDecision],
+        client: Client,
+        operation: AclOperation,
+        resource_type: AclResource,
+    ) -> None:
+        self._decide = decide
+        self._known: dict[str, AccessDecision] = {}
+        self.client = client
+        self.operation = operation
+        self.resource_type = resource_type
+
+    def about(self, name: str) -> AccessDecision:
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= NAMES_MAX:
+                self._known.clear()
+            known = self._decide(self.client, self.operation, self.resource_type, name)
+            self._known[name] = known
+        return known
+
+    def log(self, name: str, decision: AccessDecision, request: str, references: int = 1) -> None:
+        """Denials at INFO, grants at DEBUG, in the words of Kafka's authorizer."""
+        level = logging.DEBUG if decision.allowed else logging.INFO
+        if logger.isEnabledFor(level):
+            resource = self.resource_type.name.title().replace("_", "")
+            logger.log(
+                level,
+                "Principal = %s is %s operation = %s from host = %s on resource = "
+                "%s:LITERAL:%s for request = %s with resourceRefCount = %d based on rule %s",
+                self.client.principal,
+                "Allowed" if decision.allowed else "Denied",
+                self.operation.name,
+                self.client.host,
+                resource,
+                name,
+                request,
+                references,
+                decision.rule,
+            )
+
+
+def _pattern_of(acl: Acl) -> _Pattern:
+    return _Pattern(acl.resource_type, acl.resource_name, acl.pattern_type is PatternType.PREFIXED)

@@ -1,0 +1,1 @@
+"""A shop whose parts talk through Kafka."""
