@@ -61,7 +61,8 @@ def complaints(on_disk: Iterable[str], collected: Collection[str], makefile: str
     )
     run = set(re.findall(r"--tier=(\w+)", makefile))
     return [
-        *(f"{path} is in no tier: pytest finds no test in it (testpaths, pyproject.toml)"
+        *(f"{path} is in no tier: pytest finds no test in it (outside of testpaths in "
+          "pyproject.toml, or the whole file is skipped where a package is missing)"
           for path in lost),
         *(f"no make target runs the tier {name} (pytest --tier={name})"
           for name in TIERS if name not in run),

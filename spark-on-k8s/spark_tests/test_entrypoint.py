@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
-
 from odradek_spark.entrypoint import command, main
 
 IMAGE = {"SPARK_HOME": "/spark", "ODRADEK_SPARK_JARS": "/jars"}
@@ -37,6 +35,7 @@ def test_an_executor_takes_its_options_in_their_order() -> None:
 
 
 def test_what_spark_did_not_say_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
     before = dict(os.environ)
     assert main(["executor"]) == 2
     assert dict(os.environ) == before
@@ -44,6 +43,7 @@ def test_what_spark_did_not_say_is_named(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_anything_else_is_run() -> None:
+    pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
     run = [sys.executable, "-m", "odradek_spark.entrypoint", "sh", "-c", "echo $SPARK_HOME; exit 7"]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 7

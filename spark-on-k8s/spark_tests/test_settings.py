@@ -3,16 +3,13 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
-
-pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
 
 from odradek_api.pipeline.sources import Source
 from odradek_spark.session.jars import SPARK_VERSION, hashes
 from odradek_spark.session.start import settings
 from odradek_spark.sources.options import kafka_options
-
-import msgspec  # isort: skip
 
 
 def source(**fields: Any) -> Source:
@@ -48,7 +45,7 @@ def test_a_users_settings_win() -> None:
 
 
 def test_the_jars_are_of_the_pinned_version() -> None:
-    import pyspark
+    pyspark = pytest.importorskip("pyspark", reason="pyspark is missing: make spark")
 
     assert pyspark.__version__ == SPARK_VERSION
     assert f"spark-sql-kafka-0-10_2.13-{SPARK_VERSION}.jar" in hashes()

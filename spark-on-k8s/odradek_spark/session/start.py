@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from odradek_api.base import settings_text
 from odradek_spark.session.jars import jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Retry failed tasks in local mode too, so that a broker's restart does not fail the pipeline.
 LOCAL_MASTER = "local[*,8]"
@@ -55,6 +57,8 @@ def start_session(
     name: str, master: str | None = LOCAL_MASTER, user: Mapping[str, object] | None = None
 ) -> SparkSession:
     """With master None, spark-submit started this process and provides the jars."""
+    from pyspark.sql import SparkSession  # here: the settings above are known without Spark
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     files = "" if master is None else ",".join(str(path) for path in jars())
     builder = SparkSession.builder
