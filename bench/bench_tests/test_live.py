@@ -2,13 +2,14 @@
 
 import struct
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from odradek_bench import engines, load, raw, raw_load, verify
 from odradek_bench.case import Bench
-from odradek_bench.cases import bulk, latency, limits, small_requests
+from odradek_bench.cases import bulk, latency, limits, small_requests, tls
 from odradek_bench.usage import cpu_s, rss_bytes, tree
 from odradek_bench.verify import WrongAnswerError
 
@@ -29,6 +30,15 @@ def test_cases_run_and_verify(bench: Bench) -> None:
     assert sample["requests/s"] > 0
     sample = bulk.produce(bench, engines.ODRADEK, size=100, acks="all", partitions=12)
     assert sample["MB/s"] > 0
+
+
+def test_the_same_over_tls(bench: Bench) -> None:
+    produce = partial(bulk.produce, size=100, acks="all", partitions=12, tls=True)
+    connections = partial(small_requests.single_records, connections=20, tls=True)
+    paced = partial(latency.at_1000, tls=True)
+    for run in (produce, connections, paced, tls.handshakes):
+        assert min(run(bench, engines.ODRADEK).values()) >= 0
+    assert bench.server(engines.ODRADEK, tls=True).measured.startswith("ssl://")
 
 
 def test_raw_records_outlive_the_retention() -> None:

@@ -53,7 +53,7 @@ class Case:
     metrics: tuple[Metric, ...]
     rounds: int = 5
     smoke_rounds: int = 1
-    servers: Literal["shared", "cluster", "own"] = "shared"
+    servers: Literal["shared", "tls", "cluster", "own"] = "shared"
     limit: str = ""  # the case of limits.py that the report compares it with
     engines: tuple[str, ...] = ENGINES
     budget_s: float = 90.0  # no further round begins after this
@@ -87,12 +87,12 @@ class Bench:
         with ThreadPoolExecutor(len(ENGINES)) as pool:
             list(pool.map(self.server, ENGINES))
 
-    def server(self, engine: str) -> Servers:
-        """The engine's shared broker, from its first use until `close`.
+    def server(self, engine: str, *, tls: bool = False) -> Servers:
+        """The engine's shared broker (or the one with TLS), from its first use until `close`.
 
         A broker that died in an earlier case is replaced, so that only that case fails.
         """
-        return self._get("shared", engine)
+        return self._get("tls" if tls else "shared", engine)
 
     def cluster(self, engine: str) -> Servers:
         """The engine's three brokers, shared between the cases that need a cluster."""
@@ -104,9 +104,10 @@ class Bench:
             self._shared.pop((kind, engine)).stop()
         if (kind, engine) not in self._shared:
             directory = self.new_directory(engine)
-            if kind == "shared":
+            if kind in ("shared", "tls"):
                 settings = {**TIDY_SETTINGS, **(SMOKE_SETTINGS if self.smoke else {})}
-                made = engines.one(engine, directory, settings, quick=self.smoke)
+                one = engines.one_with_tls if kind == "tls" else engines.one
+                made = one(engine, directory, settings, quick=self.smoke)
             else:
                 settings = {**CLUSTER_SETTINGS, **(SMOKE_CLUSTER if self.smoke else {})}
                 made = engines.many(engine, directory, 3, settings, quick=self.smoke)

@@ -24,6 +24,8 @@ from pathlib import Path
 
 import odradek_bench
 import odradek_broker
+from odradek.testing.certificates import write_certificates
+from odradek_bench.endpoints import tls_address
 from odradek_cli.processes import ChildProcess
 from odradek_testkit.engines import QUICK_JVM, RunningApacheKafka, RunningBroker, Server
 from odradek_testkit.ports import free_ports
@@ -97,13 +99,19 @@ class Odradek(RunningBroker):
 class Servers:
     """One broker, or a few that form a cluster; ended by their own pids."""
 
-    def __init__(self, engine: str, members: list[Server]) -> None:
+    def __init__(self, engine: str, members: list[Server], tls: str = "") -> None:
         self.engine = engine
         self.members = members
+        self._tls = tls
 
     @property
     def bootstrap(self) -> str:
         return ",".join(member.bootstrap for member in self.members if member.process)
+
+    @property
+    def measured(self) -> str:
+        """The address for the load of a case; everything else goes to `bootstrap`."""
+        return self._tls or self.bootstrap
 
     @property
     def pids(self) -> list[int]:
@@ -140,6 +148,30 @@ def one(
     if engine == ODRADEK:
         return Servers(engine, [Odradek(overrides, directory=directory)])
     return Servers(engine, [ApacheKafka(overrides, directory=directory, quick=quick)])
+
+
+def one_with_tls(
+    engine: str, directory: Path, overrides: Mapping[str, str] | None = None, *, quick: bool = False
+) -> Servers:
+    """One broker with a plain listener and one with TLS (endpoints.py), both on loopback."""
+    ca_file, key_store = directory / "ca.pem", directory / "broker.pem"
+    write_certificates(ca_file, key_store)
+    plain, secured, controller = (f"127.0.0.1:{port}" for port in free_ports(3))
+    settings = {
+        **(overrides or {}),
+        "listeners": f"PLAINTEXT://{plain},SSL://{secured}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(key_store),
+        "ssl.enabled.protocols": "TLSv1.3",
+    }
+    if engine == KAFKA:
+        settings["listeners"] += f",CONTROLLER://{controller}"
+        settings["controller.quorum.voters"] = f"1@{controller}"
+        settings["listener.security.protocol.map"] = (
+            "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
+        )
+    made = one(engine, directory, settings, quick=quick)
+    return Servers(engine, made.members, tls_address(secured, ca_file))
 
 
 def many(

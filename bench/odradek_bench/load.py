@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from odradek_bench.endpoints import endpoint
 from odradek_bench.verify import StalledError, Tally, WrongAnswerError, tally
 
 ADMIN_TIMEOUT_S = 60.0
@@ -31,7 +32,7 @@ def create_topic(
     replication_factor: int = 1,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+    admin = AdminClient(endpoint(address).client_settings)
     new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
     admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[topic].result(ADMIN_TIMEOUT_S)
     wait_until_led(address, topic, partitions)
@@ -39,13 +40,13 @@ def create_topic(
 
 
 def delete_topic(address: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+    admin = AdminClient(endpoint(address).client_settings)
     admin.delete_topics([topic], request_timeout=ADMIN_TIMEOUT_S)[topic].result(ADMIN_TIMEOUT_S)
 
 
 def wait_until_led(address: str, topic: str, partitions: int) -> None:
     """Waits until every partition has a leader and all its replicas are in sync."""
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
+    admin = AdminClient(endpoint(address).client_settings)
     give_up = time.monotonic() + STALL_S
     while True:
         found = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic].partitions
@@ -66,11 +67,10 @@ def produce(
     """Record i carries payload i and goes to partition i mod partitions; all are acknowledged."""
     producer = Producer(
         {
-            "bootstrap.servers": address,
+            **endpoint(address).client_settings,
             "acks": acks,
             "queue.buffering.max.messages": QUEUED_MAX + CHUNK,
             "queue.buffering.max.kbytes": 1_000_000,
-            "log_level": 2,
         }
     )
     unit = len(pool) * partitions  # after this many records payload and partition repeat together
@@ -103,12 +103,11 @@ def consume(address: str, topic: str, partitions: int, count: int) -> list[Messa
     """The first `count` records of a topic, kept for a check outside of the measured time."""
     consumer = Consumer(
         {
-            "bootstrap.servers": address,
+            **endpoint(address).client_settings,
             "group.id": "bench",
             "enable.auto.commit": False,
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 262_144,
-            "log_level": 2,
         }
     )
     try:
@@ -137,7 +136,7 @@ def values(messages: Sequence[Message]) -> Iterator[bytes]:
 
 def log_size(address: str, topic: str, partitions: int) -> int:
     """Records between the beginning and the high watermark of all partitions (ListOffsets)."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "bench", "log_level": 2})
+    consumer = Consumer({**endpoint(address).client_settings, "group.id": "bench"})
     try:
         ends = [_watermarks(consumer, TopicPartition(topic, p)) for p in range(partitions)]
     finally:

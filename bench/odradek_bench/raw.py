@@ -1,4 +1,4 @@
-"""Requests as bytes, sent over plain sockets: the cheapest possible client.
+"""Requests as bytes, sent over plain sockets (or TLS): the cheapest possible client.
 
 librdkafka and the Java client need more CPU than either broker, so on two cores they hide the
 difference. These requests are encoded once and sent repeatedly, which leaves the CPU to the
@@ -10,7 +10,6 @@ serve them. All numbers are big-endian, every message has its length before it:
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 import crc32c
 
+from odradek_bench.endpoints import connect
 from odradek_bench.verify import WrongAnswerError
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
@@ -159,9 +159,7 @@ class Connection:
     """A blocking connection: frames out, frames in."""
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.split(",")[0].rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=SOCKET_TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = connect(address, SOCKET_TIMEOUT_S)
         self._buffer = bytearray(FIRST_BUFFER_BYTES)
 
     def __enter__(self) -> Connection:

@@ -7,11 +7,13 @@ schedule for latencies. Every answer is checked: error codes, offsets, the CRC o
 from __future__ import annotations
 
 import select
+import ssl
 import struct
 import time
 from dataclasses import dataclass, field
 
 from odradek_bench import raw
+from odradek_bench.endpoints import decrypted
 from odradek_bench.usage import Meter
 from odradek_bench.verify import StalledError, WrongAnswerError
 
@@ -99,7 +101,10 @@ def _ask_all(
             raise StalledError(f"no answer in {STALL_S:.0f} s")
         for fd, _ in ready:
             asker = askers[fd]
-            data = asker.recv(4096)
+            try:
+                data = asker.recv(4096)
+            except ssl.SSLWantReadError:  # a part of a TLS record
+                continue
             if len(data) != length:
                 data = asker.joined(data, length)
                 if not data:
@@ -190,7 +195,9 @@ def paced(
                 continue
             wait_s = began + sent / batches_per_s - now if sent < count else 1.0
             wait_s = max(0.0, wait_s - schedule.early_s)
-            ready, _, _ = select.select([producer.socket, consumer.socket], [], [], wait_s)
+            sockets = [producer.socket, consumer.socket]
+            ready = [one for one in sockets if decrypted(one)]
+            ready = ready or select.select(sockets, [], [], wait_s)[0]
             if producer.socket in ready:
                 if answer.base_offset(producer.receive(), 0) != acked * per_batch:
                     raise WrongAnswerError(f"{topic}: batch {acked} was acknowledged elsewhere")

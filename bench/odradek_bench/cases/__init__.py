@@ -17,6 +17,7 @@ from odradek_bench.cases import (
     spark,
     starting,
     storage,
+    tls,
 )
 
 FAMILIES = (
@@ -29,10 +30,11 @@ FAMILIES = (
     java_tools,
     spark,
     starting,
+    tls,
     cluster,
 )
 
-ORDER = ("shared", "own", "cluster")
+ORDER = ("shared", "own", "tls", "cluster")
 
 ALL: dict[str, Case] = {
     case.name: case

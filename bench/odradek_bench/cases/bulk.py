@@ -20,21 +20,23 @@ RAW_BATCH_RECORDS = 64
 RAW_READS = 3  # reads of the same records: 1.2 GB take a second, enough for ticks of 10 ms
 
 
-def produce(bench: Bench, engine: str, *, size: int, acks: str, partitions: int) -> Sample:
-    servers = bench.server(engine)
+def produce(
+    bench: Bench, engine: str, *, size: int, acks: str, partitions: int, tls: bool = False
+) -> Sample:
+    servers = bench.server(engine, tls=tls)
     count = bench.size(full=300_000 if size > 500 else 600_000, smoke=20_000)
     pool = verify.payloads(bench.seed, size)
     with bench.topic(servers, partitions) as topic:
         with Meter(servers.pids) as meter:
-            load.produce(servers.bootstrap, topic, pool, count, acks=acks, partitions=partitions)
+            load.produce(servers.measured, topic, pool, count, acks=acks, partitions=partitions)
         sample = meter.bulk(count * size)
         found = load.read_back(servers.bootstrap, topic, partitions, count)
         verify.check(verify.expected(pool, count), found, topic)
     return sample
 
 
-def consume(bench: Bench, engine: str, *, cold: bool) -> Sample:
-    servers = bench.server(engine)
+def consume(bench: Bench, engine: str, *, cold: bool, tls: bool = False) -> Sample:
+    servers = bench.server(engine, tls=tls)
     size, partitions = 1024, 4
     # What was just written is read three times: the client keeps a reading's records for the check,
     # and memory that it has never had before costs it more than the broker does.
@@ -49,14 +51,14 @@ def consume(bench: Bench, engine: str, *, cold: bool) -> Sample:
         meter = Meter(servers.pids)
         for _ in range(readings):
             with meter:
-                messages = load.consume(servers.bootstrap, topic, partitions, count)
+                messages = load.consume(servers.measured, topic, partitions, count)
             found = verify.tally(load.values(messages))
             verify.check(verify.expected(pool, count), found, topic)
         return meter.bulk(readings * count * size)
 
 
-def raw_produce(bench: Bench, engine: str) -> Sample:
-    servers = bench.server(engine)
+def raw_produce(bench: Bench, engine: str, *, tls: bool = False) -> Sample:
+    servers = bench.server(engine, tls=tls)
     with bench.topic(servers) as topic:
         meter, requests, pool = fill(bench, servers, topic, bench.size(400, 20) * 1_000_000)
         found = load.read_back(servers.bootstrap, topic, 1, requests * RAW_BATCH_RECORDS)
@@ -67,13 +69,13 @@ def raw_produce(bench: Bench, engine: str) -> Sample:
     return meter.bulk(requests * RAW_BATCH_RECORDS * 1024)
 
 
-def raw_consume(bench: Bench, engine: str) -> Sample:
-    servers = bench.server(engine)
+def raw_consume(bench: Bench, engine: str, *, tls: bool = False) -> Sample:
+    servers = bench.server(engine, tls=tls)
     with bench.topic(servers) as topic:
         _, requests, _ = fill(bench, servers, topic, bench.size(400, 20) * 1_000_000)
         with Meter(servers.pids) as meter:  # each batch's CRC and offsets are checked inside
             for _ in range(RAW_READS):
-                raw_load.fetch_all(servers.bootstrap, topic, requests * RAW_BATCH_RECORDS)
+                raw_load.fetch_all(servers.measured, topic, requests * RAW_BATCH_RECORDS)
     return meter.bulk(RAW_READS * requests * RAW_BATCH_RECORDS * 1024)
 
 
@@ -86,7 +88,7 @@ def fill(
     requests = max(1, size_bytes // len(records))
     with Meter(servers.pids) as meter:
         offsets = raw_load.produce_pipelined(
-            servers.bootstrap, topic, records, requests, partition=partition
+            servers.measured, topic, records, requests, partition=partition
         )
     verify.check_offsets(offsets // RAW_BATCH_RECORDS, requests, topic)
     return meter, requests, pool

@@ -12,7 +12,7 @@ import time
 
 from odradek_bench import load, raw, raw_load, verify
 from odradek_bench.case import Bench, Case, Metric, Sample
-from odradek_bench.engines import ENGINES
+from odradek_bench.engines import ENGINES, Servers
 from odradek_bench.stats import quantile
 from odradek_bench.usage import MB, Meter, rss_bytes
 
@@ -32,15 +32,16 @@ PEAK_BATCH_RECORDS = 16
 EARLY_S = 150e-6
 
 
-def at_1000(bench: Bench, engine: str) -> Sample:
-    return _paced(bench, engine, per_batch=1, batches_per_s=1000.0, early_s=EARLY_S)
+def at_1000(bench: Bench, engine: str, *, tls: bool = False) -> Sample:
+    servers = bench.server(engine, tls=tls)
+    return _paced(bench, servers, per_batch=1, batches_per_s=1000.0, early_s=EARLY_S)
 
 
 def at_half_peak(bench: Bench, engine: str) -> Sample:
     if bench.small not in bench.peaks:  # once per run, so that the rounds are comparable
         bench.peaks[bench.small] = min(_peak(bench, each) for each in ENGINES) / 2
     rate = bench.peaks[bench.small]
-    sample = _paced(bench, engine, per_batch=PEAK_BATCH_RECORDS, batches_per_s=rate)
+    sample = _paced(bench, bench.server(engine), per_batch=PEAK_BATCH_RECORDS, batches_per_s=rate)
     return {**sample, "offered MB/s": rate * PEAK_BATCH_RECORDS * 1024 / MB}
 
 
@@ -57,14 +58,13 @@ def _peak(bench: Bench, engine: str) -> float:
 
 
 def _paced(
-    bench: Bench, engine: str, *, per_batch: int, batches_per_s: float, early_s: float = 0.0
+    bench: Bench, servers: Servers, *, per_batch: int, batches_per_s: float, early_s: float = 0.0
 ) -> Sample:
-    servers = bench.server(engine)
     pool = verify.payloads(bench.seed, 1024, per_batch)
     with bench.topic(servers) as topic:
         with Meter(servers.pids) as meter:
             schedule = raw_load.Schedule(batches_per_s, 0.5 if bench.small else 5.0, early_s)
-            seen = raw_load.paced(servers.bootstrap, topic, raw.batch(pool), per_batch, schedule)
+            seen = raw_load.paced(servers.measured, topic, raw.batch(pool), per_batch, schedule)
         rss_mb = rss_bytes(servers.pids) / MB
         batches = len(seen.ack_ms)
         found = load.read_back(servers.bootstrap, topic, 1, batches * per_batch)

@@ -15,18 +15,23 @@ from odradek_bench.case import Bench, Case, Metric, Sample
 from odradek_bench.usage import MB, Meter, rss_bytes
 
 PARTITIONS = 12
+METRICS = (
+    Metric("requests/s", "more"),
+    Metric("broker CPU µs/request", "less"),
+    Metric("RSS MB", "less"),
+)
 
 
-def single_records(bench: Bench, engine: str, *, connections: int) -> Sample:
+def single_records(bench: Bench, engine: str, *, connections: int, tls: bool = False) -> Sample:
     raise_file_limit(connections + 500)
-    servers = bench.server(engine)
+    servers = bench.server(engine, tls=tls)
     per_connection = bench.size(full=80_000, smoke=4_000) // connections
     requests = per_connection * connections
     (value,) = verify.payloads(bench.seed, 100, 1)
     with bench.topic(servers, PARTITIONS) as topic:
         meter = Meter(servers.pids)
         seen = raw_load.single_records(
-            servers.bootstrap, topic, PARTITIONS, value,
+            servers.measured, topic, PARTITIONS, value,
             connections=connections, requests=requests, meter=meter,
         )  # fmt: skip
         rss_mb = rss_bytes(servers.pids) / MB
@@ -52,11 +57,7 @@ CASES = tuple(
         f"connections-{connections}",
         f"{connections:,} connections, single-record requests",
         partial(single_records, connections=connections),
-        (
-            Metric("requests/s", "more"),
-            Metric("broker CPU µs/request", "less"),
-            Metric("RSS MB", "less"),
-        ),
+        METRICS,
         warm_rounds=3,
     )
     for connections in (100, 1000)
