@@ -183,7 +183,7 @@ def paced(
     count, batches_per_s = schedule.count, schedule.per_s
     request = raw.produce_request(topic, 0, records, acks)
     answer, result = raw.ProduceAnswer(topic), Latencies()
-    with raw.Connection(address) as producer, raw.Connection(address) as consumer:
+    with raw.greeted(address) as producer, raw.greeted(address) as consumer:
         consumer.send(raw.fetch_request(topic, 0, 0, max_bytes=FETCH_BYTES_MAX))
         began, sent, acked, read = time.perf_counter() + 0.05, 0, 0, 0
         give_up = began + schedule.seconds + STALL_S
