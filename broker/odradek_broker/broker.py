@@ -127,7 +127,7 @@ class Broker:
     @staticmethod
     def check_listeners(settings: Settings) -> None:
         """Fails if an address is in use: before the log directories of a new broker are made."""
-        for listener in settings.listeners.brokers:
+        for listener in settings.listeners.bound:
             if listener.port:
                 try:
                     bound_socket(listener).close()
@@ -145,7 +145,7 @@ class Broker:
 
     def _bind_listeners(self) -> dict[str, int]:
         ports = {}
-        for listener in self._settings.listeners.brokers:
+        for listener in self._settings.listeners.bound:
             try:
                 _, ports[listener.name] = self._services.server.bind(listener)
             except OSError as error:
@@ -155,13 +155,13 @@ class Broker:
     def _quorum_endpoints(self, advertised: Sequence[Listener]) -> tuple[RaftEndpoint, ...]:
         """Where other brokers reach this one; `controller.quorum.voters` must agree."""
         settings = self._settings
-        name = settings.listeners.inter_broker_name
+        name = settings.listeners.quorum_name
         own = next(listener for listener in advertised if listener.name == name)
         configured = settings.quorum_voters.get(settings.node_id)
         if configured is not None and configured.port != own.port:
             raise StartError(
                 f"controller.quorum.voters says that node {settings.node_id} is at {configured}, "
-                f"but its inter-broker listener is {own}"
+                f"but its listener for the quorum is {own}"
             )
         return (RaftEndpoint(own.name, own.host, own.port),)
 
@@ -183,6 +183,7 @@ class Broker:
             registering.cancel()
         self._readiness.done("quorum")
         self._registered = True
+        services.security.metadata_is_current()
         services.lifecycle.start()
         return broker_epoch
 
@@ -241,7 +242,7 @@ class Broker:
     def _announce(self, ports: dict[str, int]) -> None:
         hosts = {
             listener.name: f"{listener.host or '0.0.0.0'}:{ports[listener.name]}"
-            for listener in self._settings.listeners.brokers
+            for listener in self._settings.listeners.bound
         }
         line = {
             "event": "ready",

@@ -67,7 +67,7 @@ from odradek_broker.runtime.ports import Ports
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tasks import LoopThreads
 from odradek_broker.security.authorizer import Authorizer
-from odradek_broker.security.first_users import first_users
+from odradek_broker.security.first_users import first_users, with_own_users
 from odradek_broker.security.quotas import ClientQuotas
 from odradek_broker.security.rates import Windows
 from odradek_broker.security.service import BrokerSecurity
@@ -107,7 +107,7 @@ class Services:
         self.security = BrokerSecurity(settings, lambda: self.metadata.image)
         disk = testing.disk if testing else RealDisk()
         self._ports = Ports(
-            loop, SystemClock(), disk, Random(), LoopThreads(loop), self.security.peers
+            loop, SystemClock(), disk, Random(), LoopThreads(loop), self.security.controllers
         )
         self.clock = self._ports.clock
         # Of logs, groups and transactions, whose time a test can advance.
@@ -184,7 +184,7 @@ class Services:
             NodeIdentity(
                 ReplicaKey(self.node_id, _metadata_directory_id(settings, ports.disk, cluster_id)),
                 cluster_id,
-                settings.listeners.inter_broker_name,
+                settings.listeners.quorum_name,
             ),
             ports,
             self._metadata_log_failed,
@@ -201,7 +201,10 @@ class Services:
             self._ports.loop,
         )
         file = self._settings.str("odradek.add.scram.file")
-        controller.first_users = first_users(file, is_new=self._is_new)
+        users = first_users(file, is_new=self._is_new)
+        if self._is_new:
+            users = with_own_users(users, self.security.own_users)
+        controller.first_users = users
         return controller
 
     def _build_lifecycle(self) -> BrokerLifecycle:
@@ -342,7 +345,7 @@ class Services:
         }
         client_id = f"broker-{self.node_id}-{purpose}"
         channel = ControllerChannel(
-            self.quorum, local_requests, self._ports.loop, client_id, self._ports.peer_security
+            self.quorum, local_requests, self._ports.loop, client_id, self.security.controllers
         )
         self.channels.append(channel)
         return channel
@@ -367,8 +370,8 @@ class Services:
         )
 
     def _peer(self, client_id: str, host: str, port: int) -> Peer:
-        ports = self._ports
-        return Peer(host, port, ports.loop, client_id=client_id, security=ports.peer_security)
+        loop = self._ports.loop
+        return Peer(host, port, loop, client_id=client_id, security=self.security.peers)
 
     def _image(self) -> MetadataImage:
         return self.partitions.image

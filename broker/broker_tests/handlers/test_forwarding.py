@@ -44,7 +44,7 @@ class Context(RequestContext):
 
 
 def broker(**services: object) -> SimpleNamespace:
-    listeners = SimpleNamespace(inter_broker_name="PLAINTEXT")
+    listeners = SimpleNamespace(inter_broker_name="PLAINTEXT", quorum_name="PLAINTEXT")
     return SimpleNamespace(
         cluster_id="c",
         settings=SimpleNamespace(listeners=listeners),

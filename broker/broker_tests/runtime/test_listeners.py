@@ -51,6 +51,17 @@ def test_a_file_written_for_apache_kafka() -> None:
     assert [listener.name for listener in found.brokers] == ["PLAINTEXT"]
     assert [listener.name for listener in found.advertised] == ["PLAINTEXT"]
     assert [listener.name for listener in found.controllers] == ["CONTROLLER"]
+    assert (found.inter_broker_name, found.quorum_name) == ("PLAINTEXT", "CONTROLLER")
+    assert [str(listener) for listener in found.advertise({})] == [
+        "PLAINTEXT://localhost:9092",
+        "CONTROLLER://localhost:9093",
+    ]
+
+
+def test_a_controller_listener_that_is_not_bound_leaves_the_quorum_where_it_was() -> None:
+    found = listeners(controller_listener_names="CONTROLLER")
+    assert found.bound == found.brokers
+    assert found.quorum_name == "PLAINTEXT"
 
 
 @pytest.mark.parametrize(

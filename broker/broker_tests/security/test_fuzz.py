@@ -15,6 +15,7 @@ from odradek_broker.handlers.registry import build_apis
 from odradek_broker.model.principal import ANONYMOUS
 from odradek_broker.network.dispatcher import RAW_TOKEN, Dispatcher
 from odradek_broker.runtime.metrics import Metrics
+from odradek_broker.runtime.settings import Settings
 from odradek_broker.security.authentication import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
@@ -106,7 +107,9 @@ def fuzzed(rng: Random) -> bytes:
 
 def make_dispatcher(apis: ApiTable) -> Dispatcher:
     clock = SimpleNamespace(monotonic_ms=lambda: 0.0)
-    settings = SimpleNamespace(listeners=SimpleNamespace(inter_broker_name="SASL_SSL"))
+    settings = Settings(
+        {"listeners": "SASL_SSL://:9093", "security.inter.broker.protocol": "SASL_SSL"}
+    )
     broker: Any = SimpleNamespace(apis=apis, settings=settings, clock=clock, serves_clients=True)
     return Dispatcher(broker)
 

@@ -3,9 +3,10 @@
 Built once by `registry.py`, which has the table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from odradek_broker.handlers.handler import Handler
+from odradek_broker.runtime.listeners import Listeners
 from odradek_protocol.messages.struct import Struct
 
 # Produce is served from v3 but advertised from v0, as Kafka 4 does: librdkafka 2.0 (Debian 12's)
@@ -17,16 +18,20 @@ class ApiTable:
     def __init__(self, handlers: Sequence[Handler]) -> None:
         self.handlers = {handler.api_key: handler for handler in handlers}
         assert len(self.handlers) == len(handlers), "two handlers for one API key"
-        # The `api_keys` of every ApiVersions response.
-        self.advertised = [
-            Struct(
-                api_key=key,
-                min_version=ADVERTISED_FROM.get(handler.name, handler.versions.start),
-                max_version=handler.versions.stop - 1,
-            )
-            for key, handler in sorted(self.handlers.items())
-            if not handler.internal
-        ]
+        # What each kind of listener serves, and the `api_keys` of its ApiVersions responses.
+        self.for_clients = {k: h for k, h in self.handlers.items() if not h.internal}
+        self.for_controllers = {k: h for k, h in self.handlers.items() if h.access.controller}
+        self.advertised = _api_keys(self.for_clients)
+        self.advertised_by_controllers = _api_keys(self.for_controllers)
+
+    def served_on(self, listeners: Listeners) -> dict[str, dict[int, Handler]]:
+        """By the name of the listener. If the quorum has none of its own, its APIs are served on
+        the inter-broker listener, together with those for clients."""
+        served = {listener.name: self.for_clients for listener in listeners.brokers}
+        served[listeners.quorum_name] = self.handlers
+        for listener in listeners.controllers:
+            served[listener.name] = self.for_controllers
+        return served
 
     def forwardable(self, api_key: int, version: int) -> Handler | None:
         """The handler of a request that may come in an Envelope; None if it may not."""
@@ -34,3 +39,14 @@ class ApiTable:
         if handler is None or not handler.access.forwardable or not handler.offers(version):
             return None
         return handler
+
+
+def _api_keys(handlers: Mapping[int, Handler]) -> list[Struct]:
+    return [
+        Struct(
+            api_key=key,
+            min_version=ADVERTISED_FROM.get(handler.name, handler.versions.start),
+            max_version=handler.versions.stop - 1,
+        )
+        for key, handler in sorted(handlers.items())
+    ]

@@ -1,6 +1,7 @@
 """ApiVersions (18), v0–4: which APIs and versions this broker offers.
 
-The list comes from the registry, without the APIs between brokers. A request in a version that
+The list comes from the registry, without the APIs between brokers; on a listener of
+controller.listener.names it has the APIs of a controller. A request in a version that
 this broker does not support is answered with UNSUPPORTED_VERSION and the list in a v0 response, so
 that the client can repeat it in a version of that list (KIP-511). From v3 on the response has the
 features too: those that this release supports, and the levels that the cluster has agreed on, as
@@ -9,7 +10,6 @@ of an offset of the metadata log.
 
 import re
 
-from odradek_broker.handlers.broker_context import BrokerContext
 from odradek_broker.handlers.context import RequestContext
 from odradek_broker.metadata.features import SUPPORTED_FEATURES
 from odradek_broker.raft.values import KRAFT_VERSION
@@ -45,7 +45,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     levels = {**image.features, KRAFT_VERSION_FEATURE: KRAFT_VERSION}
     return Struct(
         error_code=ErrorCode.none,
-        api_keys=ctx.broker.apis.advertised,
+        api_keys=_api_keys(ctx),
         supported_features=_SUPPORTED if ctx.api_version >= ZERO_MIN_SINCE else _SUPPORTED_V3,
         finalized_features_epoch=image.offset,
         finalized_features=[
@@ -57,6 +57,13 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     )
 
 
-def unsupported(broker: BrokerContext) -> Struct:
+def unsupported(ctx: RequestContext) -> Struct:
     """The v0 response to a request in an unsupported version."""
-    return Struct(error_code=ErrorCode.unsupported_version, api_keys=broker.apis.advertised)
+    return Struct(error_code=ErrorCode.unsupported_version, api_keys=_api_keys(ctx))
+
+
+def _api_keys(ctx: RequestContext) -> list[Struct]:
+    apis = ctx.broker.apis
+    if ctx.listener in ctx.broker.settings.listeners.controller_names:
+        return apis.advertised_by_controllers
+    return apis.advertised

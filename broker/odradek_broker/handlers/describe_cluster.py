@@ -1,6 +1,7 @@
 """DescribeCluster (60), v0–2: cluster id, brokers, controller.
 
-Broker endpoints only: controllers have no endpoints of their own.
+On a listener of controller.listener.names it shows the voters, at their endpoints of that listener;
+on others the brokers. As in Kafka, a request for the other kind is refused.
 """
 
 from odradek_broker.handlers.authorization import cluster_operations
@@ -17,14 +18,23 @@ VERSIONS = range(0, 3)
 
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
+ENDPOINTS = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER"}
 
 
 def handle(ctx: RequestContext, request: Struct) -> Struct:
-    if ctx.api_version >= 1 and request.endpoint_type != BROKER_ENDPOINTS:
-        return _wrong_endpoint(request.endpoint_type)
+    own_type = BROKER_ENDPOINTS
+    if ctx.listener in ctx.broker.settings.listeners.controller_names:
+        own_type = CONTROLLER_ENDPOINTS
+    asked_type = request.endpoint_type if ctx.api_version >= 1 else BROKER_ENDPOINTS
+    if asked_type != own_type:
+        return _wrong_endpoint(asked_type, own_type)
     view = ClusterView(ctx)
+    shown = view.brokers()
+    if own_type == CONTROLLER_ENDPOINTS:
+        voters = {voter.id for voter in ctx.broker.quorum.voters}
+        shown = [broker for broker in shown if broker.id in voters]
     brokers = []
-    for broker in view.brokers():
+    for broker in shown:
         if broker.fenced and not request.include_fenced_brokers:
             continue
         endpoint = view.endpoint(broker)
@@ -42,7 +52,7 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
         operations = cluster_operations(ctx)
     return Struct(
         error_code=ErrorCode.none,
-        endpoint_type=BROKER_ENDPOINTS,
+        endpoint_type=own_type,
         cluster_id=ctx.broker.cluster_id,
         controller_id=view.controller_id,
         brokers=brokers,
@@ -50,19 +60,19 @@ def handle(ctx: RequestContext, request: Struct) -> Struct:
     )
 
 
-def _wrong_endpoint(endpoint_type: int) -> Struct:
+def _wrong_endpoint(asked_type: int, own_type: int) -> Struct:
     code = ErrorCode.unsupported_endpoint_type
-    message = f"Unsupported endpoint type {endpoint_type}"
-    if endpoint_type == CONTROLLER_ENDPOINTS:
+    message = f"Unsupported endpoint type {asked_type}"
+    if asked_type in ENDPOINTS:
         code = ErrorCode.mismatched_endpoint_type
         message = (
-            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
-            "type CONTROLLER"
+            f"The request was sent to an endpoint of type {ENDPOINTS[own_type]}, but we wanted an "
+            f"endpoint of type {ENDPOINTS[asked_type]}"
         )
     return Struct(
         error_code=code,
         error_message=message,
-        endpoint_type=BROKER_ENDPOINTS,
+        endpoint_type=own_type,
         cluster_id="",
         controller_id=-1,
         brokers=[],

@@ -63,6 +63,9 @@ def serve(ctx: RequestContext, frame: bytes, body_at: int) -> None:
             return
         fetch_metadata.serve(ctx, request)
         return
+    if ctx.listener in ctx.broker.settings.listeners.controller_names:
+        _refuse(ctx, ErrorCode.invalid_request)  # it has only the metadata log, as in Kafka
+        return
     if not ctx.broker.serves_clients:
         ctx.disconnect("the broker is starting")
         ctx.respond([], 0)

@@ -14,7 +14,8 @@ Serve = Callable[[RequestContext, bytes, int], None]
 class Access(NamedTuple):
     """Who may send the requests of an API, and when."""
 
-    internal: bool = False  # only brokers: served on the inter-broker listener, not advertised
+    internal: bool = False  # only brokers: served on the listener of the quorum; not for clients
+    controller: bool = False  # served on a listener of controller.listener.names, as in Kafka
     forwardable: bool = False  # a broker may forward it to the controller in an Envelope
     early: bool = False  # served while the broker is starting
     # A connection that sent one is read before those of clients when the loop is late.

@@ -28,7 +28,7 @@ def check_voter(what: str, request: Struct) -> None:
 
 def check_sender(ctx: RequestContext, cluster_id: str | None) -> None:
     """Refuses clients, and nodes of another cluster that are configured with our addresses."""
-    if ctx.listener != ctx.broker.settings.listeners.inter_broker_name:
+    if ctx.listener != ctx.broker.settings.listeners.quorum_name:
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     check_cluster(ctx, cluster_id)
 

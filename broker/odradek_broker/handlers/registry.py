@@ -1,8 +1,9 @@
 """The table of APIs, one line each: the handler module and who may send the request, and when.
 
 ApiVersions advertises exactly the APIs for clients. The APIs between brokers and controllers are
-served on the inter-broker listener only and are not advertised, as on Apache Kafka's broker
-listeners.
+served on the listener of the quorum only. If that is the inter-broker listener, they are not
+advertised, as on Apache Kafka's broker listeners. A listener of controller.listener.names serves
+and advertises the APIs that Kafka's controllers have (`controller=True`), and no others.
 
 A handler module has `API_KEY`, `VERSIONS` and one of
 - `handle(ctx, request) -> Struct` (or `async def`, if it awaits something): the request comes
@@ -23,14 +24,16 @@ from odradek_broker.runtime.metrics import Metrics
 
 CLIENTS: Final = FOR_CLIENTS
 # The active controller decides these; another broker forwards them in an Envelope (forwarding.py).
-CONTROLLER: Final = Access(forwardable=True)
+CONTROLLER: Final = Access(controller=True, forwardable=True)
+# Every broker answers these from its own metadata, also on the listener of a controller.
+BOTH: Final = Access(controller=True)
 # Between brokers and controllers. Served while the broker is starting, because the quorum and the
 # controller may need them before this broker can be ready.
-BROKERS: Final = Access(internal=True, early=True, urgent=True)
+BROKERS: Final = Access(internal=True, controller=True, early=True, urgent=True)
 # Carries the request of a client, so it is not urgent.
-ENVELOPE: Final = Access(internal=True, early=True)
+ENVELOPE: Final = Access(internal=True, controller=True, early=True)
 # For clients, but brokers send them too while this one is starting (Fetch: of the metadata log).
-EARLY: Final = Access(early=True)
+EARLY: Final = Access(controller=True, early=True)
 
 APIS: Final[dict[str, Access]] = {
     "add_offsets_to_txn": CLIENTS,
@@ -57,17 +60,17 @@ APIS: Final[dict[str, Access]] = {
     "delete_groups": CLIENTS,
     "delete_records": CLIENTS,
     "delete_topics": CONTROLLER,
-    "describe_acls": CLIENTS,
+    "describe_acls": BOTH,
     "describe_client_quotas": CLIENTS,
-    "describe_cluster": CLIENTS,
-    "describe_configs": CLIENTS,
+    "describe_cluster": BOTH,
+    "describe_configs": BOTH,
     "describe_groups": CLIENTS,
     "describe_log_dirs": CLIENTS,
     "describe_producers": CLIENTS,
     "describe_quorum": CONTROLLER,
     "describe_topic_partitions": CLIENTS,
     "describe_transactions": CLIENTS,
-    "describe_user_scram_credentials": CLIENTS,
+    "describe_user_scram_credentials": BOTH,
     "elect_leaders": CONTROLLER,
     "end_quorum_epoch": BROKERS,
     "end_txn": CLIENTS,
@@ -83,7 +86,7 @@ APIS: Final[dict[str, Access]] = {
     "list_config_resources": CLIENTS,
     "list_groups": CLIENTS,
     "list_offsets": CLIENTS,
-    "list_partition_reassignments": CLIENTS,
+    "list_partition_reassignments": BOTH,
     "list_transactions": CLIENTS,
     "metadata": CLIENTS,
     "offset_commit": CLIENTS,

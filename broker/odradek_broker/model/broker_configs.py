@@ -140,7 +140,7 @@ BROKER_CONFIGS_TEXT = """
 - initial.broker.registration.timeout.ms         int     60000   -        ro
 + broker.heartbeat.interval.ms                   int     500     -        ro
 + broker.session.timeout.ms                      int     2500    -        ro
-- sasl.mechanism.controller.protocol             string  GSSAPI  -        ro
++ sasl.mechanism.controller.protocol             string  GSSAPI  -        ro
 - controller.performance.sample.period.ms        long    60000   100..    ro
 - controller.performance.always.log.threshold.ms long    2000    0..      ro
 - controller.socket.timeout.ms                   int     30000   -        ro

@@ -32,7 +32,7 @@ consumer.assignment.interval.ms | group.consumer.assignment.interval.ms of this 
 consumer.heartbeat.interval.ms | group.consumer.heartbeat.interval.ms of this group.
 consumer.session.timeout.ms | group.consumer.session.timeout.ms of this group.
 controlled.shutdown.enable | Whether a broker hands over its leaderships before it stops.
-controller.listener.names | Names of listeners that are for controllers only.
+controller.listener.names | Names of listeners that are for the metadata quorum and the controller only.
 controller.quorum.bootstrap.servers | Brokers of the cluster that a new broker contacts first.
 controller.quorum.election.backoff.max.ms | Longest wait after an election without a winner.
 controller.quorum.election.timeout.ms | A voter without a leader for this long starts an election.
@@ -177,6 +177,7 @@ retention.bytes | Size beyond which the oldest segments of a partition are delet
 retention.ms | Age beyond which segments are deleted; -1: no limit.
 sasl.enabled.mechanisms | SASL mechanisms of a listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.
 sasl.jaas.config | Users of PLAIN, and the broker's own credentials; set it per listener and mechanism.
+sasl.mechanism.controller.protocol | The mechanism with which brokers authenticate on a listener of controller.listener.names.
 sasl.mechanism.inter.broker.protocol | The mechanism with which brokers authenticate to each other.
 sasl.oauthbearer.client.credentials.client.id | Client id for tokens of this broker's own connections.
 sasl.oauthbearer.client.credentials.client.secret | Client secret for tokens of this broker's own connections.

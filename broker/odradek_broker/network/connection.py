@@ -267,7 +267,7 @@ class Connection(Outgoing):
         if size + self.held_bytes - self._held_bytes <= SMALL_BYTES:
             memory.take_anyway(charge)
             return True
-        broker = self.listener == self.server.broker_listener or is_broker(client_id_of(head))
+        broker = self.listener in self.server.broker_listeners or is_broker(client_id_of(head))
         if broker:
             whole = self._frame is None and charge == size
             if (

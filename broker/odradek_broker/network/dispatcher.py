@@ -1,7 +1,7 @@
 """Finds the handler of a request, calls it, sends its response, and handles failures:
 
-an unknown API, an API between brokers on a     the connection is closed (as Kafka does); an
-listener for clients, an unsupported version    unsupported version of ApiVersions is answered
+an unknown API, an API that this listener does  the connection is closed (as Kafka does); an
+not serve, an unsupported version               unsupported version of ApiVersions is answered
                                                 with UNSUPPORTED_VERSION in a v0 response
 bytes that do not decode                        the connection is closed
 the handler raises KafkaError                   answered with its error code
@@ -46,7 +46,7 @@ class Dispatcher:
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._handlers: dict[int, Handler] = broker.apis.handlers
-        self._inter_broker_listener = broker.settings.listeners.inter_broker_name
+        self._served = broker.apis.served_on(broker.settings.listeners)
         self._tasks: set[asyncio.Task[None]] = set()
         self.slow = SlowHandlers()
 
@@ -66,10 +66,8 @@ class Dispatcher:
             if refusal is not None:
                 connection.close(refusal)
                 return None
-        handler = self._handlers.get(header.api_key)
-        if handler is None or (
-            handler.internal and connection.listener != self._inter_broker_listener
-        ):
+        handler = self._served[connection.listener].get(header.api_key)
+        if handler is None:
             connection.close(f"unknown api key: {header.api_key}")
             return None
         version = header.api_version
@@ -112,7 +110,7 @@ class Dispatcher:
             if handler.serve is not None:
                 handler.serve(exchange, frame, exchange.body_at)
             elif not handler.offers(exchange.api_version):
-                self._answer(exchange, api_versions.unsupported(self._broker), version=0)
+                self._answer(exchange, api_versions.unsupported(exchange), version=0)
             else:
                 assert handler.handle is not None
                 request = api.decode_request(

@@ -101,8 +101,10 @@ class Server:
             on_starved,
         )
         listeners = settings.listeners
-        # Used by other brokers only, if clients have a listener of their own; otherwise "".
-        self.broker_listener = listeners.inter_broker_name if len(listeners.brokers) > 1 else ""
+        # Used by other brokers only; the inter-broker one is, if clients have one of their own.
+        self.broker_listeners = listeners.controller_names
+        if len(listeners.brokers) > 1:
+            self.broker_listeners |= {listeners.inter_broker_name}
         self.dispatcher = Dispatcher(broker)
         self.connections: set[Connection] = set()
         self._metrics = broker.metrics
@@ -119,7 +121,7 @@ class Server:
         self.limits = ConnectionLimits(
             settings,
             Windows.of(settings.int("quota.window.num"), settings.int("quota.window.size.seconds")),
-            self.broker_listener,
+            self.broker_listeners,
         )
         self._security = {
             name: one
@@ -232,7 +234,7 @@ class Server:
         self._metrics.connections += 1
         if not full:
             return
-        if listener == self.broker_listener:
+        if listener in self.broker_listeners:
             self._make_room()
         else:
             self._put_on_probation(connection)

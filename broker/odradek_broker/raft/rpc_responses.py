@@ -4,7 +4,7 @@
     encode(request, response) -> Struct             (Fetch has its own, handlers/fetch_metadata.py)
 
 A response has the leader's id in a field of its own and its address in `node_endpoints`, without
-a listener name: it is always the inter-broker listener, which has the same name on all nodes.
+a listener name: it is always that of the quorum, which has the same name on all nodes.
 """
 
 from __future__ import annotations

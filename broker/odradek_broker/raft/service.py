@@ -113,7 +113,7 @@ class QuorumService:
             config.fetch_bytes_max,
             on_leader_heard=self._heard,
             on_wrong_cluster=self._wrong_cluster,
-            security=ports.peer_security,
+            security=ports.quorum_security,
         )
         self._driver = Driver(
             files,

@@ -5,6 +5,9 @@
     listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT
     inter.broker.listener.name=INSIDE
 
+A listener that controller.listener.names names (CONTROLLER://:9093) is for the metadata quorum and
+the controller only, as in Apache Kafka.
+
 Parsed once by `Settings`. The checks are Apache Kafka's, with its wording where it has one.
 """
 
@@ -36,18 +39,27 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """`brokers` are bound and advertised; `controllers` are those of controller.listener.names.
+    """`brokers` are for clients and brokers; `controllers` are those of controller.listener.names.
 
-    Controller listeners are checked but not bound: the quorum uses the inter-broker listener.
+    `quorum_name` is the listener through which brokers reach the quorum and its controller: the
+    first of controller.listener.names that is in `listeners`, else the inter-broker listener.
     """
 
     brokers: tuple[Listener, ...]
     controllers: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
+    advertised_controllers: tuple[Listener, ...]
     inter_broker_name: str
+    quorum_name: str
+    controller_names: frozenset[str]  # of `controllers`
+
+    @property
+    def bound(self) -> tuple[Listener, ...]:
+        return (*self.brokers, *self.controllers)
 
     def advertise(self, bound_ports: Mapping[str, int]) -> tuple[Listener, ...]:
-        """The addresses for clients, once the sockets are bound (`{"PLAINTEXT": 41235}`).
+        """The addresses for others, once the sockets are bound (`{"PLAINTEXT": 41235}`). Those of
+        controllers come last; clients are not shown them.
 
         An advertised port 0 becomes the bound one; an empty host becomes this machine's name.
         """
@@ -57,7 +69,7 @@ class Listeners:
                 host=listener.host or _own_host_name(),
                 port=listener.port or bound_ports[listener.name],
             )
-            for listener in self.advertised
+            for listener in (*self.advertised, *self.advertised_controllers)
         )
 
 
@@ -88,11 +100,11 @@ def parse_listeners(settings: ListenerSettings) -> Listeners:
     controllers = tuple(e for e in endpoints if e.name in controller_names)
     if not brokers:
         raise ConfigError("listeners must have at least one that is not a controller listener")
-    if settings.advertised is None:
-        advertised = brokers
-    else:
+    advertised, reachable = brokers, {e.name: e for e in controllers}
+    if settings.advertised is not None:
         advertised = _parse_endpoints("advertised.listeners", settings.advertised, protocols)
         if settings.is_controller:  # only a controller may advertise controller listeners
+            reachable.update({e.name: e for e in advertised if e.name in reachable})
             advertised = tuple(e for e in advertised if e.name not in controller_names)
     _check_advertised(advertised, brokers, controller_names)
     inter_broker = (settings.inter_broker_name or settings.inter_broker_protocol).upper()
@@ -103,7 +115,16 @@ def parse_listeners(settings: ListenerSettings) -> Listeners:
             "advertised.listeners. The valid options based on currently configured listeners "
             f"are {names}"
         )
-    return Listeners(brokers, controllers, advertised, inter_broker)
+    quorum = next((name for name in controller_names if name in reachable), inter_broker)
+    return Listeners(
+        brokers,
+        controllers,
+        advertised,
+        tuple(reachable.values()),
+        inter_broker,
+        quorum,
+        frozenset(reachable),
+    )
 
 
 def _parse_protocol_map(text: str) -> dict[str, str]:

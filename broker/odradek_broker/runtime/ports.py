@@ -20,5 +20,5 @@ class Ports:
     disk: Disk
     rng: Random
     threads: Threads
-    # How this broker connects to others; None: without TLS and SASL.
-    peer_security: PeerSecurity | None = None
+    # How this broker connects to others of the quorum; None: without TLS and SASL.
+    quorum_security: PeerSecurity | None = None

@@ -16,6 +16,7 @@ Settings may change at run time, so they are read for each connection.
 
 import ipaddress
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 
 from odradek_broker.metadata.client_quotas import (
@@ -50,11 +51,13 @@ def parse_overrides(text: str) -> dict[str, int]:
 
 
 class ConnectionLimits:
-    def __init__(self, settings: Settings, windows: Windows, protected_listener: str) -> None:
-        """`protected_listener` is for brokers only; "" if they share one with clients."""
+    def __init__(
+        self, settings: Settings, windows: Windows, protected_listeners: Collection[str]
+    ) -> None:
+        """`protected_listeners` are for brokers only; empty if they share one with clients."""
         self._settings = settings
         self._windows = windows
-        self._protected_listener = protected_listener
+        self._protected_listeners = protected_listeners
         self._overrides_text = settings.str("max.connections.per.ip.overrides")
         self._overrides = parse_overrides(self._overrides_text)
         self._on_listener: Counter[str] = Counter()
@@ -106,7 +109,7 @@ class ConnectionLimits:
     def accepted(self, listener: str, now_ms: float) -> int:
         """Counts a new connection; for how many ms the listener should not accept another."""
         pause_ms = self._paused(listener, self._of_listener(listener, CREATION_RATE), now_ms)
-        if listener != self._protected_listener:
+        if listener not in self._protected_listeners:
             of_broker_ms = self._paused(
                 "", self._settings.int("max.connection.creation.rate"), now_ms
             )

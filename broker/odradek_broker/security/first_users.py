@@ -10,10 +10,14 @@ and lines that begin with `#` are skipped:
 A file, because a command line is visible to everybody on the machine. The controller that forms
 the cluster writes the credentials into the metadata log as part of the first records; later starts
 ignore the file, which may be deleted then. Messages never show a line: it has a password in it.
+
+Brokers that log in to each other with SCRAM need a user too: `with_own_users` adds that of this
+broker's own settings, so that no line of the file is needed for it.
 """
 
 import re
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from odradek_broker.metadata.records import UserScramCredentialRecord
@@ -26,6 +30,7 @@ from odradek_broker.metadata.scram import (
     make_credential,
 )
 from odradek_broker.model.config_table import ConfigError
+from odradek_broker.security.broker_login import OwnUser
 
 SETTING = "odradek.add.scram.file"
 USERS_MAX = 100  # each costs a start some 3 ms; more are added by an admin
@@ -66,6 +71,22 @@ def first_users(file: str, *, is_new: bool) -> list[UserScramCredentialRecord]:
             raise ConfigError(f"{SETTING}: {file}: has more than {USERS_MAX} users")
     if is_new and not found:
         raise ConfigError(f"{SETTING}: {file} names no user")
+    return list(found.values())
+
+
+def with_own_users(
+    users: Sequence[UserScramCredentialRecord], own_users: Sequence[OwnUser]
+) -> list[UserScramCredentialRecord]:
+    """Adds the users as which this broker logs in to others. Raises ConfigError."""
+    found = {(record.name, record.mechanism): record for record in users}
+    for own in own_users:
+        name, mechanism = own.login.user, own.mechanism
+        record = found.setdefault((name, mechanism), own.record())
+        if not own.has_password_of(record):
+            raise ConfigError(
+                f"{SETTING}: user {name} has another {mechanism.label} password there than in the "
+                "sasl.jaas.config with which this broker logs in to others: make them equal"
+            )
     return list(found.values())
 
 

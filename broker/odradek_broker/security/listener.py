@@ -7,19 +7,18 @@ Settings of a listener win over those of the broker, as in Kafka:
 """
 
 import logging
-import secrets
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
-from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.scram import ScramCredential, ScramMechanism
 from odradek_broker.model.principal import ANONYMOUS, USER, Principal
 from odradek_broker.runtime.listeners import Listener
 from odradek_broker.runtime.settings import Settings
 from odradek_broker.runtime.tls_socket import TlsSocket
 from odradek_broker.security.authentication import SaslRules
+from odradek_broker.security.broker_login import Credentials
 from odradek_broker.security.principal_mapping import distinguished_name, map_name, parse_rules
 from odradek_broker.security.sasl.mechanism import Conversation
 from odradek_broker.security.sasl.plain import Plain
@@ -51,14 +50,6 @@ class ListenerSecurity:
     name: str
     tls: ListenerTls | None = None
     sasl: SaslRules | None = None
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """What mechanisms need besides settings; `secret` makes the salts of unknown users."""
-
-    image: Callable[[], MetadataImage]
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
 
 def listener_security(
@@ -152,7 +143,7 @@ def _mechanism(
         assert number is not None
 
         def lookup(user: str) -> ScramCredential | None:
-            return credentials.image().scram.credential(number, user)
+            return credentials.scram(listener, number, user)
 
         return lambda: Scram(name, lookup, new_nonce(), credentials.secret)
     assert name == OAUTHBEARER

@@ -9,28 +9,21 @@ old one in place and is logged; established connections keep what they have.
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.model.config_table import ConfigError
 from odradek_broker.runtime.peer_security import PeerSecurity
 from odradek_broker.runtime.settings import Settings
-from odradek_broker.runtime.tls_socket import TlsSocket
-from odradek_broker.security.listener import (
-    Credentials,
-    ListenerSecurity,
-    listener_security,
-    load_tls,
-)
-from odradek_protocol.security.contexts import client_context
+from odradek_broker.security.broker_login import Credentials, OwnUser, peer_security
+from odradek_broker.security.listener import ListenerSecurity, listener_security, load_tls
 from odradek_protocol.security.errors import SecurityError
-from odradek_protocol.security.sasl_client import Login, login_of
-from odradek_protocol.security.scram import HASHES
-from odradek_protocol.security.stores import Stores
 
 logger = logging.getLogger(__name__)
+
+MECHANISM = "sasl.mechanism.inter.broker.protocol"
+CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
 
 
 class BrokerSecurity:
@@ -39,62 +32,48 @@ class BrokerSecurity:
         self._settings = settings
         self._look = asyncio.Event()
         self._refused: dict[str, str] = {}  # listener → reason that was logged
-        credentials = Credentials(image)
+        self._credentials = credentials = Credentials(image)
         try:
             self.listeners: dict[str, ListenerSecurity] = {
                 listener.name: listener_security(listener, settings, credentials)
-                for listener in settings.listeners.brokers
+                for listener in settings.listeners.bound
             }
             self.peers = self._peer_security()
+            self.controllers = self._controller_security()
         except SecurityError as error:
             raise ConfigError(str(error)) from None
+        names = settings.listeners.inter_broker_name, settings.listeners.quorum_name
+        for name, security in zip(names, (self.peers, self.controllers), strict=True):
+            own = OwnUser.of(security.login) if security is not None else None
+            if own is not None:
+                credentials.own.setdefault(name, own)
 
     # --- connections to other brokers ----------------------------------------------------
 
     def _peer_security(self) -> PeerSecurity | None:
-        listener = next(
-            one
-            for one in self._settings.listeners.brokers
-            if one.name == self._settings.listeners.inter_broker_name
-        )
-        if listener.security_protocol == "PLAINTEXT":
-            return None
-        tls, fingerprint = None, ""
-        if listener.security_protocol.endswith("SSL"):
-            get = partial(self._settings.listener_text, listener.name)
-            stores = Stores.of(get)
-            tls, fingerprint = client_context(get, stores), stores.fingerprint
-            tls.sslsocket_class = TlsSocket
-        login = None
-        if listener.security_protocol.startswith("SASL"):
-            login = self._login(listener.name)
-        # Named as a broker: it gets in although clients have taken all connections (adr/0016).
-        client_id = f"broker-{self._settings.node_id}-login"
-        return PeerSecurity(tls, login, fingerprint, client_id)
+        return self._security_to(self._settings.listeners.inter_broker_name, MECHANISM)
 
-    def _login(self, listener: str) -> Login:
-        settings = self._settings
-        mechanism = settings.str("sasl.mechanism.inter.broker.protocol").upper()
-        alone = not settings.quorum_voters and not settings.quorum_bootstrap_servers
-        if mechanism in HASHES and not alone:
-            raise SecurityError(
-                f"sasl.mechanism.inter.broker.protocol {mechanism}: credentials of SCRAM are in "
-                "the metadata log, which brokers replicate through this listener; use PLAIN or "
-                "OAUTHBEARER, or SSL with ssl.client.auth=required"
-            )
-        rules = self.listeners[listener].sasl
-        assert rules is not None
-        if mechanism not in rules.mechanisms:
-            raise SecurityError(
-                f"sasl.mechanism.inter.broker.protocol {mechanism} must be one of the "
-                f"sasl.enabled.mechanisms of listener {listener}"
-            )
-        try:
-            return login_of(mechanism, lambda n: settings.listener_text(listener, n, mechanism))
-        except SecurityError as error:
-            if alone:  # it never connects to another broker
-                return Login(mechanism)
-            raise SecurityError(f"listener {listener}: {error}") from None
+    def _controller_security(self) -> PeerSecurity | None:
+        """Of connections to the quorum: the same object, unless it has a listener of its own."""
+        listeners = self._settings.listeners
+        if listeners.quorum_name == listeners.inter_broker_name:
+            return self.peers
+        return self._security_to(listeners.quorum_name, CONTROLLER_MECHANISM)
+
+    def _security_to(self, name: str, mechanism_setting: str) -> PeerSecurity | None:
+        listener = next(one for one in self._settings.listeners.bound if one.name == name)
+        sasl = self.listeners[name].sasl
+        offered = () if sasl is None else tuple(sasl.mechanisms)
+        return peer_security(self._settings, listener, mechanism_setting, offered)
+
+    @property
+    def own_users(self) -> Sequence[OwnUser]:
+        """The users as which this broker logs in with SCRAM, while it is starting."""
+        return tuple(self._credentials.own.values())
+
+    def metadata_is_current(self) -> None:
+        """This broker is registered: from now on only the metadata log has users of SCRAM."""
+        self._credentials.own.clear()
 
     # --- while the broker runs -----------------------------------------------------------
 
@@ -134,14 +113,20 @@ class BrokerSecurity:
         await self._reload_peers()
 
     async def _reload_peers(self) -> None:
-        if self.peers is None or self.peers.tls is None:
+        await self._replace(self.peers, self._peer_security)
+        if self.controllers is not self.peers:
+            await self._replace(self.controllers, self._controller_security)
+
+    @staticmethod
+    async def _replace(held: PeerSecurity | None, load: Callable[[], PeerSecurity | None]) -> None:
+        if held is None or held.tls is None:
             return
         try:
-            loaded = await asyncio.to_thread(self._peer_security)
+            loaded = await asyncio.to_thread(load)
         except SecurityError:
             return  # logged for the listener
-        if loaded is not None and loaded.fingerprint != self.peers.fingerprint:
-            self.peers.tls, self.peers.fingerprint = loaded.tls, loaded.fingerprint
+        if loaded is not None and loaded.fingerprint != held.fingerprint:
+            held.tls, held.fingerprint = loaded.tls, loaded.fingerprint
 
     def _keep_old(self, name: str, reason: str) -> None:
         if self._refused.get(name) != reason:
@@ -157,7 +142,7 @@ class BrokerSecurity:
 def unprotected_listeners(settings: Settings, security: BrokerSecurity) -> list[str]:
     """Listeners beyond loopback on which nobody has to authenticate."""
     found = []
-    for listener in settings.listeners.brokers:
+    for listener in settings.listeners.bound:
         held = security.listeners[listener.name]
         authenticates = held.sasl is not None or (
             held.tls is not None and held.tls.context.verify_mode.name == "CERT_REQUIRED"
