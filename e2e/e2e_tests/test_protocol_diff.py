@@ -7,15 +7,8 @@ from uuid import UUID
 import pytest
 
 from odradek_broker.handlers.registry import handler_modules
-from odradek_e2e.acl_diff.run import (
-    ADMIN,
-    ANY_HOST,
-    DENY,
-    OPERATIONS,
-    SETTINGS,
-    AclRun,
-    some_acl,
-)
+from odradek_e2e.acl_diff.run import ANY_HOST, OPERATIONS, AclRun, some_acl
+from odradek_e2e.acl_diff.users import CLIENTS, HOSTS, settings
 from odradek_e2e.diff.compare import Difference, compare
 from odradek_e2e.diff.engines import Outcome, both_engines
 from odradek_e2e.diff.expected import NOT_OFFERED, TABLE, reason_for
@@ -116,18 +109,18 @@ def test_both_engines_answer_alike(tmp_path: Path) -> None:
     assert not unexpected, "\n".join(map(str, unexpected))
 
 
-def test_generated_acls_leave_the_administrator_in_place() -> None:
-    """A denial of everybody would end the run."""
+def test_generated_acls_name_every_client_and_kind_of_resource() -> None:
     rng, round_ = random.Random(4), Round(1, names())
     acls = [some_acl(rng, round_) for _ in range(500)]
-    assert not any(acl.permission_type == DENY and acl.host in (ADMIN, ANY_HOST) for acl in acls)
+    assert {acl.principal for acl in acls} == {"User:*", *(one.principal for one in CLIENTS)}
+    assert {acl.host for acl in acls} == {ANY_HOST, *HOSTS}
     assert {acl.resource_type for acl in acls} == set(OPERATIONS)
 
 
 @pytest.mark.java
 @pytest.mark.long
 def test_both_engines_refuse_alike(tmp_path: Path) -> None:
-    with both_engines(tmp_path, SETTINGS) as (ours, apache):
+    with both_engines(tmp_path, settings()) as (ours, apache):
         run = AclRun(ours, apache, seed=7)
         run.prepare()
         run.run(400, lambda _: None)

@@ -320,6 +320,23 @@ def test_tokens_without_headers_after_handshake_v0(
     assert raw.call(ApiKey.METADATA, 1, Struct(topics=None)) is not None
 
 
+def test_a_login_that_does_not_expire_is_not_repeated(
+    start_broker: StartBroker, connect: Connect
+) -> None:
+    """Kafka answers ILLEGAL_SASL_STATE and keeps the connection (found by `make acl-diff`)."""
+    raw = connect(start_broker(sasl_settings("SASL_PLAINTEXT", "PLAIN")))
+    token = Struct(auth_bytes=f"\0alice\0{PASSWORD}".encode())
+    raw.call(ApiKey.SASL_HANDSHAKE, 1, Struct(mechanism="PLAIN"))
+    raw.call(ApiKey.SASL_AUTHENTICATE, 2, token)
+    handshake = raw.call(ApiKey.SASL_HANDSHAKE, 1, Struct(mechanism="PLAIN"))
+    assert handshake is not None
+    assert (handshake.error_code, handshake.mechanisms) == (34, [])
+    authenticate = raw.call(ApiKey.SASL_AUTHENTICATE, 2, token)
+    assert authenticate is not None
+    assert authenticate.error_code == 34
+    assert raw.call(ApiKey.METADATA, 1, Struct(topics=None)) is not None
+
+
 def test_sessions_end_unless_the_client_authenticates_again(
     start_broker: StartBroker, connect: Connect
 ) -> None:

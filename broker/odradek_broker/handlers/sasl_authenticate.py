@@ -8,7 +8,7 @@ client has to authenticate again (KIP-368).
 import asyncio
 
 from odradek_broker.handlers.context import RequestContext
-from odradek_broker.security.authentication import Answer, Authentication
+from odradek_broker.security.authentication import Answer, Authentication, State
 from odradek_broker.security.sasl.mechanism import SaslError
 from odradek_protocol.error_codes import ErrorCode
 from odradek_protocol.messages.struct import Struct
@@ -19,7 +19,7 @@ VERSIONS = range(0, 3)
 
 async def handle(ctx: RequestContext, request: Struct) -> Struct:
     authentication = ctx.authentication
-    if authentication is None:
+    if authentication is None or authentication.state is State.COMPLETE:
         return Struct(
             error_code=ErrorCode.illegal_sasl_state,
             error_message="SaslAuthenticate request received after successful authentication",

@@ -86,6 +86,11 @@ class Authentication:
             return None
         return f"not authenticated: API key {api_key} in state {self.state.value}"
 
+    @property
+    def is_final(self) -> bool:
+        """Logged in for good: as in Kafka, only a session that expires can log in again."""
+        return self.state is State.COMPLETE and self._expires_ms is None
+
     def choose(self, mechanism: str, *, raw_tokens: bool) -> bool:
         """SaslHandshake: False if the mechanism is not offered, or is another than before."""
         make = self.rules.mechanisms.get(mechanism)

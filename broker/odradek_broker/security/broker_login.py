@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from hmac import compare_digest
 
 from odradek_broker.metadata.image import MetadataImage
 from odradek_broker.metadata.records import UserScramCredentialRecord
@@ -51,7 +52,7 @@ class OwnUser:
 
     def has_password_of(self, record: UserScramCredentialRecord) -> bool:
         made = make_credential(self.mechanism, self.login.password, record.salt, record.iterations)
-        return made.stored_key == record.stored_key
+        return compare_digest(made.stored_key, record.stored_key)
 
     def record(self) -> UserScramCredentialRecord:
         made = self.credential

@@ -7,7 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from odradek_e2e.acl_diff.run import SETTINGS, AclRun
+from odradek_e2e.acl_diff.run import AclRun
+from odradek_e2e.acl_diff.users import settings
 from odradek_e2e.diff.__main__ import report
 from odradek_e2e.diff.engines import both_engines
 
@@ -19,7 +20,7 @@ def main() -> int:
     asked = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="odradek-acl-diff-") as directory,
-        both_engines(Path(directory), SETTINGS) as (ours, apache),
+        both_engines(Path(directory), settings()) as (ours, apache),
     ):
         run = AclRun(ours, apache, asked.seed)
         run.prepare()

@@ -6,20 +6,15 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
+from odradek_e2e.acl_diff.users import ADMIN, CLIENTS, HOSTS, USERS, Client, credentials
 from odradek_e2e.diff.engines import Engine
 from odradek_e2e.diff.run import Met, Run
 from odradek_e2e.diff.values import Round
 from odradek_protocol.messages.struct import Struct
 
-SETTINGS: Final = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-    "auto.create.topics.enable": "true",
-}
-ADMIN: Final = "127.0.0.1"
-CLIENTS: Final = ("127.0.0.2", "127.0.0.3")
 ANY_HOST: Final = "*"
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
+DESCRIBE_USERS, ALTER_USERS = 50, 51
 ACLS_VERSION = 3
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 LITERAL, PREFIXED = 3, 4
@@ -31,8 +26,10 @@ OPERATIONS: Final = {
     CLUSTER: (ALL, 5, 7, 8, 9, 10, 11, 12),
     TRANSACTIONAL_ID: (ALL, 4, 8),
 }
-PRINCIPALS: Final = ("User:ANONYMOUS", "User:ANONYMOUS", "User:*", "User:somebody")
-ACLS_PER_ROUND: Final = 10
+PRINCIPALS: Final = (*(f"User:{user.user}" for user in USERS), "User:*")
+ACLS_PER_ROUND: Final = 20
+# So often a request is the super user's; the others are spread over CLIENTS.
+ADMINS_SHARE: Final = 0.1
 NULLS: Final = "Null value not supported for"
 ALTERS: Final = ("alter_configs", "incremental_alter_configs")
 # Changes of ACLs by clients would outlive their round.
@@ -46,16 +43,20 @@ class AclRun(Run):
 
     def __init__(self, ours: Engine, apache: Engine, seed: int) -> None:
         super().__init__(ours, apache, seed)
-        self._set = False
+        self._client = ADMIN
 
     def prepare(self) -> None:
-        """The administrator's ACLs; from then on, nobody else may do anything."""
+        """The users of SCRAM; those of PLAIN are in the settings."""
         self._come_from(ADMIN)
-        self._create(
-            [_acl(kind, name, LITERAL, "User:ANONYMOUS", ADMIN, ALL, ALLOW)
-             for kind, name in ((TOPIC, "*"), (GROUP, "*"), (TRANSACTIONAL_ID, "*"),
-                                (CLUSTER, "kafka-cluster"))]
-        )  # fmt: skip
+        wanted = credentials()
+        names = [Struct(name=one.name) for one in wanted.upsertions]
+        for engine in (self.ours, self.apache):
+            answer = self._ask(engine, ALTER_USERS, 0, wanted)
+            assert not any(one.error_code for one in answer.results), (engine.name, answer)
+            self._until(
+                engine, DESCRIBE_USERS, 0, Struct(users=names),
+                lambda answer: not any(one.error_code for one in answer.results),
+            )  # fmt: skip
 
     def _begin(self, number: int) -> Round:
         self._come_from(ADMIN)
@@ -67,21 +68,23 @@ class AclRun(Run):
     def _one(self, round_: Round, api_key: int, version: int) -> None:
         if api_key in NOT_SENT:
             return
-        self._come_from(self.rng.choice(CLIENTS))
+        admins = self.rng.random() < ADMINS_SHARE
+        self._come_from(ADMIN if admins else self.rng.choice(CLIENTS))
         super()._one(round_, api_key, version)
         for number, met in enumerate(self.tally.met):
             if met.reason is None:
                 self.tally.met[number] = met._replace(reason=reason_for(met))
 
     def _published(self) -> None:
-        asked_from = self.ours.host
+        client = self._client
         self._come_from(ADMIN)
         super()._published()
-        self._come_from(asked_from)
+        self._come_from(client)
 
-    def _come_from(self, host: str) -> None:
+    def _come_from(self, client: Client) -> None:
+        self._client = client
         for engine in (self.ours, self.apache):
-            engine.come_from(host)
+            engine.come_from(client.host, client.login)
 
     def _some_acl(self, round_: Round) -> Struct:
         return some_acl(self.rng, round_)
@@ -95,15 +98,14 @@ class AclRun(Run):
         for engine in (self.ours, self.apache):
             answer = self._ask(engine, CREATE_ACLS, ACLS_VERSION, Struct(creations=acls))
             assert not any(one.error_code for one in answer.results), (engine.name, answer)
-            self._until(engine, DESCRIBE_ACLS, ACLS_VERSION, _filter(None), has_all)
+            self._until(engine, DESCRIBE_ACLS, ACLS_VERSION, _filter(), has_all)
 
     def _delete(self) -> None:
-        filters = [_filter(host) for host in (*CLIENTS, ANY_HOST)]
         for engine in (self.ours, self.apache):
-            self._ask(engine, DELETE_ACLS, ACLS_VERSION, Struct(filters=filters))
+            self._ask(engine, DELETE_ACLS, ACLS_VERSION, Struct(filters=[_filter()]))
             self._until(
-                engine, DESCRIBE_ACLS, ACLS_VERSION, _filter(None),
-                lambda answer: all(a.host == ADMIN for r in answer.resources for a in r.acls),
+                engine, DESCRIBE_ACLS, ACLS_VERSION, _filter(),
+                lambda answer: not answer.resources,
             )  # fmt: skip
 
 
@@ -137,9 +139,7 @@ def some_acl(rng: random.Random, round_: Round) -> Struct:
         name = "*"
     operation = ALL if rng.random() < 0.2 else rng.choice(OPERATIONS[kind])
     permission = DENY if rng.random() < 0.2 else ALLOW
-    host = rng.choice((*CLIENTS, ANY_HOST))
-    if permission == DENY and host == ANY_HOST:
-        host = CLIENTS[0]  # the administrator stays one
+    host = rng.choice((*HOSTS, ANY_HOST, ANY_HOST))
     return _acl(kind, name, pattern, rng.choice(PRINCIPALS), host, operation, permission)
 
 
@@ -161,8 +161,8 @@ def _described(answer: Any) -> Iterator[Struct]:
             )  # fmt: skip
 
 
-def _filter(host: str | None) -> Struct:
+def _filter() -> Struct:
     return Struct(
         resource_type_filter=ANY, resource_name_filter=None, pattern_type_filter=ANY,
-        principal_filter=None, host_filter=host, operation=ANY, permission_type=ANY,
+        principal_filter=None, host_filter=None, operation=ANY, permission_type=ANY,
     )  # fmt: skip

@@ -10,12 +10,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from odradek_e2e.diff.names import Names
-from odradek_protocol.messages.api import DecodeError, Struct, decode_response, flexible
+from odradek_protocol.client.security import SecuritySettings
+from odradek_protocol.messages.api import (
+    DecodeError,
+    Struct,
+    decode_response,
+    encode_request,
+    flexible,
+    request_header,
+)
+from odradek_protocol.messages.api_keys import ApiKey
 from odradek_protocol.messages.headers import API_VERSIONS_KEY
+from odradek_protocol.security.sasl_client import Login
 from odradek_testkit.engines import RunningApacheKafka, RunningBroker, Server
 
 # An engine that has not answered by then waits for another event.
 PATIENCE_S = 6.0
+LOGIN_VERSION = 1  # of SaslHandshake and SaslAuthenticate: not flexible
 
 SETTINGS = {
     "num.partitions": "2",
@@ -46,6 +57,7 @@ class Engine:
     server: Server
     names: Names = field(default_factory=Names)
     host: str = "127.0.0.1"  # where the connection comes from
+    login: Login | None = None  # of SASL, if the listener asks for it
     _socket: socket.socket | None = None
     _count: int = 0
 
@@ -75,11 +87,11 @@ class Engine:
         self.hang_up()
         return Outcome("unreadable")
 
-    def come_from(self, host: str) -> None:
-        """Continues on a connection from another address."""
-        if host != self.host:
+    def come_from(self, host: str, login: Login | None = None) -> None:
+        """Continues on a connection from another address or of another user."""
+        if (host, login) != (self.host, self.login):
             self.hang_up()
-            self.host = host
+            self.host, self.login = host, login
 
     def hang_up(self) -> None:
         if self._socket is not None:
@@ -98,7 +110,14 @@ class Engine:
                 address, timeout=PATIENCE_S, source_address=(self.host, 0)
             )
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            SecuritySettings(login=self.login).authenticate(self._log_in)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def _log_in(self, api: ApiKey, request: Struct) -> Struct:
+        """One step of the login, on the new connection."""
+        frame = request_header(api, LOGIN_VERSION, 0, "diff")
+        response = self._exchange(frame + encode_request(api, LOGIN_VERSION, request))
+        return decode_response(api, LOGIN_VERSION, response, 4)
 
     def _exactly(self, count: int) -> bytes:
         assert self._socket is not None
